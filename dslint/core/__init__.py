@@ -1,0 +1,1 @@
+"""Values that every room shares: positions, findings, fixes, facts. Standard library only, all picklable."""

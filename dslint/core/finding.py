@@ -1,0 +1,61 @@
+"""What dslint reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dslint.core.fix import Fix
+from dslint.core.source import Location
+
+
+class Severity(Enum):
+    """How sure and how bad.
+
+    ``ERROR``: it raises, hangs or trains wrongly, as observed with the real library.
+    ``WARNING``: likely, or it depends on something dslint cannot see.
+    ``INFO``: worth knowing.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """0 for info, 2 for error: for thresholds and sorting."""
+        return _RANK[self]
+
+
+_RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+class Confidence(Enum):
+    """How often a finding of this kind is right: ``HIGH`` needs no second look."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One defect at one place; ``related`` holds the other half of a cross-file finding."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    location: Location
+    related: tuple[Location, ...] = ()
+    hint: str = ""
+    fix: Fix | None = None
+    confidence: Confidence = Confidence.HIGH
+    # JSON pointer of the key in a config file: JSON has no comments, so settings suppress by it.
+    pointer: str | None = None
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, int, str, str]:
+        """Path, cell, line, column, code: the order of every report."""
+        r = self.location.region
+        return (self.location.path, r.cell or 0, r.line, r.column, self.code, self.message)

@@ -1,0 +1,106 @@
+"""A text with positions: offsets inside dslint, lines and columns at its edges."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A half-open range of code points in one text: ``text[start:end]``."""
+
+    start: int
+    end: int
+
+    def shifted(self, offset: int) -> Span:
+        """The same range in a host text where this text begins at ``offset``."""
+        return Span(self.start + offset, self.end + offset)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """A span as people read it: 1-based lines and columns (code points), end column exclusive.
+
+    ``cell`` is the 1-based number of the notebook cell that the lines count from, else ``None``.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file; ``label`` says what stands there ("world size 8 set here")."""
+
+    path: str
+    span: Span
+    region: Region
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.region.line}"
+
+    def labelled(self, label: str) -> Location:
+        """The same place with another label."""
+        return Location(self.path, self.span, self.region, label)
+
+
+@dataclass(slots=True)
+class SourceFile:
+    """The text of one file (or of the part of it that a parser reads) and where it stands.
+
+    ``path`` is what the user sees: relative to the working directory with ``/``.
+    ``text`` is decoded UTF-8 without a byte order mark, line ends as in the file.
+    """
+
+    path: str
+    text: str
+    _starts: list[int] = field(default_factory=list, repr=False)
+    # Code cells of a notebook: (first 0-based line in ``text``, 1-based cell number), ascending.
+    cells: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def line_starts(self) -> list[int]:
+        """Offset of the first code point of each line; built on first use because most files have no hit."""
+        if not self._starts:
+            starts = [0]
+            find = self.text.find
+            at = find("\n")
+            while at >= 0:
+                starts.append(at + 1)
+                at = find("\n", at + 1)
+            self._starts = starts
+        return self._starts
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of an offset."""
+        starts = self.line_starts
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def offset(self, line: int, column: int) -> int:
+        """Offset of a 1-based line and column; the inverse of :meth:`line_column`."""
+        return self.line_starts[line - 1] + column - 1
+
+    def line_text(self, line: int) -> str:
+        """The 1-based line without its line end."""
+        starts = self.line_starts
+        end = starts[line] if line < len(starts) else len(self.text)
+        return self.text[starts[line - 1] : end].rstrip("\r\n")
+
+    def region(self, span: Span) -> Region:
+        """The lines and columns of a span."""
+        line, column = self.line_column(span.start)
+        end_line, end_column = self.line_column(max(span.start, span.end))
+        if not self.cells:
+            return Region(line, column, end_line, end_column)
+        first, cell = max((c for c in self.cells if c[0] < line), default=(0, 1))
+        return Region(line - first, column, end_line - first, end_column, cell)
+
+    def location(self, span: Span, label: str = "") -> Location:
+        """A place in this file that a finding or a fact can carry."""
+        return Location(self.path, span, self.region(span), label)

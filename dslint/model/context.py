@@ -1,0 +1,47 @@
+"""What a rule may know besides the document it judges: facts stated by the user, the project, or a run plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dslint.core.fact import Fact, absent
+from dslint.core.source import Location
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFact:
+    """Which releases of a library may be installed.
+
+    ``specifier`` is a PEP 440 set ("==0.12.6", ">=0.9,<0.13"), empty when nobody says.
+    ``origin`` is where it is stated; ``None`` for ``--deepspeed-version`` and settings.
+    """
+
+    specifier: str = ""
+    origin: Location | None = None
+    stated_by: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Somebody states a version or range."""
+        return bool(self.specifier)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Facts around one file. All optional: a rule must be right without any of them.
+
+    ``world_size``: processes in the job, from ``--world-size`` or from the plans that use the file.
+    ``zero_stage``: ZeRO stage of the run(s) that use this script, from its configs.
+    ``deepspeed``: version of DeepSpeed; ``libraries`` of other packages by name.
+    ``consumer``: who reads a config: ``deepspeed`` | ``hf`` | ``accelerate`` | ``unknown``.
+    ``arguments``: for a script, the arguments that a launch command passes, by destination name
+    (``batch_size``); present only when every command of the project that names it agrees.
+    """
+
+    world_size: Fact[int] = field(default_factory=absent)
+    zero_stage: Fact[int] = field(default_factory=absent)
+    deepspeed: VersionFact = field(default_factory=VersionFact)
+    libraries: Mapping[str, VersionFact] = field(default_factory=dict)
+    consumer: Fact[str] = field(default_factory=absent)
+    arguments: Mapping[str, Fact[str]] = field(default_factory=dict)

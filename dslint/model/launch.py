@@ -1,0 +1,89 @@
+"""A launch command: what a shell line starts, on how many nodes, with which script and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dslint.core.fact import Fact, absent
+from dslint.core.source import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command as the launcher receives it.
+
+    ``text`` is the word after quote removal and expansion of what is known, ``None`` when part of it is not
+    known (``$WORLD_SIZE`` of the platform). ``raw`` is the text in the file.
+    """
+
+    text: str | None
+    raw: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An option with its value: ``--nnodes 2``, ``--nnodes=2``, ``-H file``, or bare ``--bf16`` (value ``None``)."""
+
+    name: str
+    value: Word | None
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCommand:
+    """One command that starts training processes.
+
+    ``launcher``: ``torchrun`` (also ``python -m torch.distributed.run|launch``: see ``program``), ``deepspeed``,
+    ``accelerate``, ``srun``, ``mpirun``, ``xtuner``, ``swift``, ``llamafactory``, ``axolotl``, ``python``.
+    ``outer`` is the launcher around it (``srun torchrun ...`` gives launcher torchrun, outer srun), else "".
+    ``nodes`` x ``processes_per_node`` = ``world_size``; each absent when nobody says, unknown when not readable.
+    ``script`` is the word naming the script or module (``None`` for CLIs without one, such as ``xtuner``);
+    ``is_module`` when it is a dotted module. ``script_args`` are the words after it.
+    ``env`` holds variables the command sees: prefix assignments, exports and ``#SBATCH`` facts of the file.
+    ``cwd`` is the directory the file changed to before the command, relative to the project, when known.
+    ``in_docs`` marks commands from Markdown, where placeholders are normal and severity is lower.
+    """
+
+    launcher: str
+    program: str
+    location: Location
+    words: tuple[Word, ...]
+    launcher_flags: tuple[Flag, ...] = ()
+    outer: str = ""
+    outer_flags: tuple[Flag, ...] = ()
+    script: Word | None = None
+    is_module: bool = False
+    script_args: tuple[Word, ...] = ()
+    script_flags: tuple[Flag, ...] = ()
+    env: Mapping[str, Fact[str]] = field(default_factory=dict)
+    nodes: Fact[int] = field(default_factory=absent)
+    processes_per_node: Fact[int] = field(default_factory=absent)
+    world_size: Fact[int] = field(default_factory=absent)
+    cwd: Fact[str] = field(default_factory=absent)
+    in_docs: bool = False
+    # ``$@``, ``$CMD`` or an unknown word: flags may be missing from what dslint sees.
+    has_unknown_words: bool = False
+
+    def launcher_flag(self, *names: str) -> Flag | None:
+        """The last launcher option with one of these names; ``-`` and ``_`` inside names are the same."""
+        return _last(self.launcher_flags, names)
+
+    def script_flag(self, *names: str) -> Flag | None:
+        """The last script option with one of these names."""
+        return _last(self.script_flags, names)
+
+
+def canonical(flag: str) -> str:
+    """``--nproc-per-node`` -> ``--nproc_per_node``: launchers accept both spellings."""
+    dashes = len(flag) - len(flag.lstrip("-"))
+    return flag[:dashes] + flag[dashes:].replace("-", "_")
+
+
+def _last(flags: tuple[Flag, ...], names: tuple[str, ...]) -> Flag | None:
+    wanted = {canonical(n) for n in names}
+    for flag in reversed(flags):
+        if canonical(flag.name) in wanted:
+            return flag
+    return None

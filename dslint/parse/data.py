@@ -1,0 +1,104 @@
+"""Plain data with positions: the document type of JSON and YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.core.fact import Fact, absent, known
+from dslint.core.source import Location, SourceFile, Span
+
+
+@dataclass(frozen=True, slots=True)
+class ParseProblem:
+    """A place where the text is not what its format allows."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A key that stands twice in one object; the later one wins in plain ``json.load``."""
+
+    pointer: str
+    first: Span
+    second: Span
+
+
+@dataclass(slots=True)
+class DataDoc:
+    """A JSON or YAML file as plain Python data plus the span of every key and value by JSON pointer.
+
+    ``data`` holds dict, list, str, int, float, bool and None only; ``""`` is the pointer of the whole document.
+    ``keys[p]`` is the span of the key (with its quotes) whose value has pointer ``p``;
+    ``values[p]`` the span of that value; ``members[p]`` the span of the whole ``key: value`` pair.
+    ``comments`` are the spans of all comments, ``trailing_commas`` of all commas before a closing bracket.
+    ``problems`` are the places that could not be read; data around them is kept.
+    """
+
+    source: SourceFile
+    data: Any
+    keys: dict[str, Span] = field(default_factory=dict)
+    values: dict[str, Span] = field(default_factory=dict)
+    members: dict[str, Span] = field(default_factory=dict)
+    duplicates: tuple[Duplicate, ...] = ()
+    comments: tuple[Span, ...] = ()
+    trailing_commas: tuple[Span, ...] = ()
+    problems: tuple[ParseProblem, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The path the user sees."""
+        return self.source.path
+
+    def key(self, pointer: str, label: str = "") -> Location:
+        """The place of a key (of the value where there is no key, as for the root or a list item)."""
+        span = self.keys.get(pointer) or self.values[pointer]
+        return self.source.location(span, label)
+
+    def value(self, pointer: str, label: str = "") -> Location:
+        """The place of a value."""
+        return self.source.location(self.values[pointer], label)
+
+    def has(self, pointer: str) -> bool:
+        """The document holds a value there, ``null`` included."""
+        return pointer in self.values
+
+    def get(self, pointer: str, default: Any = None) -> Any:
+        """The plain value at a pointer."""
+        at: Any = self.data
+        for part in split_pointer(pointer):
+            if isinstance(at, dict) and part in at:
+                at = at[part]
+            elif isinstance(at, list) and part.isdigit() and int(part) < len(at):
+                at = at[int(part)]
+            else:
+                return default
+        return at
+
+    def fact(self, pointer: str, label: str = "") -> Fact[Any]:
+        """The value at a pointer as a fact with its place. Callers decide what ``"auto"`` means."""
+        if pointer not in self.values:
+            return absent()
+        return known(self.get(pointer), self.value(pointer, label))
+
+    def children(self, pointer: str) -> Iterator[tuple[str, str, Any]]:
+        """``(key, pointer, value)`` of each member of the object at ``pointer``, in file order."""
+        at = self.get(pointer)
+        if isinstance(at, dict):
+            for key, value in at.items():
+                yield key, join_pointer(pointer, key), value
+
+
+def join_pointer(parent: str, key: str | int) -> str:
+    """``/zero_optimization`` + ``stage`` -> ``/zero_optimization/stage`` (RFC 6901 escapes)."""
+    return f"{parent}/" + str(key).replace("~", "~0").replace("/", "~1")
+
+
+def split_pointer(pointer: str) -> list[str]:
+    """The unescaped parts of a JSON pointer; none for the root."""
+    if not pointer:
+        return []
+    return [p.replace("~1", "/").replace("~0", "~") for p in pointer[1:].split("/")]

@@ -1,0 +1,107 @@
+"""What a rule is: metadata, examples, and how it makes a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.fix import Fix
+from dslint.core.source import Location
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMeta:
+    """The facts about a rule that docs, reports and settings need.
+
+    Attributes:
+        code: ``DSL`` + three digits, never reused.
+        name: kebab-case, states the bad pattern; reads well after "allow".
+        kind: ``config`` | ``script`` | ``launch`` | ``plan`` | ``dslint``.
+        severity: of the finding unless the check gives another; what was observed at run time.
+        summary: one line, no final full stop.
+        since: dslint version that introduced the rule.
+        fix: ``safe`` | ``unsafe`` | ``none``: the best fix the rule can offer.
+        markers: script rules only. Each is a regular expression over the bytes of a file; the file is
+            parsed for this rule only when *every* marker is found.
+        versions: library versions the rule speaks about, as requirement strings.
+        references: public evidence: issues, source functions, documentation.
+    """
+
+    code: str
+    name: str
+    kind: str
+    severity: Severity
+    summary: str
+    since: str = "0.1.0"
+    fix: str = "none"
+    markers: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+
+    def finding(
+        self,
+        location: Location,
+        message: str,
+        *,
+        hint: str = "",
+        related: tuple[Location, ...] = (),
+        fix: Fix | None = None,
+        severity: Severity | None = None,
+        confidence: Confidence = Confidence.HIGH,
+        pointer: str | None = None,
+    ) -> Finding:
+        """A finding of this rule.
+
+        ``message`` is one sentence (value found, value needed, why it hurts), identifiers in
+        backticks, no line breaks, no final full stop; ``hint`` is an imperative.
+        """
+        return Finding(
+            self.code,
+            self.name,
+            severity or self.severity,
+            message,
+            location,
+            related,
+            hint,
+            fix,
+            confidence,
+            pointer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A small project that a rule judges: the test, the documentation and the proof in one.
+
+    Attributes:
+        title: what the example shows, as a phrase.
+        files: relative path -> text.
+        at: where the rule must fire, as ``path:line`` or ``path:line severity``; empty for a good example.
+        fixed: the files after ``--fix`` (with ``--unsafe-fixes`` when the rule's fix is unsafe); files not
+            named stay as they are. ``None``: the example promises no fix.
+        settings: command-line settings by their long name (``{"world-size": 8}``).
+    """
+
+    title: str
+    files: Mapping[str, str]
+    at: tuple[str, ...] = ()
+    fixed: Mapping[str, str] | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+def bad(
+    title: str,
+    files: Mapping[str, str],
+    at: tuple[str, ...] | str,
+    fixed: Mapping[str, str] | None = None,
+    **settings: object,
+) -> Example:
+    """An example on which the rule fires exactly at ``at`` (keyword ``world_size`` -> setting ``world-size``)."""
+    places = (at,) if isinstance(at, str) else at
+    return Example(title, files, places, fixed, {k.replace("_", "-"): v for k, v in settings.items()})
+
+
+def good(title: str, files: Mapping[str, str], **settings: object) -> Example:
+    """A look-alike on which *every* rule stays silent at warning and error level, and this rule at any level."""
+    return Example(title, files, (), None, {k.replace("_", "-"): v for k, v in settings.items()})
