@@ -1,0 +1,1 @@
+"""What dslint knows about DeepSpeed: its config, its releases, its batch arithmetic."""

@@ -1,0 +1,159 @@
+"""The batch triangle: train batch = micro batch x accumulation steps x world size.
+
+The arithmetic of DeepSpeed's ``DeepSpeedConfig._set_batch_related_parameters`` and ``_batch_assertion`` over
+facts: it says "wrong" only where no value of the unknown parts could satisfy DeepSpeed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
+from dslint.parse.data import DataDoc
+
+Number: TypeAlias = "int | float"
+
+TRAIN = "train_batch_size"
+MICRO = "train_micro_batch_size_per_gpu"
+STEPS = "gradient_accumulation_steps"
+
+_CALLED = {MICRO: "micro batch", STEPS: "accumulation steps", "world": "world size"}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The three numbers as a config states them; ``"auto"`` is unknown, ``null`` is absent."""
+
+    train: Fact[Number] = field(default_factory=absent)
+    micro: Fact[Number] = field(default_factory=absent)
+    steps: Fact[Number] = field(default_factory=absent)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchVerdict:
+    """What DeepSpeed will say.
+
+    ``kind``: ``ok`` (as far as the facts reach) | ``missing`` (neither size is stated) | ``nonpositive`` |
+    ``indivisible`` (no value of the part left open fits) | ``inconsistent`` (all parts known, product differs).
+    ``message`` spells the arithmetic with origins; ``at`` is the number to blame, ``related`` the others.
+    """
+
+    kind: str
+    message: str = ""
+    at: Location | None = None
+    related: tuple[Location, ...] = ()
+
+    @property
+    def is_wrong(self) -> bool:
+        """DeepSpeed refuses the numbers."""
+        return self.kind != "ok"
+
+
+OK = BatchVerdict("ok")
+
+
+def read_batch(doc: DataDoc, prefix: str = "") -> Batch:
+    """The batch facts of a DeepSpeed config (of the object at pointer ``prefix``)."""
+    return Batch(*(number_fact(doc, f"{prefix}/{key}") for key in (TRAIN, MICRO, STEPS)))
+
+
+def number_fact(doc: DataDoc, pointer: str) -> Fact[Number]:
+    """A plain number; ``null`` counts as absent because DeepSpeed's ``dict.get`` cannot tell the two apart."""
+    fact: Fact[Any] = doc.fact(pointer)
+    if not fact.is_known:
+        return fact
+    value = fact.get()
+    if value is None:
+        return absent()
+    if isinstance(value, (int, float)):
+        return known(value, *fact.origins)
+    return unknown(f"{value!r} is not a number", *fact.origins)
+
+
+def data_parallel_world(doc: DataDoc, world: Fact[int], prefix: str = "") -> Fact[Number]:
+    """The world size that DeepSpeed multiplies with: sequence parallel ranks share one sample.
+
+    Unknown where tensor or pipeline parallelism, which the code configures, may divide the world further.
+    """
+    if not world.is_known:
+        return Fact(world.state, None, world.origins, world.reason)
+    if doc.has(f"{prefix}/pipeline"):
+        return unknown("pipeline stages divide the world size")
+    if doc.get(f"{prefix}/tensor_parallel/autotp_size", 0) not in (0, 1):
+        return unknown("tensor parallel ranks divide the world size")
+    sequence = number_fact(doc, f"{prefix}/sequence_parallel_size")
+    if sequence.is_unknown:
+        return unknown("the sequence parallel size is not a number")
+    size = sequence.get_or(1)
+    if size == 1 or isinstance(size, bool):
+        return Fact("known", world.get(), world.origins, world.reason)
+    if size <= 0 or world.get() % size:
+        return unknown("the sequence parallel size does not divide the world size")
+    return Fact("known", world.get() // size, (*world.origins, *sequence.origins), world.reason)
+
+
+def judge(batch: Batch, world: Fact[Any]) -> BatchVerdict:
+    """Whether DeepSpeed accepts the numbers on ``world`` processes.
+
+    A part that is absent (DeepSpeed derives it) or unknown leaves the test "is the train batch a multiple of
+    the parts that are known", which is exact: the open part is a positive integer in either case.
+    """
+    for name, fact in ((TRAIN, batch.train), (MICRO, batch.micro), (STEPS, batch.steps)):
+        if fact.is_known and not fact.get() > 0:
+            return BatchVerdict(
+                "nonpositive",
+                f"`{name}` is {fact.get()}, but DeepSpeed asserts that it is greater than 0",
+                _place(fact),
+            )
+    if batch.train.is_absent and batch.micro.is_absent:
+        message = f"neither `{TRAIN}` nor `{MICRO}` is set, and DeepSpeed needs one of them to start"
+        return BatchVerdict("missing", message, _place(batch.steps))
+    parts = [(MICRO, batch.micro), (STEPS, batch.steps), ("world", world)]
+    stated = [(name, fact) for name, fact in parts if fact.is_known]
+    if not batch.train.is_known or not stated or (world.is_known and not world.get() > 0):
+        return OK
+    return _compare(batch.train, stated, exact=len(stated) == len(parts))
+
+
+def _compare(train: Fact[Number], parts: list[tuple[str, Fact[Any]]], exact: bool) -> BatchVerdict:
+    product: Number = 1
+    for _, fact in parts:
+        product *= fact.get()
+    total = train.get()
+    try:
+        fits = total == product if exact else total % product == 0
+    except (OverflowError, ZeroDivisionError, ValueError):
+        return OK
+    if fits:
+        return OK
+    # Counted once each: with a shell variable two facts may come from one line.
+    related = tuple(dict.fromkeys(_labelled(name, fact) for name, fact in parts if fact.origins))
+    terms = " x ".join(_spelled(fact) for _, fact in parts)
+    names = " x ".join(_CALLED[name] for name, _ in parts)
+    equals = f" = {product}" if len(parts) > 1 else ""
+    if exact:
+        message = (
+            f"{names} is {terms}{equals}, not {_spelled(train)}: "
+            f"DeepSpeed asserts that this product equals `{TRAIN}` and stops at start-up"
+        )
+        return BatchVerdict("inconsistent", message, _place(train), related)
+    message = (
+        f"`{TRAIN}` {_spelled(train)} is not a multiple of {names} {terms}{equals}: "
+        "no whole number is left for the rest, and DeepSpeed stops at start-up with an assertion"
+    )
+    return BatchVerdict("indivisible", message, _place(train), related)
+
+
+def _place(fact: Fact[Any]) -> Location | None:
+    return fact.origins[0] if fact.origins else None
+
+
+def _labelled(name: str, fact: Fact[Any]) -> Location:
+    return fact.origins[0].labelled(f"{_CALLED[name]} {fact.get()}")
+
+
+def _spelled(fact: Fact[Any]) -> str:
+    # A value without a place was stated on the command line; its fact may say by which option.
+    return fact.at() if fact.origins else f"{fact.get()} ({fact.reason or '--world-size'})"
