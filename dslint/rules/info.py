@@ -1,0 +1,25 @@
+"""The line of the rule index: what settings, reports and the command line know without loading a rule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RuleInfo(NamedTuple):
+    """One rule as the generated :mod:`dslint.rules.index` lists it; the fields are those of ``RuleMeta``.
+
+    ``severity`` is the text of the enumeration ("error" | "warning" | "info"), so that listing rules imports
+    nothing. ``module`` holds the rule; ``has_precheck`` says that it defines the cheap ``precheck`` that runs
+    before LibCST parses a script.
+    """
+
+    code: str
+    name: str
+    kind: str
+    severity: str
+    summary: str
+    module: str
+    markers: tuple[str, ...] = ()
+    fix: str = "none"
+    since: str = "0.1.0"
+    has_precheck: bool = False

@@ -1,0 +1,112 @@
+"""From a code, prefix or name to rules. Loading a rule imports its module; finding one does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dslint.rules.index import RULES
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from dslint.rules.base import Example, RuleMeta
+    from dslint.rules.info import RuleInfo
+
+BY_CODE: dict[str, RuleInfo] = {info.code: info for info in RULES}
+BY_NAME: dict[str, RuleInfo] = {info.name: info for info in RULES}
+ALL = "ALL"
+
+
+class UnknownSelector(ValueError):  # noqa: N818 - the name says the mistake
+    """No rule has this code, prefix or name; ``suggestion`` is the nearest one or empty."""
+
+    def __init__(self, selector: str, suggestion: str = "") -> None:
+        self.selector = selector
+        self.suggestion = suggestion
+        hint = f", did you mean `{suggestion}`?" if suggestion else "; `dslint rules` lists all of them"
+        super().__init__(f"unknown rule `{selector}`{hint}")
+
+
+class LoadedRule(NamedTuple):
+    """A rule with its module: ``meta``, the prose of its page and its examples."""
+
+    meta: RuleMeta
+    module: ModuleType
+    explanation: str
+    examples: tuple[Example, ...]
+
+
+def all_rules() -> tuple[RuleInfo, ...]:
+    """Every rule in the order of the codes."""
+    return RULES
+
+
+def find(selector: str) -> tuple[RuleInfo, ...]:
+    """The rules that a selector means: a code (``DSL201``), a prefix (``DSL2``), a name, or ``ALL``.
+
+    Raises:
+        UnknownSelector: no rule matches.
+    """
+    wanted = selector.strip()
+    if wanted.upper() == ALL:
+        return RULES
+    named = BY_NAME.get(wanted.lower().replace("_", "-"))
+    if named:
+        return (named,)
+    prefix = wanted.upper()
+    found = tuple(info for info in RULES if info.code.startswith(prefix)) if prefix.startswith("DSL") else ()
+    if not found:
+        raise UnknownSelector(selector, suggest(wanted))
+    return found
+
+
+def suggest(selector: str) -> str:
+    """The code or name nearest to a mistyped selector, empty when nothing is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(selector.lower(), BY_NAME, n=1, cutoff=0.6)
+    if not near and any(character.isdigit() for character in selector):
+        near = get_close_matches(selector.upper(), BY_CODE, n=1, cutoff=0.6)
+    if not near:
+        parts = [name for name in BY_NAME if len(selector) > 3 and selector.lower() in name]
+        near = parts if len(parts) == 1 else []
+    return near[0] if near else ""
+
+
+def load_rule(code: str) -> LoadedRule:
+    """The rule with this code; imports the module that holds it.
+
+    Raises:
+        UnknownSelector: no rule has this code.
+    """
+    from importlib import import_module
+
+    info = BY_CODE.get(code)
+    if info is None:
+        raise UnknownSelector(code, suggest(code))
+    module = import_module(info.module)
+    if info.kind == "dslint":
+        return LoadedRule(module.METAS[code], module, module.EXPLANATIONS[code], module.EXAMPLES.get(code, ()))
+    return LoadedRule(module.META, module, _clean(module.__doc__ or ""), tuple(module.EXAMPLES))
+
+
+def explanation(code: str) -> str:
+    """The prose of a rule page (Markdown), read from the source of the rule without importing it.
+
+    Reports need the prose of rules that ran in other processes; their parsers must not be imported for it.
+    """
+    import ast
+    from pkgutil import get_data
+
+    info = BY_CODE[code]
+    if info.kind == "dslint":
+        return load_rule(code).explanation
+    package, _, stem = info.module.rpartition(".")
+    source = get_data(package, f"{stem}.py")
+    return ast.get_docstring(ast.parse(source)) or "" if source else load_rule(code).explanation
+
+
+def _clean(docstring: str) -> str:
+    from inspect import cleandoc
+
+    return cleandoc(docstring)
