@@ -1,0 +1,150 @@
+"""The command line: flags and their help. Nothing heavy is imported here: ``--help`` must answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dslint import __version__
+
+COMMANDS = ("check", "rule", "rules")
+FORMATS = ("concise", "full", "json", "github", "sarif")
+
+_EPILOG = """\
+commands:
+  dslint [PATHS]            the same as dslint check [PATHS]
+  dslint rule CODE|NAME     explain a rule, with examples
+  dslint rules              list all rules
+To lint a file or folder that is called like a command, write ./rule.
+
+exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings or an internal error.
+"""
+
+
+def _codes(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        # One line instead of the usage of forty flags.
+        sys.stderr.write(f"dslint: {message} (see dslint --help)\n")
+        raise SystemExit(2)
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """The parser of ``dslint [check] [PATHS]``. Unset flags are absent from the namespace: settings decide then."""
+    parser = _Parser(
+        prog="dslint",
+        description="Find mistakes in distributed-training code, DeepSpeed configs and launch commands.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dslint {__version__}")
+    parser.add_argument(
+        "paths", nargs="*", default=[], metavar="PATH", help="files and folders (default: .); - reads standard input"
+    )
+    _selection(parser.add_argument_group("which rules"))
+    _facts(parser.add_argument_group("facts that no file states"))
+    _fixing(parser.add_argument_group("fixing"))
+    _files(parser.add_argument_group("which files"))
+    _output(parser.add_argument_group("output"))
+    _other(parser.add_argument_group("settings and running"))
+    return parser
+
+
+def _selection(group: argparse._ArgumentGroup) -> None:
+    for flag, text in (
+        ("select", "only these rules"),
+        ("ignore", "not these rules"),
+        ("extend-select", "these rules too"),
+        ("extend-ignore", "nor these rules"),
+    ):
+        group.add_argument(
+            f"--{flag}",
+            type=_codes,
+            metavar="RULES",
+            help=f"{text}: codes, prefixes (DSL1), names or ALL, separated by commas",
+        )
+    group.add_argument(
+        "--ignore-noqa", action="store_true", help="report in spite of suppression comments and per-file ignores"
+    )
+    group.add_argument(
+        "--fail-on",
+        choices=("error", "warning", "info"),
+        help="lowest severity that makes exit code 1 (default: warning)",
+    )
+    group.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 even when there are findings")
+
+
+def _facts(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--world-size", type=_positive, metavar="N", help="number of processes (ranks) in the job")
+    group.add_argument(
+        "--deepspeed-version", metavar="V", help="DeepSpeed release or range: 0.16.9, 0.16, '>=0.14,<0.18'"
+    )
+
+
+def _fixing(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--fix", action="store_true", help="apply safe fixes, then report what is left")
+    group.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: also fixes that need a person's eye"
+    )
+    group.add_argument("--diff", action="store_true", help="show what --fix would change; write nothing")
+
+
+def _files(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--exclude", type=_codes, metavar="PATTERNS", help="gitignore-style patterns instead of the built-in ones"
+    )
+    group.add_argument("--extend-exclude", type=_codes, metavar="PATTERNS", help="further patterns")
+    group.add_argument(
+        "--force-exclude", action="store_true", help="excludes hold for files named on the command line too"
+    )
+    group.add_argument(
+        "--no-respect-gitignore", dest="respect_gitignore", action="store_false", help="look into ignored files too"
+    )
+    group.add_argument("--stdin-filename", metavar="PATH", help="the name of the text on standard input")
+
+
+def _output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--output-format", choices=FORMATS, help="default: full on a terminal, concise elsewhere")
+    group.add_argument("-o", "--output-file", metavar="FILE", help="write the report to a file")
+    group.add_argument("--statistics", action="store_true", help="counts by rule instead of findings")
+    group.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
+    group.add_argument("-q", "--quiet", action="store_true", help="no summary")
+    group.add_argument("-v", "--verbose", action="store_true", help="say which settings are used")
+
+
+def _other(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--config", metavar="FILE", help="settings file instead of the nearest pyproject.toml or dslint.toml"
+    )
+    group.add_argument("--isolated", action="store_true", help="use no settings file")
+    group.add_argument("-j", "--jobs", type=_positive, metavar="N", help="worker processes (default: all cores)")
+    group.add_argument("--no-cache", dest="cache", action="store_false", help="neither read nor write earlier results")
+    group.add_argument("--cache-dir", metavar="DIR", help="default: the user's cache folder")
+    group.add_argument("--show-files", action="store_true", help="list the files that would be looked at")
+    group.add_argument("--show-settings", action="store_true", help="print the settings in force")
+
+
+def rule_parser() -> argparse.ArgumentParser:
+    """The parser of ``dslint rule``."""
+    parser = _Parser(prog="dslint rule", description="Explain rules: what, why it hurts, how to fix, examples.")
+    parser.add_argument("rules", nargs="+", metavar="RULE", help="code (DSL201), prefix or name")
+    return parser
+
+
+def rules_parser() -> argparse.ArgumentParser:
+    """The parser of ``dslint rules``."""
+    parser = _Parser(prog="dslint rules", description="List all rules.")
+    parser.add_argument("--output-format", choices=("text", "json"), default="text")
+    return parser

@@ -1,0 +1,217 @@
+"""Arguments -> settings -> engine -> report; the only module that exits.
+
+Exit codes: 0 nothing at or above the threshold, 1 findings, 2 usage, settings or internal error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dslint.arguments import COMMANDS, check_parser, rule_parser, rules_parser
+
+if TYPE_CHECKING:
+    from dslint.engine import Result
+    from dslint.settings import Settings
+
+OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+# Flags that say what to do with this run; the others are settings.
+_ACTIONS = frozenset(
+    {"paths", "diff", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config", "isolated",
+     "show_files", "show_settings", "ignore_noqa"}
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The ``dslint`` command."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run(given)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) went away: nothing is wrong. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OK
+    except Exception as error:
+        _say(f"internal error: {type(error).__name__}: {error} (DSLINT_DEBUG=1 prints the traceback; please report it)")
+        if os.environ.get("DSLINT_DEBUG"):
+            raise
+        code = TROUBLE
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; returns the exit code."""
+    command = arguments[0] if arguments and arguments[0] in COMMANDS else "check"
+    rest = arguments[1:] if arguments and arguments[0] in COMMANDS else arguments
+    if command == "rule":
+        return _explain(rule_parser().parse_args(rest).rules)
+    if command == "rules":
+        return _list_rules(rules_parser().parse_args(rest).output_format)
+    return check(check_parser().parse_args(rest))
+
+
+def _say(message: str) -> None:
+    sys.stderr.write(f"dslint: {message}\n")
+
+
+def _explain(selectors: Sequence[str]) -> int:
+    from dslint.rules.explain import explain
+    from dslint.rules.registry import UnknownSelector, find
+
+    try:
+        codes = [info.code for selector in selectors for info in find(selector)]
+    except UnknownSelector as error:
+        _say(str(error))
+        return TROUBLE
+    for code in dict.fromkeys(codes):
+        explain(code, sys.stdout)
+    return OK
+
+
+def _list_rules(output_format: str) -> int:
+    from dslint.rules.index import RULES
+
+    if output_format == "json":
+        import json
+
+        rows = [{"code": r.code, "name": r.name, "kind": r.kind, "severity": r.severity, "summary": r.summary,
+                 "fix": r.fix, "since": r.since} for r in RULES]  # fmt: skip
+        sys.stdout.write(json.dumps({"version": 1, "rules": rows}, indent=2) + "\n")
+        return OK
+    width = max(len(r.name) for r in RULES)
+    for r in RULES:
+        sys.stdout.write(f"{r.code}  {r.name:<{width}}  {r.severity:<7}  {r.summary}\n")
+    return OK
+
+
+def check(args: Namespace) -> int:
+    """``dslint check``: settings, then findings or fixes, then the report."""
+    from dslint.settings import SettingsError, load_settings
+
+    flags = vars(args)
+    overrides = {name.replace("_", "-"): value for name, value in flags.items() if name not in _ACTIONS}
+    try:
+        config = Path(args.config) if "config" in args else None
+        settings = load_settings(_start(args.paths), overrides, config, flags.get("isolated", False))
+    except SettingsError as error:
+        _say(str(error))
+        return TROUBLE
+    if flags.get("verbose"):
+        _say(f"settings: {settings.source or 'built-in'}")
+    if "show_settings" in args:
+        sys.stdout.write(settings.describe())
+        return OK
+    paths, texts = _standard_input(args)
+    if "show_files" in args:
+        from dslint.engine import list_files
+
+        sys.stdout.writelines(f"{path}\n" for path in list_files(paths, settings))
+        return OK
+    return _check(paths, texts, settings, flags)
+
+
+def _start(paths: Sequence[str]) -> Path:
+    """Where the search for a settings file begins: the first path given."""
+    first = paths[0] if paths and paths[0] != "-" else "."
+    return Path(first) if os.path.exists(first) else Path()
+
+
+def _standard_input(args: Namespace) -> tuple[list[str], dict[str, str]]:
+    paths = list(args.paths) or ["."]
+    if "-" not in paths:
+        return paths, {}
+    name = os.path.normpath(getattr(args, "stdin_filename", None) or "<stdin>").replace(os.sep, "/")
+    text = sys.stdin.buffer.read().decode("utf-8-sig", "surrogateescape")
+    return [name if p == "-" else p for p in paths], {name: text}
+
+
+def _check(paths: list[str], texts: dict[str, str], settings: Settings, flags: dict[str, Any]) -> int:
+    from dslint.engine import check_paths
+
+    wants_diff = bool(flags.get("diff"))
+    if not (settings.fix or wants_diff):
+        result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
+        return _report(result, settings, flags, texts)
+    from dslint import fixer
+
+    fixed = fixer.fix_paths(paths, settings, settings.unsafe_fixes, texts)
+    for line in fixed.refused:
+        _say(line)
+    if wants_diff:
+        _write_output(fixer.diff(fixed), flags)
+        for line in fixed.result.problems:
+            _say(line)
+        if fixed.result.problems:
+            return TROUBLE
+        return FINDINGS if fixed.changed and not settings.exit_zero else OK
+    if texts:
+        # Text from standard input goes back to standard output, findings to standard error.
+        sys.stdout.write(next(iter({**texts, **fixed.after}.values())))
+    else:
+        fixed.result.problems += fixer.write(fixed)
+    if fixed.applied and not flags.get("quiet"):
+        _say(f"fixed {fixed.applied} finding{'s' if fixed.applied != 1 else ''} in {len(fixed.changed)} file(s)")
+    return _report(fixed.result, settings, flags, {**texts, **fixed.after}, to_stderr=bool(texts))
+
+
+def _report(
+    result: Result, settings: Settings, flags: dict[str, Any], texts: dict[str, str], to_stderr: bool = False
+) -> int:
+    from dslint import report
+    from dslint.report.options import ReportOptions, terminal_width, use_color
+    from dslint.report.sources import FileSources
+
+    output_format = _format(settings, flags)
+    stream = sys.stderr if to_stderr else sys.stdout
+    options = ReportOptions(
+        color="output_file" not in flags and use_color(flags.get("color", "auto"), stream, os.environ),
+        width=terminal_width(stream, os.environ),
+        files=result.files,
+    )
+    render = report.render_statistics if flags.get("statistics") else report.renderer(output_format)
+    text = render(result.findings, FileSources(texts), options)
+    if to_stderr:
+        sys.stderr.write(text)
+    else:
+        _write_output(text, flags)
+    for line in result.problems:
+        _say(line)
+    if not flags.get("quiet"):
+        if not result.files and not result.problems:
+            _say("no files to check")
+        else:
+            sys.stderr.write(report.summary_line(result.findings, result.files) + "\n")
+    return _exit_code(result, settings)
+
+
+def _format(settings: Settings, flags: dict[str, Any]) -> str:
+    if settings.output_format:
+        return settings.output_format
+    return "full" if sys.stdout.isatty() and "output_file" not in flags else "concise"
+
+
+def _write_output(text: str, flags: dict[str, Any]) -> None:
+    target = flags.get("output_file")
+    if target:
+        Path(target).write_text(text, encoding="utf-8")
+    else:
+        # A path with bytes that are no UTF-8 must not end the report.
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+
+
+def _exit_code(result: Result, settings: Settings) -> int:
+    from dslint.core.finding import Severity
+    from dslint.rules.own import RULE_CRASHED
+
+    if result.problems or any(f.code == RULE_CRASHED.code for f in result.findings):
+        return TROUBLE
+    threshold = Severity(settings.fail_on).rank
+    failing = any(f.severity.rank >= threshold for f in result.findings)
+    return FINDINGS if failing and not settings.exit_zero else OK

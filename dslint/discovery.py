@@ -1,0 +1,240 @@
+"""Which files to look at, and what each one may be, judged by its name; content decides later."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from pathspec import GitIgnoreSpec
+
+    # Each ignore file in force: its folder and its patterns, outermost first.
+    Ignores: TypeAlias = list[tuple[str, GitIgnoreSpec]]
+
+# Never training code; the list of ruff plus bytecode folders.
+BUILTIN_EXCLUDES = (
+    ".bzr", ".direnv", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox",
+    ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
+    "__pycache__", "__pypackages__", "_build", "buck-out", "dist", "node_modules", "site-packages", "venv",
+)  # fmt: skip
+
+KIND_BY_SUFFIX = {
+    ".py": "script",
+    ".pyw": "script",
+    ".ipynb": "notebook",
+    ".json": "json",
+    ".jsonc": "json",
+    ".json5": "json",
+    ".hjson": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".zsh": "shell",
+    ".ksh": "shell",
+    ".sbatch": "shell",
+    ".slurm": "shell",
+    ".pbs": "shell",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".mdx": "markdown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may concern dslint.
+
+    ``path`` is what the user sees, with ``/``; ``kind`` is "" when only the content can tell;
+    ``explicit`` when the user named the file itself.
+    """
+
+    path: str
+    kind: str
+    explicit: bool = False
+
+
+@dataclass(slots=True)
+class Discovery:
+    """The outcome of a walk: candidates in path order, missing paths, folders that could not be read."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+
+def kind_of(name: str) -> str:
+    """The kind a file name promises, "" when the content must tell (no suffix), "-" when it is nothing of ours."""
+    suffix = os.path.splitext(name)[1].lower()
+    if not suffix:
+        return ""
+    return KIND_BY_SUFFIX.get(suffix, "-")
+
+
+def kind_by_content(raw: bytes) -> str:
+    """The kind of a file without a telling name: by its shebang or first character."""
+    head = raw[:200].lstrip()
+    if head.startswith(b"#!"):
+        first = head.split(b"\n", 1)[0]
+        if b"python" in first:
+            return "script"
+        return "shell" if first.rstrip().endswith((b"sh", b"sh -l", b"sh -e", b"sh -x", b"sh -ex")) else "-"
+    if head.startswith(b"{"):
+        return "json"
+    return "-"
+
+
+def discover(paths: Sequence[str], settings: ExcludeSettings) -> Discovery:
+    """Walk files and folders; each file is listed once, under the first spelling met."""
+    out = Discovery()
+    seen: set[str] = set()
+    walker = _Walker(settings, out)
+    for given in paths:
+        path = _display(given)
+        try:
+            mode = os.stat(given).st_mode
+        except (OSError, ValueError) as error:
+            out.missing.append(f"{given}: {getattr(error, 'strerror', None) or error}")
+            continue
+        if stat.S_ISDIR(mode):
+            found: Iterator[Candidate] = walker.walk(path)
+        else:
+            found = walker.named(path)
+        for candidate in found:
+            real = os.path.abspath(candidate.path)
+            if real not in seen:
+                seen.add(real)
+                out.candidates.append(candidate)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludeSettings:
+    """What the walk leaves out: gitignore-style patterns, relative to ``root``."""
+
+    root: str = "."
+    exclude: tuple[str, ...] = BUILTIN_EXCLUDES
+    extend_exclude: tuple[str, ...] = ()
+    force_exclude: bool = False
+    respect_gitignore: bool = True
+
+
+class _Walker:
+    def __init__(self, settings: ExcludeSettings, out: Discovery) -> None:
+        self.settings = settings
+        self.out = out
+        patterns = (*settings.exclude, *settings.extend_exclude)
+        # Plain names, all of the built-in ones, need no pattern engine.
+        self.names = {p for p in patterns if not any(c in p for c in "/*?[!\\")}
+        globs = [p for p in patterns if p not in self.names]
+        self.patterns = _spec(globs) if globs else None
+        self.root = os.path.abspath(settings.root)
+
+    def named(self, path: str) -> Iterator[Candidate]:
+        """A file the user named: excludes hold only with --force-exclude."""
+        if self.settings.force_exclude and self._excluded(os.path.abspath(path), False):
+            return
+        kind = kind_of(os.path.basename(path))
+        yield Candidate(path, "" if kind == "-" else kind, explicit=True)
+
+    def walk(self, top: str) -> Iterator[Candidate]:
+        """The files under a folder, folders after files, in name order."""
+        if self.settings.force_exclude and self._excluded(os.path.abspath(top), True):
+            return
+        ignores = list(_parent_ignores(os.path.abspath(top))) if self.settings.respect_gitignore else []
+        stack = [(top, os.path.abspath(top), ignores)]
+        while stack:
+            shown, absolute, ignores = stack.pop()
+            try:
+                with os.scandir(absolute) as scan:
+                    entries = sorted(scan, key=lambda e: e.name)
+            except OSError as error:
+                self.out.unreadable.append((shown, error.strerror or str(error)))
+                continue
+            if self.settings.respect_gitignore and any(e.name == ".gitignore" for e in entries):
+                ignores = [*ignores, *_ignore_file(absolute, ".gitignore")]
+            folders = []
+            for entry in entries:
+                path = entry.name if shown == "." else f"{shown}/{entry.name}"
+                role = self._role(entry, ignores)
+                if role == "folder":
+                    folders.append((path, entry.path, ignores))
+                elif role != "-":
+                    yield Candidate(path, role)
+            stack.extend(reversed(folders))
+
+    def _role(self, entry: os.DirEntry[str], ignores: Ignores) -> str:
+        """``folder``, the kind of a file, or ``-`` for what is left out."""
+        try:
+            # A link to a folder is not followed: its target is walked where it stands, and loops end.
+            if entry.is_dir(follow_symlinks=False):
+                return "-" if self._skipped(entry.path, True, ignores) else "folder"
+            kind = kind_of(entry.name)
+            # is_file() is false for pipes, sockets and dangling links.
+            if kind == "-" or not entry.is_file() or self._skipped(entry.path, False, ignores):
+                return "-"
+        except OSError:
+            return "-"
+        return kind
+
+    def _skipped(self, absolute: str, folder: bool, ignores: Ignores) -> bool:
+        if self._excluded(absolute, folder):
+            return True
+        slash = "/" if folder else ""
+        verdict: bool | None = None
+        for base, spec in ignores:
+            # The last matching pattern of the innermost file wins, as in git.
+            result = spec.check_file(absolute[len(base) + 1 :] + slash)
+            if result.include is not None:
+                verdict = result.include
+        return bool(verdict)
+
+    def _excluded(self, absolute: str, folder: bool) -> bool:
+        if os.path.basename(absolute) in self.names:
+            return True
+        if self.patterns is None:
+            return False
+        inside = absolute.startswith(self.root + os.sep)
+        relative = absolute[len(self.root) + 1 :] if inside else os.path.basename(absolute)
+        return self.patterns.match_file(relative + ("/" if folder else ""))
+
+
+def _display(path: str) -> str:
+    shown = os.path.normpath(path).replace(os.sep, "/")
+    return shown or "."
+
+
+def _spec(patterns: Sequence[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(patterns)
+
+
+@lru_cache(maxsize=256)
+def _ignore_file(folder: str, name: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
+            return ((folder, _spec(handle.read().splitlines())),)
+    except (OSError, ValueError):
+        return ()
+
+
+def _parent_ignores(top: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+    """The ignore files of the repository above ``top``, outermost first; none outside a git checkout."""
+    chain = [top]
+    while not os.path.exists(os.path.join(chain[-1], ".git")):
+        parent = os.path.dirname(chain[-1])
+        if parent == chain[-1]:
+            return
+        chain.append(parent)
+    repository = chain[-1]
+    for _, spec in _ignore_file(os.path.join(repository, ".git", "info"), "exclude"):
+        yield repository, spec
+    for folder in reversed(chain[1:]):
+        yield from _ignore_file(folder, ".gitignore")

@@ -1,0 +1,205 @@
+"""files -> documents -> plans -> rules -> findings -> suppressions -> sorted result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
+from dslint.core.finding import Finding
+from dslint.core.source import SourceFile
+from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
+from dslint.inputs import Inputs, load
+from dslint.model.context import Context
+from dslint.rules.index import RULES
+from dslint.scripts import Job, check_script, check_scripts, crash, rules_by_marker
+from dslint.surroundings import Surroundings, neighbouring_launch_files
+
+if TYPE_CHECKING:
+    from dslint.model.launchdoc import LaunchDoc
+    from dslint.model.plan import RunPlan
+    from dslint.settings import Settings
+    from dslint.suppress import Suppressed
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run found.
+
+    ``problems`` are one-line errors (a missing path); with any of them the exit code is 2.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: list[Suppressed] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    files: int = 0
+    paths: frozenset[str] = frozenset()
+
+
+def check_paths(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> Result:
+    """Judge files and folders. ``overrides`` (path -> text) replace what stands on disk."""
+    return _Run(settings, overrides or {}).check(paths)
+
+
+def check_text(path: str, text: str, kind: str = "script", settings: Settings | None = None) -> list[Finding]:
+    """The findings of the script rules in one text, without its project: for the flake8 plugin and editors."""
+    enabled = frozenset(r.code for r in RULES if settings is None or settings.enabled(r.code))
+    raw = text.encode("utf-8", "surrogatepass")
+    codes = rules_by_marker(raw, enabled)
+    return sorted(check_script(Job(path, raw, kind, codes, Context())), key=_order) if codes else []
+
+
+def list_files(paths: Sequence[str], settings: Settings) -> list[str]:
+    """The files that a run would look at, for ``--show-files``."""
+    return [c.path for c in discover(paths, _excludes(settings)).candidates]
+
+
+def _excludes(settings: Settings) -> ExcludeSettings:
+    return ExcludeSettings(
+        root=str(settings.root),
+        exclude=tuple(settings.exclude) if settings.exclude is not None else BUILTIN_EXCLUDES,
+        extend_exclude=tuple(settings.extend_exclude),
+        force_exclude=settings.force_exclude,
+        respect_gitignore=settings.respect_gitignore,
+    )
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    return finding.sort_key
+
+
+class _Run:
+    def __init__(self, settings: Settings, overrides: Mapping[str, str]) -> None:
+        self.settings = settings
+        self.overrides = overrides
+        self.enabled = frozenset(r.code for r in RULES if settings.enabled(r.code))
+        self.surroundings = Surroundings(settings.world_size, settings.deepspeed_version, overrides)
+
+    def check(self, paths: Sequence[str]) -> Result:
+        found = discover(paths, _excludes(self.settings))
+        inputs = load(found, self.overrides)
+        given = {c.path for c in found.candidates}
+        plans = self._plans(inputs, given)
+        contexts = self._contexts(plans)
+        findings = [
+            *inputs.findings,
+            *self._document_rules("config", inputs.configs, contexts),
+            *self._document_rules("launch", inputs.launch, contexts),
+            *self._plan_rules(plans, given),
+            *self._script_rules(inputs, contexts),
+        ]
+        findings = [f for f in findings if f.code in self.enabled]
+        from dslint.suppress import suppress
+
+        kept, suppressed = suppress(self._unique(findings), inputs, self.settings, self.overrides)
+        return Result(
+            sorted((self._with_severity(f) for f in kept), key=_order), suppressed, found.missing, inputs.files
+        )
+
+    def _rules(self, kind: str) -> Iterator[tuple[str, Callable[[Any, Context], Iterable[Finding]]]]:
+        from dslint.rules.registry import load_rule
+
+        for rule in RULES:
+            if rule.kind == kind and rule.code in self.enabled:
+                yield rule.code, load_rule(rule.code).module.check
+
+    def _document_rules(self, kind: str, docs: Sequence[Any], contexts: Mapping[str, Context]) -> Iterator[Finding]:
+        if not docs:
+            return
+        rules = list(self._rules(kind))
+        for doc in docs:
+            path = doc.source.path
+            context = self.surroundings.context(path, contexts.get(path))
+            for code, check in rules:
+                yield from _guarded(code, path, lambda check=check, doc=doc, context=context: check(doc, context))
+
+    def _plans(self, inputs: Inputs, given: set[str]) -> list[RunPlan]:
+        docs = list(inputs.launch)
+        joinable = [*inputs.scripts, *(d.source.path for d in inputs.configs)]
+        if not docs and 0 < len(given) <= 50 and joinable:
+            docs += self._neighbours(joinable, given)
+        commands = [command for doc in docs for command in doc.commands]
+        if not commands:
+            return []
+        from dslint.model.plan import build_plans
+        from dslint.model.workspace import Workspace
+
+        return build_plans(commands, Workspace(overrides=self.overrides))
+
+    def _neighbours(self, paths: list[str], given: set[str]) -> list[LaunchDoc]:
+        from dslint.discovery import Candidate, Discovery
+
+        others = [p for p in neighbouring_launch_files(paths) if p not in given]
+        return load(Discovery([Candidate(p, "shell") for p in others]), self.overrides).launch
+
+    def _contexts(self, plans: list[RunPlan]) -> Mapping[str, Context]:
+        if not plans:
+            return {}
+        from dslint.model.plancontext import contexts_for
+
+        return contexts_for(plans, self.surroundings.stated)
+
+    def _plan_rules(self, plans: Sequence[RunPlan], given: set[str]) -> Iterator[Finding]:
+        rules = list(self._rules("plan")) if plans else []
+        for plan in plans:
+            path = plan.command.location.path
+            context = self.surroundings.context(path)
+            for code, check in rules:
+                for finding in _guarded(
+                    code, path, lambda check=check, plan=plan, context=context: check(plan, context)
+                ):
+                    # A hook passes only what changed: report when one end of the edge is among it.
+                    if finding.location.path in given or any(r.path in given for r in finding.related):
+                        yield finding
+
+    def _script_rules(self, inputs: Inputs, contexts: Mapping[str, Context]) -> list[Finding]:
+        jobs = []
+        for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
+            for path, raw in group.items():
+                codes = rules_by_marker(raw, self.enabled)
+                if codes:
+                    context = self.surroundings.context(path, contexts.get(path))
+                    jobs.append(Job(path, raw, kind, codes, context))
+        if not jobs:
+            return []
+        cache = self._cache()
+        findings = check_scripts(jobs, cache, self.settings.jobs or os.cpu_count() or 1)
+        if cache:
+            cache.save()
+        return findings
+
+    def _cache(self) -> ResultCache | None:
+        if not self.settings.cache:
+            return None
+        directory = self.settings.cache_dir or default_directory()
+        fingerprint = digest(self.settings.fingerprint(), program_fingerprint())
+        return ResultCache(directory, str(self.settings.root), fingerprint)
+
+    def _with_severity(self, finding: Finding) -> Finding:
+        return self.settings.adjusted(finding)
+
+    @staticmethod
+    def _unique(findings: Iterable[Finding]) -> list[Finding]:
+        """Several plans may see the same defect: one finding a place, code and message."""
+        unique: dict[tuple[Any, ...], Finding] = {}
+        for finding in findings:
+            unique.setdefault((*finding.sort_key, finding.location.span), finding)
+        return list(unique.values())
+
+
+def _guarded(code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """The findings of one rule on one document; a crash of the rule is a finding, the others go on."""
+    try:
+        return list(run())
+    except Exception as error:
+        return [crash(code, path, error)]
+
+
+def source_of(path: str, overrides: Mapping[str, str]) -> SourceFile | None:
+    """The text of a file as the run saw it, ``None`` when it cannot be read (any more)."""
+    from dslint.parse.reading import Unreadable, read_text
+
+    text = overrides[path] if path in overrides else read_text(path)
+    return None if isinstance(text, Unreadable) else SourceFile(path, text)

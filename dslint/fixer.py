@@ -1,0 +1,184 @@
+"""Apply fixes in rounds, prove each by judging the result, write atomically, or refuse and say so."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Finding
+from dslint.core.fix import Edit, Fix, Safety, apply_edits
+from dslint.engine import Result, check_paths, source_of
+from dslint.rules.own import SYNTAX_ERROR
+
+if TYPE_CHECKING:
+    from dslint.settings import Settings
+
+# A fix may uncover another finding; ten rounds are more than any real file needs.
+_MAX_ROUNDS = 10
+
+
+@dataclass(slots=True)
+class Fixed:
+    """Files with their texts before and after, the findings left, and the fixes that were refused."""
+
+    before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, str] = field(default_factory=dict)
+    applied: int = 0
+    refused: list[str] = field(default_factory=list)
+    result: Result = field(default_factory=Result)
+
+    @property
+    def changed(self) -> list[str]:
+        """Paths whose text differs, in order."""
+        return sorted(p for p, text in self.after.items() if text != self.before[p])
+
+
+def is_allowed(fix: Fix | None, unsafe: bool) -> bool:
+    """Whether ``--fix`` (with ``--unsafe-fixes``: ``unsafe``) may apply a fix."""
+    return fix is not None and (unsafe or fix.safety is Safety.SAFE)
+
+
+_REFUSED = "the finding would stay, or the file would not parse"
+
+
+def fix_paths(
+    paths: Sequence[str], settings: Settings, unsafe: bool = False, overrides: Mapping[str, str] | None = None
+) -> Fixed:
+    """Find, fix in memory, judge again, until nothing is left to fix. Nothing is written: see :func:`write`."""
+    work = _Work(paths, settings, dict(overrides or {}))
+    for _ in range(_MAX_ROUNDS):
+        todo = [f for f in work.result.findings if is_allowed(f.fix, unsafe) and _identity(f) not in work.rejected]
+        chosen = _compatible(todo, work.result.paths)
+        if not chosen:
+            break
+        work.apply(chosen)
+    work.out.result = work.result
+    return work.out
+
+
+class _Work:
+    def __init__(self, paths: Sequence[str], settings: Settings, overrides: dict[str, str]) -> None:
+        self.paths = paths
+        self.settings = settings
+        self.overrides = overrides
+        self.out = Fixed()
+        self.rejected: set[tuple[object, ...]] = set()
+        self.result = check_paths(paths, settings, overrides)
+
+    def apply(self, chosen: Sequence[Finding]) -> None:
+        """All fixes at once when they prove good together, else only those that prove good alone."""
+        accepted = list(chosen)
+        result = self._tried(accepted)
+        if result is None:
+            accepted = [f for f in chosen if self._tried([f]) is not None]
+            result = self._tried(accepted) if accepted else None
+            if result is None:
+                accepted = []
+        for finding in chosen:
+            if finding not in accepted:
+                self.rejected.add(_identity(finding))
+                self.out.refused.append(f"{finding.location}: the fix of {finding.code} was not applied: {_REFUSED}")
+        if result is not None:
+            for path, text in self._edited(accepted).items():
+                self.out.before.setdefault(path, self._text(path))
+                self.out.after[path] = self.overrides[path] = text
+            self.out.applied += len(accepted)
+            self.result = result
+
+    def _tried(self, findings: Sequence[Finding]) -> Result | None:
+        """The result after these fixes, ``None`` unless each finding is gone and nothing else broke."""
+        edited = self._edited(findings)
+        result = check_paths(self.paths, self.settings, {**self.overrides, **edited})
+        before, after = _count(self.result), _count(result)
+        fixed = Counter((f.location.path, f.code) for f in findings)
+        gone = all(after[key] <= before[key] - number for key, number in fixed.items())
+        broken = any(after[p, SYNTAX_ERROR.code] > before[p, SYNTAX_ERROR.code] for p in edited)
+        return result if gone and not broken else None
+
+    def _edited(self, findings: Sequence[Finding]) -> dict[str, str]:
+        edits: dict[str, list[Edit]] = {}
+        for finding in findings:
+            for edit in finding.fix.edits if finding.fix else ():
+                edits.setdefault(edit.path, []).append(edit)
+        return {path: apply_edits(self._text(path), group) for path, group in edits.items()}
+
+    def _text(self, path: str) -> str:
+        source = source_of(path, self.overrides)
+        return source.text if source else ""
+
+
+def _count(result: Result) -> Counter[tuple[str, str]]:
+    return Counter((f.location.path, f.code) for f in result.findings)
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    return (finding.code, finding.location.path, finding.message)
+
+
+def _compatible(findings: Sequence[Finding], editable: Set[str]) -> list[Finding]:
+    """The first findings in file order whose edits do not touch each other and stay in the given files."""
+    chosen: list[Finding] = []
+    taken: list[Edit] = []
+    for finding in findings:
+        edits = finding.fix.edits if finding.fix else ()
+        if any(e.path not in editable for e in edits):
+            continue
+        # The same edit twice (one closing bracket, two findings) is one edit.
+        new = [e for e in edits if e not in taken]
+        if not any(_touch(e, t) for e in new for t in taken):
+            chosen.append(finding)
+            taken += new
+    return chosen
+
+
+def _touch(a: Edit, b: Edit) -> bool:
+    return a.path == b.path and a.span.start <= b.span.end and b.span.start <= a.span.end
+
+
+def diff(fixed: Fixed) -> str:
+    """The changes as a unified diff that ``patch -p0`` and ``git apply -p0`` take."""
+    out: list[str] = []
+    for path in fixed.changed:
+        old, new = fixed.before[path].splitlines(keepends=True), fixed.after[path].splitlines(keepends=True)
+        for line in difflib.unified_diff(old, new, path, path):
+            out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
+    return "".join(out)
+
+
+def write(fixed: Fixed) -> list[str]:
+    """Write the changed files, each atomically; returns one line for each that could not be written."""
+    problems = []
+    for path in fixed.changed:
+        try:
+            _replace(path, fixed.before[path], fixed.after[path])
+        except OSError as error:
+            problems.append(f"{path}: not fixed: {error.strerror or error}")
+    return problems
+
+
+def _replace(path: str, before: str, after: str) -> None:
+    # Through a symbolic link: the file it names changes, the link stays.
+    target = os.path.realpath(path)
+    with open(target, "rb") as handle:
+        raw = handle.read()
+    bom = raw.startswith(b"\xef\xbb\xbf")
+    if raw.decode("utf-8-sig") != before:
+        raise OSError(0, "it changed while dslint was reading it")
+    data = (b"\xef\xbb\xbf" if bom else b"") + after.encode()
+    descriptor, temporary = tempfile.mkstemp(prefix=".dslint-", dir=os.path.dirname(target))
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

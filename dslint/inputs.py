@@ -1,0 +1,123 @@
+"""The given files, read and sorted by what they really are; what cannot be read becomes a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location, Region, SourceFile, Span
+from dslint.discovery import Candidate, Discovery, kind_by_content
+from dslint.parse.reading import Unreadable, decode, read_bytes
+from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
+
+if TYPE_CHECKING:
+    from dslint.model.launchdoc import LaunchDoc
+    from dslint.parse.data import DataDoc
+
+
+@dataclass(slots=True)
+class Inputs:
+    """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed."""
+
+    scripts: dict[str, bytes] = field(default_factory=dict)
+    notebooks: dict[str, bytes] = field(default_factory=dict)
+    launch: list[LaunchDoc] = field(default_factory=list)
+    configs: list[DataDoc] = field(default_factory=list)
+    accelerate: list[DataDoc] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    files: int = 0
+
+
+def top_of(path: str) -> Location:
+    """The first character of a file that could not be read."""
+    return Location(path, Span(0, 0), Region(1, 1, 1, 1))
+
+
+def load(found: Discovery, overrides: Mapping[str, str]) -> Inputs:
+    """Read and classify every candidate. ``overrides`` (path -> text) win over the disk: stdin and --fix."""
+    loader = _Loader(overrides)
+    for path, reason in found.unreadable:
+        loader.unreadable(path, f"the folder cannot be read: {reason}")
+    for candidate in found.candidates:
+        loader.add(candidate)
+    return loader.out
+
+
+class _Loader:
+    def __init__(self, overrides: Mapping[str, str]) -> None:
+        self.overrides = overrides
+        self.out = Inputs()
+
+    def unreadable(self, path: str, reason: str) -> None:
+        message = f"not checked: {reason}"
+        self.out.findings.append(UNREADABLE_FILE.finding(top_of(path), message))
+
+    def add(self, candidate: Candidate) -> None:
+        self.out.files += 1
+        path = candidate.path
+        text = self.overrides.get(path)
+        raw = read_bytes(path) if text is None else text.encode("utf-8", "surrogateescape")
+        if isinstance(raw, Unreadable):
+            # Data files are large and none of our business, unless the user names one.
+            if candidate.explicit or candidate.kind in ("script", "shell"):
+                self.unreadable(path, raw.reason)
+            return
+        kind = candidate.kind or kind_by_content(raw)
+        if kind == "script":
+            self.out.scripts[path] = raw
+        elif kind == "notebook":
+            self.out.notebooks[path] = raw
+        elif kind in ("shell", "markdown"):
+            self._launch(path, kind, raw)
+        elif kind in ("json", "yaml"):
+            self._data(candidate, kind, raw)
+
+    def _text(self, path: str, raw: bytes) -> str | None:
+        text = decode(raw)
+        if isinstance(text, Unreadable):
+            self.unreadable(path, text.reason)
+            return None
+        return text
+
+    def _launch(self, path: str, kind: str, raw: bytes) -> None:
+        from dslint.model.launchdoc import may_launch, read_launch_docs
+
+        if may_launch(raw) and (text := self._text(path, raw)) is not None:
+            self.out.launch += read_launch_docs(SourceFile(path, text), kind)
+
+    def _data(self, candidate: Candidate, kind: str, raw: bytes) -> None:
+        from dslint.model.deepspeed import detect
+
+        path = candidate.path
+        name = path.rsplit("/", 1)[-1]
+        deepspeed = kind == "json" and detect.may_be_deepspeed_config(name, raw)
+        accelerate = kind == "yaml" and detect.may_be_accelerate_config(name, raw)
+        if not (deepspeed or accelerate):
+            if candidate.explicit and isinstance(decode(raw), Unreadable):
+                self._text(path, raw)
+            return
+        text = self._text(path, raw)
+        if text is None:
+            return
+        source = SourceFile(path, text)
+        if deepspeed:
+            from dslint.parse.jsondoc import parse_json
+
+            doc = parse_json(source)
+            if detect.is_deepspeed_config(name, doc.data):
+                self.out.configs.append(doc)
+                self.out.findings += syntax_findings(doc)
+        else:
+            from dslint.parse.yamldoc import parse_yaml
+
+            doc = parse_yaml(source)
+            if detect.is_accelerate_config(name, doc.data):
+                self.out.accelerate.append(doc)
+                self.out.findings += syntax_findings(doc)
+
+
+def syntax_findings(doc: DataDoc) -> Sequence[Finding]:
+    """The places of a config that its format does not allow."""
+    return [SYNTAX_ERROR.finding(doc.source.location(p.span), p.message, severity=Severity.ERROR) for p in doc.problems]

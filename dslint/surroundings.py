@@ -1,0 +1,106 @@
+"""What stands around the given files: library versions, and launch files that use a given config or script."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dslint.core.fact import absent, known
+from dslint.core.source import SourceFile
+from dslint.model.context import Context, VersionFact
+from dslint.parse.reading import Unreadable, read_text
+
+# A lock file of a large project has some MB.
+_LOCK_LIMIT = 20_000_000
+# How many entries the search for neighbouring launch files looks at: it must stay invisible in a hook.
+_NEIGHBOUR_LIMIT = 3_000
+
+
+class Surroundings:
+    """Facts that hold for a whole folder; each folder is read once."""
+
+    def __init__(self, world_size: int | None, deepspeed_version: str | None, overrides: Mapping[str, str]) -> None:
+        self.overrides = overrides
+        self.stated = Context(
+            world_size=known(world_size) if world_size else absent(),
+            deepspeed=VersionFact(deepspeed_version, None, "--deepspeed-version")
+            if deepspeed_version
+            else VersionFact(),
+        )
+        self._versions: dict[str, dict[str, VersionFact]] = {}
+
+    def context(self, path: str, joined: Context | None = None) -> Context:
+        """The context of a file: what its run plans say, then what the user states, then the project."""
+        versions = self._versions_at(os.path.dirname(os.path.abspath(path)))
+        base = joined or self.stated
+        deepspeed = self.stated.deepspeed if self.stated.deepspeed.is_known else versions.get("deepspeed")
+        return replace(
+            base,
+            world_size=base.world_size.or_else(self.stated.world_size),
+            deepspeed=deepspeed or VersionFact(),
+            libraries={name: fact for name, fact in versions.items() if name != "deepspeed"},
+        )
+
+    def _versions_at(self, folder: str) -> dict[str, VersionFact]:
+        """Versions by library; the nearest folder that states one wins, up to the root of the repository."""
+        known_here = self._versions.get(folder)
+        if known_here is not None:
+            return known_here
+        found: dict[str, VersionFact] = {}
+        parent = os.path.dirname(folder)
+        at_root = parent == folder or os.path.exists(os.path.join(folder, ".git"))
+        if not at_root and len(folder) > len(os.path.expanduser("~").rstrip("/")):
+            found.update(self._versions_at(parent))
+        found.update(self._read_versions(folder))
+        self._versions[folder] = found
+        return found
+
+    def _read_versions(self, folder: str) -> dict[str, VersionFact]:
+        from dslint.model.versions import parse_versions, version_files
+
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return {}
+        found: dict[str, VersionFact] = {}
+        for name in version_files(names):
+            shown = os.path.relpath(os.path.join(folder, name)).replace(os.sep, "/")
+            text = self.overrides.get(shown) or read_text(shown, _LOCK_LIMIT)
+            if isinstance(text, Unreadable):
+                continue
+            for library, fact in parse_versions(SourceFile(shown, text)).items():
+                found.setdefault(library, fact)
+        return found
+
+
+def neighbouring_launch_files(paths: list[str]) -> list[str]:
+    """Shell files of the project around the given files, for joins that a partial run would miss."""
+    from dslint.discovery import BUILTIN_EXCLUDES, kind_of
+
+    roots = sorted({_project_root(os.path.dirname(os.path.abspath(p))) for p in paths})
+    found: list[str] = []
+    budget = _NEIGHBOUR_LIMIT
+    for root in roots:
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(f for f in folders if f not in BUILTIN_EXCLUDES and not f.startswith("."))
+            budget -= len(names) + len(folders)
+            if budget < 0:
+                return found
+            for name in sorted(names):
+                if kind_of(name) == "shell":
+                    found.append(os.path.relpath(os.path.join(folder, name)).replace(os.sep, "/"))
+    return found
+
+
+def _project_root(folder: str) -> str:
+    """The nearest folder above with a project file; the folder itself outside any project."""
+    at = folder
+    for _ in range(6):
+        if any(os.path.exists(os.path.join(at, mark)) for mark in (".git", "pyproject.toml", "setup.py")):
+            return at
+        parent = os.path.dirname(at)
+        if parent == at:
+            break
+        at = parent
+    return folder
