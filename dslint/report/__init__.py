@@ -1,0 +1,72 @@
+"""Output formats, one module each; a format is imported only when it is asked for.
+
+Every module has ``render(findings, sources, options) -> str``: the whole text for stdout, which ends in a
+newline unless it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from dslint.core.finding import Finding
+    from dslint.report.options import ReportOptions
+    from dslint.report.sources import SourceReader
+
+    Renderer = Callable[[Sequence[Finding], SourceReader, ReportOptions], str]
+
+FORMATS: dict[str, str] = {
+    "concise": "dslint.report.concise",
+    "full": "dslint.report.full",
+    "json": "dslint.report.jsonout",
+    "github": "dslint.report.github",
+    "sarif": "dslint.report.sarif",
+}
+STATISTICS = "dslint.report.statistics"
+
+
+def renderer(name: str) -> Renderer:
+    """The ``render`` function of a format.
+
+    Raises:
+        KeyError: no format has this name.
+    """
+    return _render_of(FORMATS[name])
+
+
+def render_statistics(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:
+    """The table of ``--statistics``."""
+    return _render_of(STATISTICS)(findings, sources, options)
+
+
+def _render_of(module: str) -> Renderer:
+    from importlib import import_module
+
+    return cast("Renderer", import_module(module).render)
+
+
+def summary_line(findings: Sequence[Finding], files: int) -> str:
+    """The last line of a run, for stderr: what was found, where, and what ``--fix`` could mend."""
+    checked = _count(files, "file")
+    if not findings:
+        return f"No problems in {checked}."
+    parts = [
+        _count(number, severity)
+        for severity in ("error", "warning", "info")
+        if (number := sum(finding.severity.value == severity for finding in findings))
+    ]
+    paths = len({finding.location.path for finding in findings})
+    line = f"Found {', '.join(parts)} in {paths} of {checked}."
+    safe = sum(finding.fix is not None and finding.fix.safety.value == "safe" for finding in findings)
+    unsafe = sum(finding.fix is not None and finding.fix.safety.value == "unsafe" for finding in findings)
+    if safe:
+        line += f" {safe} fixable with `--fix`."
+    if unsafe:
+        line += f" {unsafe} {'more ' if safe else ''}fixable with `--fix --unsafe-fixes`."
+    return line
+
+
+def _count(number: int, noun: str) -> str:
+    plural = "" if number == 1 or noun == "info" else "s"
+    return f"{number} {noun}{plural}"

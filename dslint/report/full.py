@@ -1,0 +1,146 @@
+"""The report for people: message, source frame, the other places, what to do, and what ``--fix`` would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from urllib.parse import quote
+
+from rich.console import Console
+from rich.text import Text
+
+from dslint.core.finding import Finding
+from dslint.core.fix import Edit, Fix, OverlapError, apply_edits
+from dslint.core.source import Location, Span
+from dslint.report.frame import frame, gutter_width
+from dslint.report.options import ReportOptions
+from dslint.report.place import fix_mark, one_line, place, visible
+from dslint.report.sources import SourceReader
+
+_STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
+_PREVIEW_LINES = 12
+
+
+def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:
+    """The findings one below the other, with a blank line between them."""
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=options.width,
+        force_terminal=options.color,
+        color_system="standard" if options.color else None,
+        no_color=not options.color,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    for number, finding in enumerate(findings):
+        if number:
+            console.print()
+        _print(console, finding, sources, options)
+    return out.getvalue() if options.color else _without_trailing_blanks(out.getvalue())
+
+
+def _print(console: Console, finding: Finding, sources: SourceReader, options: ReportOptions) -> None:
+    style = _STYLES[finding.severity.value]
+    head = Text.assemble((f"{finding.severity.value}[{finding.code}]", style), (f" {finding.name}", "bold"))
+    if finding.fix:
+        head.append(f" {fix_mark(finding)}", "cyan")
+    console.print(head)
+    _wrapped(console, _prose(finding.message), 0)
+    gutter = gutter_width((finding.location, *finding.related))
+    for index, location in enumerate((finding.location, *finding.related)):
+        arrow = "-->" if index == 0 else ":::"
+        console.print(_where(arrow, location, gutter, options), soft_wrap=True)
+        lines = list(
+            frame(
+                location,
+                sources.lines(location.path, location.region.cell),
+                style if index == 0 else "bold blue",
+                options.width,
+                gutter,
+            )
+        )
+        if not lines and location.label:
+            console.print(Text(f"{' ' * gutter} = {one_line(location.label)}"), soft_wrap=True)
+        for line in lines:
+            console.print(line, soft_wrap=True)
+    if finding.hint:
+        _note(console, "help", _prose(finding.hint), gutter)
+    if finding.fix:
+        _note(console, "fix", _fix_title(finding.fix), gutter)
+        for line in _preview(finding.fix, sources):
+            console.print(Text(" " * (gutter + 3)).append(line), soft_wrap=True)
+
+
+def _where(arrow: str, location: Location, gutter: int, options: ReportOptions) -> Text:
+    text = Text.assemble((f"{' ' * (gutter - 1)}{arrow} ", "blue"))
+    shown = place(location)
+    if not options.hyperlinks:
+        return text.append(shown)
+    from os.path import abspath
+
+    target = f"file://{quote(abspath(location.path), errors='surrogateescape')}"
+    return text.append(shown, f"link {target}")
+
+
+def _prose(text: str) -> Text:
+    """A sentence with its `identifiers` in bold; backticks stay, since colour may be off."""
+    prose = Text(one_line(text))
+    prose.highlight_regex(r"`[^`]+`", "bold")
+    return prose
+
+
+def _fix_title(fix: Fix) -> Text:
+    flag = "--fix" if fix.safety.value == "safe" else "--fix --unsafe-fixes"
+    return _prose(fix.title).append(f" ({flag})", "dim")
+
+
+def _note(console: Console, name: str, text: Text, gutter: int) -> None:
+    _wrapped(console, Text.assemble((f"{name}: ", "bold cyan")).append(text), gutter + 1)
+
+
+def _wrapped(console: Console, text: Text, indent: int) -> None:
+    for line in text.wrap(console, console.width - indent):
+        line.rstrip()
+        console.print(Text(" " * indent).append(line), soft_wrap=True)
+
+
+def _preview(fix: Fix, sources: SourceReader) -> Iterator[Text]:
+    """The lines that the fix takes away and puts in."""
+    rows: list[Text] = []
+    for path in dict.fromkeys(edit.path for edit in fix.edits):
+        old, new = changed_lines(sources.text(path), [edit for edit in fix.edits if edit.path == path])
+        rows += [Text(f"- {visible(line.expandtabs(4))}", "red") for line in old]
+        rows += [Text(f"+ {visible(line.expandtabs(4))}", "green") for line in new]
+    for row in rows[:_PREVIEW_LINES]:
+        row.truncate(120, overflow="ellipsis")
+        yield row
+    if len(rows) > _PREVIEW_LINES:
+        yield Text(f"... {len(rows) - _PREVIEW_LINES} more lines, see --diff", "dim")
+
+
+def changed_lines(text: str, edits: Sequence[Edit]) -> tuple[list[str], list[str]]:
+    """The lines before and after the edits, without those that stay the same at both ends."""
+    start = text.rfind("\n", 0, min(edit.span.start for edit in edits)) + 1
+    end = text.find("\n", max(edit.span.end for edit in edits))
+    end = len(text) if end < 0 else end
+    moved = [Edit(edit.path, Span(edit.span.start - start, edit.span.end - start), edit.text) for edit in edits]
+    try:
+        after = apply_edits(text[start:end], moved)
+    except OverlapError:
+        return [], []
+    old = [line.rstrip("\r") for line in text[start:end].split("\n")]
+    new = [line.rstrip("\r") for line in after.split("\n")]
+    while old and new and old[0] == new[0]:
+        del old[0], new[0]
+    while old and new and old[-1] == new[-1]:
+        del old[-1], new[-1]
+    if new == [""] and old:
+        new = []  # the whole line went
+    return old, new
+
+
+def _without_trailing_blanks(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())

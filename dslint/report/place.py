@@ -1,0 +1,41 @@
+"""Places and messages as one line of text, whatever the linted file contains."""
+
+from __future__ import annotations
+
+from dslint.core.finding import Finding
+from dslint.core.source import Location
+
+# Terminal escapes, line breaks (also the ones that only some programs know) and overrides of the writing direction.
+_HIDDEN = {
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))},
+    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)},
+    **{code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)},
+}
+_ONE_LINE = {**_HIDDEN, ord("\n"): " ", ord("\r"): None, ord("\t"): " "}
+
+
+def visible(text: str) -> str:
+    """The text with control characters spelled out, so that a linted file cannot write to the terminal."""
+    return text.translate(_HIDDEN)
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without control characters."""
+    return text.translate(_ONE_LINE).strip()
+
+
+def place(location: Location) -> str:
+    """``path:line:col``, in a notebook ``path:cell N:line:col``."""
+    region = location.region
+    cell = f"cell {region.cell}:" if region.cell is not None else ""
+    return f"{one_line(location.path)}:{cell}{region.line}:{region.column}"
+
+
+def message_of(finding: Finding) -> str:
+    """The message on one line."""
+    return one_line(finding.message)
+
+
+def fix_mark(finding: Finding) -> str:
+    """``[*]`` when the finding can be mended by ``--fix`` (with or without ``--unsafe-fixes``)."""
+    return "[*]" if finding.fix else ""

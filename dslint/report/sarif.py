@@ -1,0 +1,153 @@
+"""SARIF 2.1.0 as GitHub code scanning and other viewers read it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from dslint import __version__
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix
+from dslint.core.source import Location, Region, SourceFile
+from dslint.report.options import ReportOptions
+from dslint.report.place import message_of, one_line
+from dslint.report.sources import SourceReader
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+INFORMATION_URI = "https://pypi.org/project/deepspeed-lint/"
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_PROBLEM = {"error": "error", "warning": "warning", "info": "recommendation"}
+
+
+def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:  # noqa: ARG001
+    """One SARIF log with one run, valid for zero findings too."""
+    codes = sorted({finding.code for finding in findings})
+    index = {code: number for number, code in enumerate(codes)}
+    fingerprints = _Fingerprints(sources)
+    run = {
+        "tool": {
+            "driver": {
+                "name": "dslint",
+                "semanticVersion": __version__,
+                "informationUri": INFORMATION_URI,
+                "rules": [_rule(code) for code in codes],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, index[finding.code], fingerprints, sources) for finding in findings],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(code: str) -> dict[str, Any]:
+    from dslint.rules.registry import BY_CODE, explanation
+
+    info = BY_CODE[code]
+    prose = explanation(code)
+    return {
+        "id": code,
+        "name": info.name,
+        "shortDescription": {"text": info.summary},
+        "fullDescription": {"text": _first_paragraph(prose) or info.summary},
+        "help": {"text": prose or info.summary, "markdown": prose or info.summary},
+        "defaultConfiguration": {"level": _LEVELS[info.severity]},
+        "properties": {
+            "tags": ["distributed-training", info.kind],
+            "precision": "medium" if Severity(info.severity) is Severity.INFO else "high",
+            "problem.severity": _PROBLEM[info.severity],
+        },
+    }
+
+
+def _first_paragraph(prose: str) -> str:
+    paragraph = " ".join(prose.partition("\n\n")[0].split())
+    return paragraph.replace("**", "").replace("What. ", "", 1)
+
+
+def _result(finding: Finding, rule: int, fingerprints: _Fingerprints, sources: SourceReader) -> dict[str, Any]:
+    text = message_of(finding)
+    cell = finding.location.region.cell
+    if cell is not None:
+        text = f"cell {cell}, line {finding.location.region.line}: {text}"
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": rule,
+        "level": _LEVELS[finding.severity.value],
+        "message": {"text": f"{text}. {one_line(finding.hint)}" if finding.hint else text},
+        "locations": [{"physicalLocation": _physical(finding.location)}],
+        "partialFingerprints": {"primaryLocationLineHash": fingerprints.of(finding)},
+        "properties": {"confidence": finding.confidence.value},
+    }
+    if finding.pointer is not None:
+        result["properties"]["pointer"] = finding.pointer
+    if finding.related:
+        result["relatedLocations"] = [
+            {
+                "id": number,
+                "physicalLocation": _physical(other),
+                **({"message": {"text": one_line(other.label)}} if other.label else {}),
+            }
+            for number, other in enumerate(finding.related, 1)
+        ]
+    if finding.fix:
+        result["fixes"] = [_fix(finding.fix, sources)]
+    return result
+
+
+def _physical(location: Location) -> dict[str, Any]:
+    return {"artifactLocation": _artifact(location.path), "region": _region(location.region)}
+
+
+def _artifact(path: str) -> dict[str, str]:
+    """A URI relative to the source root; a file outside of it can only be named absolutely."""
+    if os.path.isabs(path) or path.split("/", 1)[0] == "..":
+        return {"uri": f"file://{quote(os.path.abspath(path), errors='surrogateescape')}"}
+    # A colon in the first segment would read as a scheme.
+    return {"uri": quote(path, errors="surrogateescape"), "uriBaseId": "%SRCROOT%"}
+
+
+def _region(region: Region) -> dict[str, int]:
+    if region.cell is not None:  # its lines are no lines of the file
+        return {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
+    return {
+        "startLine": region.line,
+        "startColumn": region.column,
+        "endLine": region.end_line,
+        "endColumn": region.end_column,
+    }
+
+
+def _fix(fix: Fix, sources: SourceReader) -> dict[str, Any]:
+    changes = []
+    for path in dict.fromkeys(edit.path for edit in fix.edits):
+        source = SourceFile(path, sources.text(path))
+        replacements = [
+            {"deletedRegion": _region(source.region(edit.span)), "insertedContent": {"text": edit.text}}
+            for edit in fix.edits
+            if edit.path == path
+        ]
+        changes.append({"artifactLocation": _artifact(path), "replacements": replacements})
+    return {"description": {"text": fix.title}, "artifactChanges": changes}
+
+
+class _Fingerprints:
+    """A name for a finding that survives moved lines: rule, file, the text of the line, and how many before it."""
+
+    def __init__(self, sources: SourceReader) -> None:
+        self._sources = sources
+        self._seen: Counter[str] = Counter()
+
+    def of(self, finding: Finding) -> str:
+        """``<hash>:<n>``, n-th finding of this rule on an equal line of this file."""
+        region = finding.location.region
+        lines = self._sources.lines(finding.location.path, region.cell)
+        line = lines[region.line - 1] if 1 <= region.line <= len(lines) else ""
+        parts = (finding.code, finding.location.path, " ".join(line.split()))
+        digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        self._seen[digest] += 1
+        return f"{digest}:{self._seen[digest]}"
