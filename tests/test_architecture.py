@@ -1,0 +1,120 @@
+"""The rooms and who may import whom (ARCHITECTURE.md), and how large a room may grow."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "dslint"
+
+# What each room may import of dslint, besides itself and the package's __init__. Order: inner rooms first.
+ALLOWED = {
+    "core": set(),
+    "parse": {"core"},
+    "model": {"core", "parse"},
+    "rules": {"core", "parse", "model"},
+    "report": {"core", "rules"},
+    "engine": {"core", "parse", "model", "rules"},
+    "integrations": {"core", "parse", "model", "rules", "engine", "report"},
+    "cli": {"core", "rules", "engine", "report", "integrations"},
+}
+# Modules at the top of the package belong to a room.
+TOP = {
+    "__main__": "cli",
+    "cli": "cli",
+    "arguments": "cli",
+    "engine": "engine",
+    "scripts": "engine",
+    "inputs": "engine",
+    "surroundings": "engine",
+    "discovery": "engine",
+    "cache": "engine",
+    "fixer": "engine",
+    "settings": "engine",
+    "suppress": "engine",
+}
+REPORT_MAY_SEE = {"dslint.rules.base", "dslint.rules.index", "dslint.rules.info", "dslint.rules.registry"}
+HEAVY = ("libcst", "jsonschema", "pydantic", "rich", "tree_sitter", "torch", "deepspeed", "packaging")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")[1:]
+    if not parts:
+        return ""
+    if parts[0] in ALLOWED and parts[0] not in ("engine", "cli"):
+        return parts[0]
+    return TOP.get(parts[0], parts[0])
+
+
+def imports_of(path: Path) -> list[tuple[str, bool]]:
+    """Imported dslint modules, and whether the import is at module level outside TYPE_CHECKING."""
+    tree = ast.parse(path.read_text())
+    typing_only: set[int] = set()
+    nested: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            typing_only |= {id(n) for n in ast.walk(node)}
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            nested |= {id(n) for n in ast.walk(node)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        else:
+            continue
+        found += [(n, id(node) not in typing_only | nested) for n in names]
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_inwards(path: Path) -> None:
+    module = ".".join(["dslint", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+    room = room_of(module)
+    if not room:
+        return
+    assert room in ALLOWED, f"{module} belongs to no room: name it in TOP and in ARCHITECTURE.md"
+    for name, _ in imports_of(path):
+        if not name.startswith("dslint."):
+            continue
+        other = room_of(name)
+        if other in (room, ""):
+            continue
+        assert other in ALLOWED[room], f"{module} ({room}) imports {name} ({other})"
+        if room == "report":
+            assert name in REPORT_MAY_SEE or other == "core", f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "rules").rglob("dsl*.py")), ids=lambda p: p.stem)
+def test_rules_are_pure_and_do_not_import_each_other(path: Path) -> None:
+    for name, _ in imports_of(path):
+        assert not name.rsplit(".", 1)[-1].startswith("dsl"), f"{path.name} imports the rule {name}"
+        assert name.split(".")[0] not in ("os", "pathlib", "subprocess", "socket", "io"), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("name", ["core", "rules/base.py", "rules/index.py", "rules/info.py", "cli.py", "arguments.py"])
+def test_light_modules_import_nothing_heavy(name: str) -> None:
+    place = PACKAGE / name
+    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        for imported, eager in imports_of(path):
+            assert not (eager and imported.split(".")[0] in HEAVY), f"{path} imports {imported}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_and_functions_stay_readable(path: Path) -> None:
+    if path.name == "index.py":
+        return
+    text = path.read_text()
+    assert text.count("\n") <= 400, "move the walls: this file holds more than one thing"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno <= 60, f"{node.name} is too long"
