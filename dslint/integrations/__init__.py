@@ -1,0 +1,1 @@
+"""dslint inside other programs."""

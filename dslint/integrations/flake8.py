@@ -1,0 +1,104 @@
+"""The flake8 plugin: the script rules on the files that flake8 reads.
+
+flake8 loads this module on every start, even for ``--version``, so nothing of dslint is imported at its top.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+PREFIX = "DSL"
+VERSION = "0.1.0"  # not imported, see above; a test compares it with the package
+
+
+class Plugin:
+    """One instance a file, as flake8 asks for it."""
+
+    name = "dslint"
+    version = VERSION
+    show_info = False
+
+    def __init__(self, tree: object, filename: str, lines: list[str]) -> None:  # noqa: ARG002 - `tree` picks the API
+        self.filename = filename
+        self.lines = lines
+
+    @classmethod
+    def add_options(cls, option_manager: Any) -> None:
+        """Register ``--dslint-info``."""
+        option_manager.add_option(
+            "--dslint-info",
+            action="store_true",
+            default=False,
+            parse_from_config=True,
+            help="Report dslint findings of severity info too",
+        )
+
+    @classmethod
+    def parse_options(cls, options: Any) -> None:
+        """Keep the settings, and say so when a prefix meant for another plugin silences this one."""
+        cls.show_info = bool(getattr(options, "dslint_info", False))
+        prefix = silencing_prefix(options)
+        if prefix and _is_main_process():
+            sys.stderr.write(
+                f"dslint: `{prefix}` in flake8's ignore list also silences all {PREFIX} codes; "
+                f"add `extend-select = {PREFIX}` to see them, or ignore `{PREFIX}` to hide this line\n"
+            )
+
+    def run(self) -> Iterator[tuple[int, int, str, type[Plugin]]]:
+        """``(line, 0-based column, text, plugin)`` of every finding; flake8 adds 1 to the column."""
+        try:
+            yield from self._findings()
+        except Exception as error:
+            # An exception would end flake8 itself, with the findings of all other plugins.
+            yield 1, 0, f"DSL901 dslint failed on this file: {type(error).__name__}: {error}", type(self)
+
+    def _findings(self) -> Iterator[tuple[int, int, str, type[Plugin]]]:
+        text = "".join(self.lines)
+        if not _is_worth_a_look(text):
+            return
+        from dslint.engine import check_text
+
+        for finding in check_text(self.filename, text, "script"):
+            if finding.severity.value != "info" or self.show_info:
+                region = finding.location.region
+                message = " ".join(finding.message.split())
+                yield region.line, region.column - 1, f"{finding.code} {message}", type(self)
+
+
+def silencing_prefix(options: Any) -> str:
+    """The entry of flake8's ignore lists that hides all codes of dslint without naming it, else empty.
+
+    flake8 compares prefixes: ``D``, meant for the docstring codes, also hides every code of dslint. A selection
+    that names dslint wins, because flake8 prefers the longer prefix.
+    """
+    ignored = [*_codes(options, "ignore"), *_codes(options, "extend_ignore")]
+    selected = [*_codes(options, "select"), *_codes(options, "extend_select")]
+    if any(code.startswith(PREFIX) for code in selected):
+        return ""
+    shorter = [code for code in ignored if code and code != PREFIX and PREFIX.startswith(code)]
+    return max(shorter, key=len, default="")
+
+
+def _codes(options: Any, name: str) -> list[str]:
+    return [str(code).strip() for code in getattr(options, name, None) or ()]
+
+
+def _is_main_process() -> bool:
+    """flake8 parses its options again in each worker that it spawns."""
+    from multiprocessing import parent_process
+
+    return parent_process() is None
+
+
+def _is_worth_a_look(text: str) -> bool:
+    """Whether some script rule finds all its words: a search over the bytes, before any parser is imported."""
+    import re
+
+    from dslint.rules.index import RULES
+
+    raw = text.encode("utf-8", "surrogatepass")
+    return any(
+        all(re.search(marker.encode(), raw) for marker in rule.markers) for rule in RULES if rule.kind == "script"
+    )

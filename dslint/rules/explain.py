@@ -1,0 +1,139 @@
+"""Pages about rules, rendered from the rule files: for ``dslint rule``, ``dslint rules`` and ``docs/rules``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from dslint.rules.registry import LoadedRule, all_rules, find, load_rule
+
+if TYPE_CHECKING:
+    from dslint.rules.base import Example
+    from dslint.rules.info import RuleInfo
+
+_LANGUAGES = {
+    "py": "python",
+    "sh": "bash",
+    "bash": "bash",
+    "sbatch": "bash",
+    "slurm": "bash",
+    "yml": "yaml",
+    "md": "markdown",
+    "ipynb": "json",
+    "hjson": "json",
+    "jsonc": "json",
+    "cfg": "ini",
+}
+_FIXES = {"none": "", "safe": "fixed by `--fix`", "unsafe": "fixed by `--fix --unsafe-fixes`"}
+
+
+def rule_page(selector: str, *, color: bool = False, width: int = 100) -> str:
+    """What ``dslint rule`` prints: Markdown, typeset with Rich when ``color`` is set.
+
+    Raises:
+        UnknownSelector: no rule has this code or name. A prefix gives all its pages.
+    """
+    pages = [markdown(load_rule(info.code)) for info in find(selector)]
+    text = "\n---\n\n".join(pages)
+    return _typeset(text, width) if color else text
+
+
+def rule_table() -> str:
+    """What ``dslint rules`` prints: one line a rule."""
+    infos = all_rules()
+    name = max((len(info.name) for info in infos), default=0)
+    return "".join(
+        f"{info.code}  {'[*]' if info.fix != 'none' else '   '}  {info.severity:<7}  {info.kind:<6}  "
+        f"{info.name:<{name}}  {info.summary}\n"
+        for info in infos
+    )
+
+
+def rules_json(infos: Iterable[RuleInfo]) -> str:
+    """The rules as a JSON list, for programs."""
+    keys = ("code", "name", "kind", "severity", "summary", "fix", "since")
+    listed = [{key: getattr(info, key) for key in keys} for info in infos]
+    return json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
+
+
+def markdown(rule: LoadedRule) -> str:
+    """The whole page of a rule."""
+    meta = rule.meta
+    facts = [f"**{meta.severity.value}**", meta.kind, _FIXES[meta.fix], f"since {meta.since}"]
+    parts = [
+        f"# {meta.code} {meta.name}",
+        f"{meta.summary}.",
+        " · ".join(fact for fact in facts if fact),
+        rule.explanation.strip(),
+        *_versions(rule),
+        *_examples(rule.examples),
+        *_references(rule),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _versions(rule: LoadedRule) -> Iterator[str]:
+    if rule.meta.versions:
+        yield "**Versions.** " + ", ".join(f"`{version}`" for version in rule.meta.versions)
+
+
+def _references(rule: LoadedRule) -> Iterator[str]:
+    if rule.meta.references:
+        yield "## References"
+        yield "\n".join(
+            f"- <{reference}>" if re.fullmatch(r"https?://\S+", reference) else f"- {reference}"
+            for reference in rule.meta.references
+        )
+
+
+def _examples(examples: tuple[Example, ...]) -> Iterator[str]:
+    wrong = [example for example in examples if example.at]
+    right = [example for example in examples if not example.at]
+    if wrong:
+        yield "## Reported"
+    for example in wrong:
+        yield from _example(example)
+    if right:
+        yield "## Not reported"
+    for example in right:
+        yield from _example(example)
+
+
+def _example(example: Example) -> Iterator[str]:
+    yield f"### {example.title[:1].upper()}{example.title[1:]}"
+    if example.settings:
+        flags = " ".join(
+            f"--{key}" if value is True else f"--{key} {value}" for key, value in sorted(example.settings.items())
+        )
+        yield f"With `{flags}`:"
+    for path, text in example.files.items():
+        yield _file(path, text)
+    if example.at:
+        yield "Reported at " + ", ".join(f"`{place}`" for place in example.at) + "."
+    if example.fixed:
+        yield "After the fix:"
+        for path, text in example.fixed.items():
+            yield _file(path, text)
+
+
+def _file(path: str, text: str) -> str:
+    """A fenced block under its path; the fence is longer than any inside of the text."""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
+    suffix = path.rpartition(".")[2].lower()
+    return f"`{path}`\n\n{fence}{_LANGUAGES.get(suffix, suffix if '.' in path else 'bash')}\n{text.rstrip()}\n{fence}"
+
+
+def _typeset(text: str, width: int) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    out = StringIO()
+    console = Console(
+        file=out, width=min(width, 100), force_terminal=True, color_system="standard", legacy_windows=False, _environ={}
+    )
+    console.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
+    return out.getvalue()
