@@ -36,6 +36,7 @@ class DataDoc:
     ``values[p]`` the span of that value; ``members[p]`` the span of the whole ``key: value`` pair.
     ``comments`` are the spans of all comments, ``trailing_commas`` of all commas before a closing bracket.
     ``problems`` are the places that could not be read; data around them is kept.
+    ``relaxed`` are the places, besides comments and trailing commas, that Hjson accepts and plain JSON does not.
     """
 
     source: SourceFile
@@ -47,6 +48,7 @@ class DataDoc:
     comments: tuple[Span, ...] = ()
     trailing_commas: tuple[Span, ...] = ()
     problems: tuple[ParseProblem, ...] = ()
+    relaxed: tuple[ParseProblem, ...] = ()
 
     @property
     def path(self) -> str:
