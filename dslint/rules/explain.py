@@ -1,17 +1,17 @@
-"""Pages about rules, rendered from the rule files: for ``dslint rule``, ``dslint rules`` and ``docs/rules``."""
+"""Pages about rules, rendered from the rule files: for ``dslint rule`` and ``docs/rules``."""
 
 from __future__ import annotations
 
-import json
+import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
 
-from dslint.rules.registry import LoadedRule, all_rules, find, load_rule
+from dslint.core.terminal import terminal_width, use_color
+from dslint.rules.registry import LoadedRule, load_rule
 
 if TYPE_CHECKING:
     from dslint.rules.base import Example
-    from dslint.rules.info import RuleInfo
 
 _LANGUAGES = {
     "py": "python",
@@ -29,33 +29,17 @@ _LANGUAGES = {
 _FIXES = {"none": "", "safe": "fixed by `--fix`", "unsafe": "fixed by `--fix --unsafe-fixes`"}
 
 
-def rule_page(selector: str, *, color: bool = False, width: int = 100) -> str:
-    """What ``dslint rule`` prints: Markdown, typeset with Rich when ``color`` is set.
+def explain(code: str, stream: IO[str]) -> None:
+    """Write the page of a rule: Markdown as it is to a pipe, typeset on a terminal that takes colour.
 
     Raises:
-        UnknownSelector: no rule has this code or name. A prefix gives all its pages.
+        UnknownSelector: no rule has this code.
     """
-    pages = [markdown(load_rule(info.code)) for info in find(selector)]
-    text = "\n---\n\n".join(pages)
-    return _typeset(text, width) if color else text
-
-
-def rule_table() -> str:
-    """What ``dslint rules`` prints: one line a rule."""
-    infos = all_rules()
-    name = max((len(info.name) for info in infos), default=0)
-    return "".join(
-        f"{info.code}  {'[*]' if info.fix != 'none' else '   '}  {info.severity:<7}  {info.kind:<6}  "
-        f"{info.name:<{name}}  {info.summary}\n"
-        for info in infos
-    )
-
-
-def rules_json(infos: Iterable[RuleInfo]) -> str:
-    """The rules as a JSON list, for programs."""
-    keys = ("code", "name", "kind", "severity", "summary", "fix", "since")
-    listed = [{key: getattr(info, key) for key in keys} for info in infos]
-    return json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
+    text = markdown(load_rule(code))
+    if use_color("auto", stream, os.environ):
+        text = _typeset(text, terminal_width(stream, os.environ))
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def markdown(rule: LoadedRule) -> str:
