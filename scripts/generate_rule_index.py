@@ -64,7 +64,11 @@ def load(name: str) -> ModuleType:
 
 def literal(text: str) -> str:
     """A string literal in the quotes that the formatter would choose."""
-    return repr(text) if '"' in text and "'" not in text else json.dumps(text, ensure_ascii=False)
+    double = json.dumps(text, ensure_ascii=False)
+    if text.count('"') <= text.count("'"):
+        return double
+    single = double[1:-1].replace('\\"', '"').replace("'", "\\'")
+    return f"'{single}'"
 
 
 def entry(module: str, meta: object, has_precheck: bool) -> str:

@@ -38,7 +38,7 @@ def explain(code: str, stream: IO[str]) -> None:
     text = markdown(load_rule(code))
     if use_color("auto", stream, os.environ):
         text = _typeset(text, terminal_width(stream, os.environ))
-    encoding = stream.encoding or "utf-8"
+    encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "replace").decode(encoding))
 
 
