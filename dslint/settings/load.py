@@ -1,0 +1,144 @@
+"""Finding and reading the sources of settings: files, the environment, flags."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dslint.settings.errors import Origin, SettingsError, shown
+from dslint.settings.merge import Source, merge
+from dslint.settings.table import Settings
+from dslint.settings.validate import validate
+
+_FILE_NAMES = (".dslint.toml", "dslint.toml", "pyproject.toml")
+_ENVIRONMENT = {"DSLINT_OUTPUT_FORMAT": "output-format", "DSLINT_CACHE_DIR": "cache-dir"}
+
+
+def make_settings(overrides: Mapping[str, object], root: Path | None = None) -> Settings:
+    """Settings from flag names and values alone; no file and no environment is read.
+
+    Raises:
+        SettingsError: an unknown name, a wrong value, an unknown rule.
+    """
+    return merge([_from_flags(overrides)], None, root or Path.cwd())
+
+
+def load_settings(
+    start: Path,
+    overrides: Mapping[str, object],
+    config: Path | None = None,
+    isolated: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Settings:
+    """The settings for files at ``start``: the nearest settings file, then the environment, then flags.
+
+    Raises:
+        SettingsError: any of them cannot be used.
+    """
+    folder = start.absolute() if start.is_dir() else start.absolute().parent
+    chain: list[Source] = []
+    root = folder
+    if config is not None and not isolated:
+        # As in ruff: patterns in a file named by hand are relative to where the user stands.
+        chain, root = _read_chain(config, required=True), Path.cwd()
+    elif not isolated:
+        for candidate in _candidates(folder):
+            chain = _read_chain(candidate)
+            if chain:
+                root = candidate.parent
+                break
+    source = shown(chain[-1].origin.file) if chain and chain[-1].origin.file else None
+    return merge([*chain, _from_environment(environ), _from_flags(overrides)], source, root)
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    for place in (folder, *folder.parents):
+        for name in _FILE_NAMES:
+            candidate = place / name
+            if os.path.isfile(candidate):
+                yield candidate
+
+
+def _read_chain(file: Path, required: bool = False, seen: tuple[Path, ...] = ()) -> list[Source]:
+    """The file and what it extends, the outermost base first; empty when it is not about dslint."""
+    if file.resolve() in seen:
+        raise SettingsError(f"{shown(file)}: `extend` leads back to this file")
+    source = _read(file, required)
+    if source is None:
+        return []
+    base = source.values.pop("extend", None)
+    if base is None:
+        return [source]
+    target = file.parent / Path(base).expanduser()
+    if not target.is_file():
+        raise source.origin.error(f"`extend`: there is no file {shown(target)}", ("extend",))
+    return [*_read_chain(target, True, (*seen, file.resolve())), source]
+
+
+def _read(file: Path, required: bool) -> Source | None:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{shown(file)}: cannot be read: {error.strerror or error}") from None
+    is_project = file.name == "pyproject.toml"
+    if is_project and b"dslint" not in raw and not required:
+        # A project file of others: its mistakes are none of our business, and parsing it costs time.
+        return None
+    try:
+        text = raw.decode("utf-8-sig")
+        table = _parse(text)
+    except UnicodeDecodeError:
+        raise SettingsError(f"{shown(file)}: is not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"{shown(file)}: not valid TOML: {str(error).splitlines()[0]}") from None
+    path: tuple[str, ...] = ("tool", "dslint") if is_project else ()
+    for part in path:
+        table = table.get(part, {}) if isinstance(table, dict) else {}
+        if table == {} and required and is_project:
+            raise SettingsError(f"{shown(file)}: has no [tool.dslint] table")
+    origin = Origin("settings file", file, text, path)
+    if not isinstance(table, dict):
+        raise origin.error("[tool.dslint] must be a table", ())
+    if not table and is_project:
+        return None
+    return Source(origin, validate(table, origin))
+
+
+def _parse(text: str) -> Any:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Source:
+    raw = {key: environ[name] for name, key in _ENVIRONMENT.items() if environ.get(name)}
+    origin = Origin("environment (DSLINT_*)")
+    return Source(origin, validate(raw, origin))
+
+
+def _from_flags(overrides: Mapping[str, object]) -> Source:
+    raw: dict[str, Any] = {}
+    for name, value in overrides.items():
+        key = name.replace("_", "-")
+        if value is None:
+            continue
+        if key == "no-cache":
+            key, value = "cache", not value
+        elif key in ("select", "ignore", "extend-select", "extend-ignore", "exclude", "extend-exclude"):
+            value = _listed(value)
+        elif key == "cache-dir":
+            value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        raw[key] = value
+    origin = Origin("command line")
+    return Source(origin, validate(raw, origin))
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else value

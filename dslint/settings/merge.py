@@ -1,0 +1,133 @@
+"""Several sources of settings -> one :class:`Settings`, every rule it names checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from dslint.core.finding import Severity
+from dslint.rules.registry import UnknownSelector
+from dslint.settings.errors import Origin
+from dslint.settings.selection import Layer, prefix_of, split_pointer_selector
+from dslint.settings.table import Launch, Settings
+
+_SELECTION = ("select", "ignore", "extend_select", "extend_ignore")
+# A later source adds to these lists instead of replacing them.
+_GROWING = ("ignore", "extend_select", "extend_ignore", "extend_exclude")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of settings after validation: values by field name."""
+
+    origin: Origin
+    values: dict[str, Any]
+
+
+def merge(sources: Sequence[Source], file: str | None, root: Path) -> Settings:
+    """Later sources win; ``extend-*`` lists and tables add up, and a new ``select`` starts the selection anew.
+
+    Raises:
+        SettingsError: a rule or a version that does not exist.
+    """
+    merged: dict[str, Any] = {}
+    layers: list[Layer] = []
+    severities: dict[str, Severity] = {}
+    for source in sources:
+        if "select" in source.values:
+            for key in _SELECTION:
+                merged.pop(key, None)
+        for key, value in source.values.items():
+            merged[key] = _combined(key, merged.get(key), value, source.origin)
+        layers.append(_layer(source))
+        severities.update(_severities(source))
+        _check_file_ignores(source)
+    launch = merged.get("launch", Launch())
+    if merged.get("world_size") is None and launch.nnodes and launch.nproc_per_node:
+        merged["world_size"] = launch.nnodes * launch.nproc_per_node
+    return Settings(
+        **merged,
+        source=file,
+        root=root.absolute(),
+        layers=tuple(layer for layer in layers if layer != Layer()),
+        severities=severities,
+    )
+
+
+def _combined(key: str, before: Any, value: Any, origin: Origin) -> Any:
+    if key == "cache_dir":
+        return _anchored(value, origin)
+    if key == "deepspeed_version":
+        return _as_range(value, origin)
+    if before is None:
+        return value
+    if key in _GROWING:
+        return (*before, *value)
+    if key in ("per_file_ignores", "severity"):
+        return {**before, **value}
+    if key == "launch":
+        return replace(before, **{f.name: v for f in fields(Launch) if (v := getattr(value, f.name)) is not None})
+    return value
+
+
+def _anchored(directory: Path | str, origin: Origin) -> Path:
+    path = Path(directory).expanduser()
+    return path if origin.file is None else origin.file.absolute().parent / path
+
+
+def _prefix(selector: str, source: Source, *key: str) -> str:
+    try:
+        return prefix_of(selector)
+    except UnknownSelector as error:
+        raise source.origin.error(f"`{key[0]}`: {error}", key) from None
+
+
+def _layer(source: Source) -> Layer:
+    chosen = {
+        key: tuple(_prefix(s, source, key.replace("_", "-")) for s in source.values[key])
+        for key in _SELECTION
+        if key in source.values
+    }
+    return Layer(**chosen)
+
+
+def _severities(source: Source) -> dict[str, Severity]:
+    given = source.values.get("severity", {})
+    return {_prefix(selector, source, "severity", selector): Severity(name) for selector, name in given.items()}
+
+
+def _check_file_ignores(source: Source) -> None:
+    for glob, selectors in source.values.get("per_file_ignores", {}).items():
+        for selector in selectors:
+            rule, pointer = split_pointer_selector(selector)
+            _prefix(rule, source, "per-file-ignores", glob)
+            if pointer and not pointer.startswith("/"):
+                raise source.origin.error(
+                    f"`per-file-ignores`: `{pointer}` is no JSON pointer: it must begin with `/`",
+                    ("per-file-ignores", glob),
+                )
+
+
+def _as_range(text: str, origin: Origin) -> str:
+    """A release as a range: ``0.16.9`` is that release, ``0.16`` all of its patches; a range stays as it is."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        release = Version(text)
+    except InvalidVersion:
+        try:
+            return str(SpecifierSet(text)) if text.strip() else _bad_version(text, origin)
+        except InvalidSpecifier:
+            return _bad_version(text, origin)
+    patches = len(release.release) < 3 and not (release.is_prerelease or release.is_postrelease or release.local)
+    return f"=={release}.*" if patches else f"=={release}"
+
+
+def _bad_version(text: str, origin: Origin) -> str:
+    raise origin.error(
+        f"`deepspeed-version` must be a release or a range such as 0.16.9 or >=0.14,<0.18, found `{text}`",
+        ("deepspeed-version",),
+    )

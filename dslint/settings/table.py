@@ -1,0 +1,154 @@
+"""The keys of ``[tool.dslint]``: one definition for validation, the JSON Schema, and the program.
+
+Field metadata is what pydantic's ``Field`` takes; pydantic itself is imported only to say what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from dslint.core.finding import Severity
+from dslint.settings.selection import Layer, is_enabled, longest_match
+
+if TYPE_CHECKING:
+    from dslint.core.finding import Finding
+
+SeverityName = Literal["error", "warning", "info"]
+FormatName = Literal["concise", "full", "json", "github", "sarif"]
+
+
+def _about(description: str, **constraints: Any) -> dict[str, Any]:
+    return {"description": description, **constraints}
+
+
+# Strict: ``fix = 1`` or ``world-size = "8"`` is a mistake worth a line, not a value to guess from.
+_SWITCH = {"strict": True}
+_COUNT = {"strict": True, "ge": 1}
+_SELECTORS = "rules by code (DSL201), prefix (DSL2), name, or ALL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How the job is started, where no launch file says it."""
+
+    nnodes: int | None = field(default=None, metadata=_about("Number of machines.", **_COUNT))
+    nproc_per_node: int | None = field(
+        default=None, metadata=_about("Processes (ranks) on each machine, usually its GPUs.", **_COUNT)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Settings of dslint, a static analyzer for distributed training."""
+
+    extend: str | None = field(
+        default=None, metadata=_about("Another settings file to start from; its keys hold unless this file sets them.")
+    )
+    select: tuple[str, ...] | None = field(default=None, metadata=_about(f"Only these {_SELECTORS}. Default: all."))
+    ignore: tuple[str, ...] = field(
+        default=(), metadata=_about(f"Not these {_SELECTORS}. The most specific selector wins.")
+    )
+    extend_select: tuple[str, ...] = field(default=(), metadata=_about("These rules too, beside what `select` says."))
+    extend_ignore: tuple[str, ...] = field(default=(), metadata=_about("Nor these rules, beside what `ignore` says."))
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict,
+        metadata=_about(
+            "File pattern (gitignore style, relative to this file) to the rules ignored there. A selector may name a "
+            "place in a config by JSON pointer: `DSL160:/zero_optimization/overlap_comm`. A pattern that begins with "
+            "`!` means all other files."
+        ),
+    )
+    severity: Mapping[str, SeverityName] = field(
+        default_factory=dict, metadata=_about("Severity by rule code, prefix or name.")
+    )
+    fail_on: SeverityName = field(default="warning", metadata=_about("The lowest severity that makes the exit code 1."))
+    exit_zero: bool = field(default=False, metadata=_about("Exit with 0 even when there are findings.", **_SWITCH))
+    exclude: tuple[str, ...] | None = field(
+        default=None, metadata=_about("Patterns (gitignore style) left out instead of the built-in ones.")
+    )
+    extend_exclude: tuple[str, ...] = field(default=(), metadata=_about("Patterns left out beside the built-in ones."))
+    force_exclude: bool = field(
+        default=False, metadata=_about("Excludes hold for files named on the command line too.", **_SWITCH)
+    )
+    respect_gitignore: bool = field(default=True, metadata=_about("Leave out what git ignores.", **_SWITCH))
+    output_format: FormatName | None = field(
+        default=None, metadata=_about("Default: full on a terminal, concise elsewhere.")
+    )
+    fix: bool = field(default=False, metadata=_about("Apply safe fixes.", **_SWITCH))
+    unsafe_fixes: bool = field(
+        default=False, metadata=_about("With `fix`: apply those that need a person's eye as well.", **_SWITCH)
+    )
+    world_size: int | None = field(default=None, metadata=_about("Number of processes (ranks) in the job.", **_COUNT))
+    deepspeed_version: str | None = field(
+        default=None, metadata=_about("DeepSpeed release or range: 0.16.9, 0.16, >=0.14,<0.18.")
+    )
+    launch: Launch = field(default_factory=Launch, metadata={"description": "How the job is started."})
+    cache: bool = field(default=True, metadata=_about("Keep results between runs.", **_SWITCH))
+    cache_dir: Path | None = field(
+        default=None, metadata=_about("Folder of the cache. Default: the user's cache folder.")
+    )
+    jobs: int | None = field(default=None, metadata=_about("Worker processes. Default: all cores.", **_COUNT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Table):
+    """The settings of one run.
+
+    ``source`` is the settings file in use; patterns are relative to ``root``. ``layers`` are the selections of
+    all sources, outermost last; ``severities`` and ``ignored_in`` hold prefixes instead of names.
+    """
+
+    source: str | None = None
+    root: Path = field(default_factory=Path.cwd)
+    layers: tuple[Layer, ...] = ()
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+
+    def enabled(self, code: str) -> bool:
+        """The rule with this code is on."""
+        return is_enabled(code, self.layers)
+
+    def adjusted(self, finding: Finding) -> Finding:
+        """The finding with the severity that the user gives its rule."""
+        prefix = longest_match(finding.code, self.severities)
+        return finding if prefix is None else replace(finding, severity=self.severities[prefix])
+
+    def fingerprint(self) -> str:
+        """A hash of everything here that changes findings: part of the key of cached results."""
+        ignores = sorted((glob, list(codes)) for glob, codes in self.per_file_ignores.items())
+        parts = [
+            repr(self.layers),
+            repr(sorted((p, s.value) for p, s in self.severities.items())),
+            repr(ignores),
+            str(self.root) if ignores else "",
+            repr((self.world_size, self.deepspeed_version, self.launch)),
+        ]
+        return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+    def describe(self) -> str:
+        """The settings in force as TOML, for ``--show-settings``."""
+        lines = [f"# from {self.source or 'built-in values'}", f"# patterns are relative to {self.root}"]
+        for f in fields(Table):
+            value = getattr(self, f.name)
+            if f.name != "extend" and value not in (None, {}, Launch()):
+                lines.append(f"{kebab(f.name)} = {_toml(value)}")
+        return "\n".join(lines) + "\n"
+
+
+def kebab(name: str) -> str:
+    """``world_size`` -> ``world-size``."""
+    return name.replace("_", "-")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, Launch):
+        return _toml({kebab(f.name): v for f in fields(Launch) if (v := getattr(value, f.name)) is not None})
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -1,0 +1,94 @@
+"""Raw values -> a :class:`Table`, or one line that says what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, get_args, get_type_hints
+
+from dslint.settings.errors import Origin, SettingsError, did_you_mean
+from dslint.settings.table import FormatName, Launch, SeverityName, Table, kebab
+
+_FIELDS = {kebab(f.name): f for f in fields(Table)}
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_EXPECTED = {
+    "tuple_type": "a list of strings",
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "mapping_type": "a table",
+    "dict_type": "a table",
+    "dataclass_type": "a table",
+    "path_type": "a path",
+}
+
+
+def model() -> Any:
+    """pydantic's view of :class:`Table`, also the source of the JSON Schema."""
+    from pydantic import ConfigDict, Field, create_model
+
+    config = ConfigDict(extra="forbid", alias_generator=kebab)
+    setattr(Launch, "__pydantic_config__", config)  # noqa: B010 - mypy does not know the attribute
+    hints = get_type_hints(Table)
+    columns: dict[str, Any] = {
+        f.name: (
+            hints[f.name],
+            Field(**f.metadata, default_factory=f.default_factory)
+            if f.default is MISSING
+            else Field(**f.metadata, default=f.default),
+        )
+        for f in fields(Table)
+    }
+    return create_model("Table", __config__=config, **columns)
+
+
+def validate(raw: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """The values by field name, of the keys that ``raw`` gives.
+
+    Raises:
+        SettingsError: an unknown key or a value of the wrong type.
+    """
+    if all(key in _FIELDS and _is_plainly_right(key, value) for key, value in raw.items()):
+        # The usual case. Importing pydantic would take longer than linting a file.
+        return {_FIELDS[k].name: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+    from pydantic import ValidationError
+
+    try:
+        table = model().model_validate(dict(raw))
+    except ValidationError as error:
+        raise _readable(error, origin) from None
+    return {_FIELDS[k].name: getattr(table, _FIELDS[k].name) for k in raw}
+
+
+def _is_plainly_right(key: str, value: Any) -> bool:
+    kind = str(_FIELDS[key].type).removesuffix(" | None")
+    if kind == "bool":
+        return isinstance(value, bool)
+    if kind == "int":
+        return type(value) is int and value >= 1
+    if kind in ("str", "Path"):
+        return isinstance(value, str)
+    if kind == "tuple[str, ...]":
+        return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+    choices = {"SeverityName": get_args(SeverityName), "FormatName": get_args(FormatName)}.get(kind, ())
+    return isinstance(value, str) and value in choices
+
+
+def _readable(error: Any, origin: Origin) -> SettingsError:
+    """The first error in words; unknown keys first, since they explain most of the others."""
+    errors = sorted(error.errors(), key=lambda e: e["type"] not in _UNKNOWN)
+    first = errors[0]
+    path = tuple(str(part) for part in first["loc"])
+    if first["type"] in _UNKNOWN:
+        level = [kebab(f.name) for f in fields(Launch)] if path[0] == "launch" and len(path) > 1 else list(_FIELDS)
+        return origin.error(f"unknown key `{'.'.join(path)}`{did_you_mean(path[-1], level)}", path)
+    context = first.get("ctx", {})
+    if first["type"] == "greater_than_equal":
+        needed = f"at least {context['ge']}"
+    elif first["type"] == "literal_error":
+        needed = f"{context['expected']}"
+    else:
+        needed = _EXPECTED.get(first["type"], first["msg"])
+    found = json.dumps(first["input"], default=str, ensure_ascii=False)
+    return origin.error(f"`{'.'.join(path)}` must be {needed}, found {found}", path)
