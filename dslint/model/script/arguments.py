@@ -1,0 +1,97 @@
+"""Command-line arguments as the script's own expressions use them: ``args.batch_size`` and its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.model.script.names import Names, last_name
+
+_PARSE_CALLS = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
+_DATACLASS_CALLS = frozenset({"parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict"})
+# A parameter of this name holds parsed arguments when the file builds a parser.
+_USUAL_NAMES = frozenset({"args", "opt", "opts", "cli_args", "hparams", "flags"})
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A declared argument: ``default`` is its expression (``None``: required or unknown)."""
+
+    name: str
+    default: cst.BaseExpression | None
+    converter: str
+    node: cst.CSTNode
+
+
+class Arguments:
+    """The arguments that a file declares with argparse or as fields of its dataclasses."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._argparse: dict[str, Argument | None] = {}
+        self._rewritten: set[str] = set()
+        for node in names.tree.order:
+            if isinstance(node, cst.Call) and last_name(node.func) == "add_argument":
+                self._declare(node)
+            elif isinstance(node, cst.Call) and last_name(node.func) == "set_defaults":
+                self._rewritten.update(a.keyword.value for a in node.args if a.keyword is not None)
+            elif isinstance(node, cst.AssignTarget | cst.AugAssign) and isinstance(node.target, cst.Attribute):
+                self._rewritten.add(node.target.attr.value)
+
+    def at(self, node: cst.Attribute) -> Argument | None:
+        """The argument that ``args.x`` reads, unless the file also assigns to ``.x``."""
+        name = node.attr.value
+        if name in self._rewritten or not isinstance(node.value, cst.Name):
+            return None
+        found = self._names.bindings(node.value.value, node)
+        if len(found) != 1:
+            return None
+        only = found[0]
+        if isinstance(only.value, cst.Call):
+            called = last_name(only.value.func)
+            if called in _PARSE_CALLS:
+                return self._argparse.get(name)
+            if called in _DATACLASS_CALLS:
+                return self._field(name, only.value, only.position)
+        if only.kind == "param" and node.value.value in _USUAL_NAMES:
+            return self._argparse.get(name)
+        return None
+
+    def _declare(self, call: cst.Call) -> None:
+        keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        flags = [_text(a.value) for a in call.args if a.keyword is None]
+        long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+        name = _text(keywords["dest"]) if "dest" in keywords else long.lstrip("-").replace("-", "_")
+        default = keywords.get("default")
+        if default is None and _text(keywords.get("action")) in ("store_true", "store_false"):
+            default = cst.Name("False" if _text(keywords.get("action")) == "store_true" else "True")
+        converter = last_name(keywords.get("type")) if "type" in keywords else ""
+        argument = Argument(name, default, converter, call)
+        # Two parsers in one file that disagree: neither is known to be the one.
+        self._argparse[name] = argument if name not in self._argparse else None
+
+    def _field(self, name: str, call: cst.Call, position: int | None) -> Argument | None:
+        """``model_args, data_args = parser.parse_args_into_dataclasses()`` with a local dataclass."""
+        parser = self._names.single_value(call.func.value) if isinstance(call.func, cst.Attribute) else None
+        if position is None or not isinstance(parser, cst.Call) or not parser.args:
+            return None
+        classes = parser.args[0].value
+        parts = classes.elements if isinstance(classes, cst.Tuple | cst.List) else ()
+        chosen = parts[position].value if position < len(parts) else None
+        owner = self._names.local_class(chosen.value) if isinstance(chosen, cst.Name) else None
+        for node in self._names.tree.descendants(owner) if owner else ():
+            if isinstance(node, cst.AnnAssign) and last_name(node.target) == name:
+                return Argument(name, _field_default(node.value), last_name(node.annotation.annotation), node)
+        return None
+
+
+def _field_default(value: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    if isinstance(value, cst.Call) and last_name(value.func) == "field":
+        return next((a.value for a in value.args if a.keyword is not None and a.keyword.value == "default"), None)
+    return value
+
+
+def _text(node: cst.CSTNode | None) -> str:
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,171 @@
+"""One iterative walk over the nodes that carry meaning, and the order it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+import libcst as cst
+
+# Fields that hold layout: whitespace, punctuation, brackets. Operators are read from their owner.
+_LAYOUT = frozenset(
+    {
+        *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "trailing_comma", "semicolon", "equal"),
+        *(
+            "dot",
+            "colon",
+            "first_colon",
+            "second_colon",
+            "operator",
+            "separator",
+            "newline",
+            "asynchronous",
+            "relative",
+        ),
+        *("leading_lines", "lines_after_decorators", "leading_whitespace", "trailing_whitespace", "header", "footer"),
+        *("indent", "posonly_ind", "star", "conversion", "start", "end", "type_parameters", "encoding"),
+        *("default_indent", "default_newline", "has_trailing_newline"),
+    }
+)
+# ``value`` is the text of these, not a node.
+_LEAVES = (cst.Name, cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.FormattedStringText)
+# Children in the order of the source where LibCST declares them in another one.
+_ORDER: dict[type[cst.CSTNode], tuple[str, ...]] = {
+    cst.FunctionDef: ("decorators", "name", "params", "returns", "body"),
+    cst.ClassDef: ("decorators", "name", "bases", "keywords", "body"),
+    cst.ExceptHandler: ("type", "name", "body"),
+    cst.IfExp: ("body", "test", "orelse"),
+    cst.Param: ("name", "annotation", "default"),
+    cst.Arg: ("keyword", "value"),
+    cst.AnnAssign: ("target", "annotation", "value"),
+    cst.Parameters: ("posonly_params", "params", "star_arg", "kwonly_params", "star_kwarg"),
+}
+SCOPES = (
+    cst.Module,
+    cst.FunctionDef,
+    cst.ClassDef,
+    cst.Lambda,
+    cst.ListComp,
+    cst.SetComp,
+    cst.DictComp,
+    cst.GeneratorExp,
+)
+LOOPS = (cst.For, cst.While)
+Loop = cst.For | cst.While
+
+_children: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+
+
+def child_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The names of the fields of a node type that may hold nodes with meaning, in source order."""
+    found = _children.get(kind)
+    if found is None:
+        if issubclass(kind, _LEAVES):
+            found = ()
+        else:
+            names = (f.name for f in fields(kind))
+            found = _ORDER.get(kind) or tuple(n for n in names if n not in _LAYOUT and not n.startswith("whitespace"))
+        _children[kind] = found
+    return found
+
+
+class Tree:
+    """The nodes of a module in source order, with their parents.
+
+    ``order[i]`` is a node, ``ends[i]`` the index after its last descendant, so that the descendants of a node are
+    a slice. Nodes are looked up by identity.
+    """
+
+    def __init__(self, module: cst.Module) -> None:
+        self.module = module
+        self.order: list[cst.CSTNode] = []
+        self.ends: list[int] = []
+        self._index: dict[int, int] = {}
+        self._parents: list[int] = []
+        self._record()
+
+    def _record(self) -> None:
+        order, parents, index = self.order, self._parents, self._index
+        stack: list[tuple[cst.CSTNode, int]] = [(self.module, -1)]
+        pop, push = stack.pop, stack.append
+        node_type = cst.CSTNode
+        while stack:
+            node, parent = pop()
+            at = len(order)
+            order.append(node)
+            parents.append(parent)
+            index[id(node)] = at
+            for name in reversed(_children.get(type(node)) or child_fields(type(node))):
+                value = getattr(node, name)
+                if isinstance(value, node_type):
+                    push((value, at))
+                elif isinstance(value, list | tuple):
+                    for item in reversed(value):
+                        push((item, at))
+        ends = list(range(1, len(order) + 1))
+        for at in range(len(order) - 1, 0, -1):
+            above = parents[at]
+            if ends[above] < ends[at]:
+                ends[above] = ends[at]
+        self.ends = ends
+
+    def position(self, node: cst.CSTNode) -> int:
+        """The place of a node in source order."""
+        return self._index[id(node)]
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The node around a node; ``None`` for the module and for nodes of another tree."""
+        at = self._index.get(id(node))
+        if at is None or at == 0:
+            return None
+        return self.order[self._parents[at]]
+
+    def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around a node, the nearest first."""
+        at = self._index.get(id(node), 0)
+        while at > 0:
+            at = self._parents[at]
+            yield self.order[at]
+
+    def descendants(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """A node and everything inside it, in source order."""
+        at = self._index[id(node)]
+        return self.order[at : self.ends[at]]
+
+    def contains(self, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
+        """``inner`` is ``outer`` or inside it."""
+        at = self._index[id(outer)]
+        return at <= self._index.get(id(inner), -1) < self.ends[at]
+
+    def own_nodes(self, function: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes that run when the body of a function (or module, or loop) runs: not those of inner functions."""
+        at = self._index[id(function)] + 1
+        end = self.ends[at - 1]
+        while at < end:
+            node = self.order[at]
+            yield node
+            at = self.ends[at] if isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef) else at + 1
+
+    def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> cst.CSTNode | None:
+        """The nearest node of these types around a node."""
+        return next((p for p in self.parents(node) if isinstance(p, kinds)), None)
+
+    def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The function whose body (or header) holds a node."""
+        found = self.enclosing(node, cst.FunctionDef, cst.ClassDef)
+        return found if isinstance(found, cst.FunctionDef) else None
+
+    def loops(self, node: cst.CSTNode) -> tuple[Loop, ...]:
+        """The loops of the same function that repeat a node, the innermost first."""
+        found: list[Loop] = []
+        inner = node
+        for outer in self.parents(node):
+            if isinstance(outer, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+                break
+            # The iterable of a ``for`` and the ``else`` arm run once.
+            if (isinstance(outer, cst.For) and inner in (outer.body, outer.target)) or (
+                isinstance(outer, cst.While) and inner in (outer.body, outer.test)
+            ):
+                found.append(outer)
+            inner = outer
+        return tuple(found)

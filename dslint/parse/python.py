@@ -1,0 +1,204 @@
+"""Python text -> LibCST module with positions on demand.
+
+The standard library's parser goes first: it costs a tenth of LibCST, names the exact place of a mistake, and
+refuses the nesting depths at which LibCST's native parser would exhaust the stack and end the process.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import io
+import sys
+import tokenize
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dslint.core.source import Location, SourceFile, Span
+from dslint.parse.data import ParseProblem
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+# LibCST's code generator, which knows the positions, recurses a few frames per level of nesting.
+_CODEGEN_RECURSION = 20_000
+TOO_DEEP = "the code is nested too deeply to be read"
+_DEPTH_MESSAGES = ("too many nested parentheses", "too many statically nested blocks", "too many levels of indentation")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptProblem(ParseProblem):
+    """Why a script could not be read.
+
+    ``invalid`` is true when Python itself refuses the text (a syntax error), false when Python accepts it and
+    only dslint's parser does not.
+    """
+
+    invalid: bool = True
+
+
+@dataclass(slots=True)
+class ScriptDoc:
+    """A parsed script. ``tree`` is ``None`` when only LibCST understands the text (syntax of a newer Python)."""
+
+    source: SourceFile
+    module: cst.Module
+    tree: ast.Module | None = None
+    _spans: Mapping[cst.CSTNode, tuple[int, int]] | None = field(default=None, repr=False)
+    _comments: tuple[Span, ...] | None = field(default=None, repr=False)
+
+    @property
+    def path(self) -> str:
+        """The path the user sees."""
+        return self.source.path
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where a node stands, without the whitespace and comments it owns."""
+        if self._spans is None:
+            self._spans = _code_point_spans(self.module, self.source.text)
+        start, end = self._spans.get(node, (0, 0))
+        return Span(start, end)
+
+    def location(self, node: cst.CSTNode, label: str = "") -> Location:
+        """The place of a node for a finding."""
+        return self.source.location(self.span(node), label)
+
+    @property
+    def comments(self) -> tuple[Span, ...]:
+        """The spans of all comments."""
+        if self._comments is None:
+            self._comments = tuple(comment_spans(self.source.text))
+        return self._comments
+
+
+def parse_script(source: SourceFile) -> ScriptDoc | ScriptProblem:
+    """The script as a CST, or why there is none."""
+    tree = parse_ast(source)
+    if isinstance(tree, ScriptProblem) and tree.message == TOO_DEEP:
+        return tree
+    return parse_cst(source, tree)
+
+
+def parse_ast(source: SourceFile) -> ast.Module | ScriptProblem:
+    """The standard library's tree, or the first place that Python refuses."""
+    try:
+        with _no_gc(), warnings.catch_warnings():
+            # Invalid escapes in the analysed code are not our user's business here.
+            warnings.simplefilter("ignore")
+            return ast.parse(source.text)
+    except SyntaxError as error:
+        if error.msg and error.msg.startswith(_DEPTH_MESSAGES):
+            return ScriptProblem(_error_span(source, error.lineno, error.offset), TOO_DEEP, invalid=False)
+        return ScriptProblem(_error_span(source, error.lineno, error.offset), f"syntax error: {error.msg}")
+    except (RecursionError, MemoryError):
+        return ScriptProblem(Span(0, 0), TOO_DEEP, invalid=False)
+    except ValueError:  # up to Python 3.11, a NUL is no SyntaxError
+        at = max(source.text.find("\0"), 0)
+        return ScriptProblem(Span(at, at + 1), "syntax error: source code cannot contain null bytes")
+
+
+def parse_cst(source: SourceFile, tree: ast.Module | ScriptProblem) -> ScriptDoc | ScriptProblem:
+    """The CST of a text that :func:`parse_ast` has seen; its problem stands unless LibCST knows better."""
+    import libcst as cst
+
+    try:
+        with _no_gc():
+            module = cst.parse_module(source.text)
+    except cst.ParserSyntaxError as error:
+        if isinstance(tree, ScriptProblem):
+            return tree
+        span = _error_span(source, error.raw_line, error.raw_column + 1)
+        return ScriptProblem(span, "Python accepts this file but dslint's parser does not", invalid=False)
+    except RecursionError:
+        return ScriptProblem(Span(0, 0), TOO_DEEP, invalid=False)
+    except Exception as error:
+        # LibCST builds nodes that validate themselves and let other errors through on odd input.
+        if isinstance(tree, ScriptProblem):
+            return tree
+        return ScriptProblem(Span(0, 0), f"dslint's parser cannot read this file ({type(error).__name__})", False)
+    return ScriptDoc(source, module, None if isinstance(tree, ScriptProblem) else tree)
+
+
+def comment_spans(text: str) -> list[Span]:
+    """The exact comment tokens of a Python text, up to the place where it stops being Python."""
+    if "#" not in text:
+        return []
+    # tokenize splits lines at "\n" only, as universal newlines would; a lone "\r" keeps its width.
+    lines = text.splitlines(keepends=True) if "\r" in text else None
+    source = SourceFile("", text)
+    spans: list[Span] = []
+    reader = io.StringIO(text, newline="").readline if lines is None else iter(_physical_lines(text)).__next__
+    try:
+        for token in tokenize.generate_tokens(reader):
+            if token.type == tokenize.COMMENT:
+                start = source.offset(*_one_based(token.start))
+                spans.append(Span(start, start + len(token.string.rstrip("\r"))))
+    except (tokenize.TokenError, SyntaxError, ValueError, IndexError, RecursionError):
+        pass  # what came before the mistake still counts
+    return spans
+
+
+def _one_based(position: tuple[int, int]) -> tuple[int, int]:
+    return position[0], position[1] + 1
+
+
+def _physical_lines(text: str) -> Iterator[str]:
+    """Lines as ``SourceFile`` counts them."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start : end + 1]
+        start = end + 1
+    if start < len(text):
+        yield text[start:]
+
+
+def _error_span(source: SourceFile, line: int | None, column: int | None) -> Span:
+    """The span from a 1-based line and column (which parsers sometimes give past the end) to the end of the line."""
+    starts = source.line_starts
+    row = min(max(line or 1, 1), len(starts))
+    length = len(source.line_text(row))
+    start = starts[row - 1] + min(max((column or 1) - 1, 0), length)
+    return Span(start, max(start, starts[row - 1] + length))
+
+
+def _code_point_spans(module: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
+    from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _CODEGEN_RECURSION))
+    try:
+        with _no_gc():
+            spans = MetadataWrapper(module, unsafe_skip_copy=True).resolve(ByteSpanPositionProvider)
+    except RecursionError:
+        return {}
+    finally:
+        sys.setrecursionlimit(limit)
+    if text.isascii():
+        return {node: (span.start, span.start + span.length) for node, span in spans.items()}
+    at = _code_points_by_byte(text)
+    return {node: (at[span.start], at[span.start + span.length]) for node, span in spans.items()}
+
+
+def _code_points_by_byte(text: str) -> list[int]:
+    """For each byte offset of the UTF-8 text, the code point that stands there."""
+    table: list[int] = []
+    for index, character in enumerate(text):
+        code = ord(character)
+        table += [index] * (1 if code < 0x80 else 2 if code < 0x800 else 3 if code < 0x10000 else 4)
+    # Slack: the code generator may end one newline later than a text without a final one.
+    return table + [len(text)] * 3
+
+
+@contextmanager
+def _no_gc() -> Iterator[None]:
+    """Nodes are all live while a tree grows; scanning them for garbage costs half of the parse."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,262 @@
+"""The one walk over a script that serves all rules: rules look like visitors and cost nothing when not interested.
+
+A rule module defines ``Check``, a subclass of :class:`ScriptCheck`, whose methods are named after LibCST node types::
+
+    class Check(ScriptCheck):
+        def visit_Call(self, node: cst.Call) -> None:
+            if self.ctx.qualified_name(node.func) == "torch.distributed.barrier":
+                self.report(node, "...", hint="...")
+
+The tree is recorded before the first handler runs, so every question to ``self.ctx`` sees the whole file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+
+from dslint.core.fact import Fact
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix
+from dslint.core.source import Location, Span
+from dslint.model.context import Context
+from dslint.model.script.constants import Constants
+from dslint.model.script.names import Names
+from dslint.model.script.tree import Loop, Tree
+from dslint.parse.python import ScriptDoc
+from dslint.rules.base import RuleMeta
+
+if TYPE_CHECKING:
+    from dslint.model.script.guards import Guard, Guards
+    from dslint.model.script.objects import Objects
+    from dslint.model.script.summaries import Summaries
+
+Handler = Callable[[Any], None]
+
+
+class ScriptContext:
+    """What rules may ask about the script they judge. Everything is computed on the first question and kept."""
+
+    def __init__(self, doc: ScriptDoc, context: Context) -> None:
+        self.doc = doc
+        self.run = context
+        self.tree = Tree(doc.module)
+
+    # -- text and places ----------------------------------------------------------------------------------------
+
+    def text(self, node: cst.CSTNode) -> str:
+        """The source text of a node."""
+        return self.doc.module.code_for_node(node).strip()
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """The span of a node, for edits."""
+        return self.doc.span(node)
+
+    def location(self, node: cst.CSTNode, label: str = "") -> Location:
+        """The place of a node; the first call of a file computes all positions, so ask only for a finding."""
+        return self.doc.location(node, label)
+
+    # -- structure ----------------------------------------------------------------------------------------------
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The node around a node."""
+        return self.tree.parent(node)
+
+    def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around a node, the nearest first."""
+        return self.tree.parents(node)
+
+    def descendants(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """A node and all nodes inside it, in source order."""
+        return self.tree.descendants(node)
+
+    def enclosing_function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The function that holds a node; ``None`` at module and class level."""
+        return self.tree.function(node)
+
+    def enclosing_class(self, node: cst.CSTNode) -> cst.ClassDef | None:
+        """The class that holds a node."""
+        found = self.tree.enclosing(node, cst.ClassDef)
+        return found if isinstance(found, cst.ClassDef) else None
+
+    def loops(self, node: cst.CSTNode) -> tuple[Loop, ...]:
+        """The loops of the same function that repeat a node, the innermost first."""
+        return self.tree.loops(node)
+
+    # -- names and values ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> Names:
+        """Scopes and bindings of the module."""
+        return Names(self.tree)
+
+    @cached_property
+    def constants(self) -> Constants:
+        """Values that the file states."""
+        return Constants(self.doc, self.names, self.run.arguments)
+
+    def qualified_name(self, node: cst.CSTNode | None) -> str | None:
+        """The canonical dotted name of an expression, whatever the import style.
+
+        ``torch.distributed.barrier`` for ``dist.barrier`` after ``import torch.distributed as dist``; builtins by
+        their bare name; ``None`` for local variables, parameters, local functions, calls.
+        """
+        return self.names.qualified(node)
+
+    def constant(self, node: cst.CSTNode | None, *, origins: bool = False) -> Fact[object]:
+        """The value of an expression: literals, names assigned once, arithmetic, defaults of ``args.x``.
+
+        A value that a launch command passes wins over the default. Never absent: known or unknown.
+        ``origins`` adds the place of the value; ask for it only for a finding.
+        """
+        return self.constants.value(node, origins=origins)
+
+    def argument(self, call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
+        """The expression passed as ``name=`` (or at ``position``, when no ``*args`` comes before)."""
+        for index, arg in enumerate(call.args):
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg.value
+            if arg.keyword is None and not arg.star and index == position:
+                return None if any(a.star for a in call.args[:index]) else arg.value
+        return None
+
+    def has_unpacked_arguments(self, call: cst.Call) -> bool:
+        """``f(*a)`` or ``f(**k)``: any argument may be there."""
+        return any(a.star for a in call.args)
+
+    def class_bases(self, name: str) -> list[str]:
+        """All bases of a class of this file, nearest first: qualified names, bare names of local classes."""
+        return self.names.class_bases(name)
+
+    def imports(self, *roots: str) -> bool:
+        """The file imports one of these packages."""
+        return self.names.imported(*roots)
+
+    # -- distributed meaning ------------------------------------------------------------------------------------
+
+    @cached_property
+    def guards(self) -> Guards:
+        """Rank guards of the module."""
+        from dslint.model.script.guards import Guards
+
+        return Guards(self.tree, self.names)
+
+    def guard(self, node: cst.CSTNode) -> Guard | None:
+        """The innermost test that lets only some ranks reach a node, else ``None``."""
+        return self.guards.guard(node)
+
+    @cached_property
+    def objects(self) -> Objects:
+        """Which names hold engines, trainers, accelerators, DDP models."""
+        from dslint.model.script.objects import Objects
+
+        return Objects(self.tree, self.names)
+
+    def kind(self, node: cst.CSTNode) -> str:
+        """``engine`` | ``ds_optimizer`` | ``trainer`` | ``accelerator`` | ``ddp`` | ``training_arguments`` | ``""``."""
+        return self.objects.kind(node)
+
+    @cached_property
+    def summaries(self) -> Summaries:
+        """Which local functions run a collective that they do not guard themselves."""
+        from dslint.model.script.summaries import Summaries
+
+        return Summaries(self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence)
+
+    @cached_property
+    def zero3_evidence(self) -> Fact[bool]:
+        """Whether ZeRO stage 3 is in use: from the run's configs, else from what the file itself states."""
+        from dslint.model.script.zero3 import zero3_evidence
+
+        return zero3_evidence(self.tree, self.names, self.constants, self.run)
+
+
+class ScriptCheck:
+    """Base of script rules: one instance per file.
+
+    Methods ``visit_<Node>`` run in source order before the children of a node, ``leave_<Node>`` after them;
+    ``finish`` runs at the end of the file.
+    """
+
+    def __init__(self, ctx: ScriptContext, meta: RuleMeta) -> None:
+        self.ctx = ctx
+        self.meta = meta
+        self.findings: list[Finding] = []
+        self.start()
+
+    def start(self) -> None:
+        """Runs once before the first handler: set up the state of the rule here."""
+
+    def finish(self) -> None:
+        """Runs once after the last handler."""
+
+    def report(
+        self,
+        node: cst.CSTNode | Location,
+        message: str,
+        *,
+        hint: str = "",
+        related: tuple[Location, ...] = (),
+        fix: Fix | None = None,
+        severity: Severity | None = None,
+    ) -> None:
+        """Collect a finding at a node (or at a place made by ``self.ctx.location``)."""
+        place = node if isinstance(node, Location) else self.ctx.location(node)
+        self.findings.append(self.meta.finding(place, message, hint=hint, related=related, fix=fix, severity=severity))
+
+
+def run_script_rules(
+    doc: ScriptDoc, rules: Sequence[tuple[RuleMeta, type[ScriptCheck]]], context: Context
+) -> list[Finding]:
+    """The findings of all rules in one script, in the order of the rules."""
+    ctx = ScriptContext(doc, context)
+    checks = [check(ctx, meta) for meta, check in rules]
+    visitors = _handlers(checks, "visit_")
+    leavers = _handlers(checks, "leave_")
+    if leavers:
+        _walk_both(ctx.tree, visitors, leavers)
+    else:
+        _walk(ctx.tree, visitors)
+    for check in checks:
+        check.finish()
+    return [finding for check in checks for finding in check.findings]
+
+
+def _handlers(checks: Sequence[ScriptCheck], prefix: str) -> Mapping[type[cst.CSTNode], list[Handler]]:
+    """The methods of all rules by the node type that they are named after."""
+    table: dict[type[cst.CSTNode], list[Handler]] = {}
+    for check in checks:
+        for name in dir(type(check)):
+            if name.startswith(prefix):
+                kind: type[cst.CSTNode] = getattr(cst, name[len(prefix) :])
+                table.setdefault(kind, []).append(getattr(check, name))
+    return table
+
+
+def _walk(tree: Tree, visitors: Mapping[type[cst.CSTNode], list[Handler]]) -> None:
+    get = visitors.get
+    for node in tree.order:
+        for handler in get(type(node), ()):
+            handler(node)
+
+
+def _walk_both(
+    tree: Tree, visitors: Mapping[type[cst.CSTNode], list[Handler]], leavers: Mapping[type[cst.CSTNode], list[Handler]]
+) -> None:
+    pending: list[tuple[int, cst.CSTNode]] = []
+    for at, node in enumerate(tree.order):
+        while pending and pending[-1][0] <= at:
+            _call(leavers, pending.pop()[1])
+        _call(visitors, node)
+        if type(node) in leavers:
+            pending.append((tree.ends[at], node))
+    while pending:
+        _call(leavers, pending.pop()[1])
+
+
+def _call(table: Mapping[type[cst.CSTNode], list[Handler]], node: cst.CSTNode) -> None:
+    for handler in table.get(type(node), ()):
+        handler(node)
