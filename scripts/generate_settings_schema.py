@@ -45,12 +45,13 @@ def _plain(node: Any, definitions: dict[str, Any]) -> Any:
     kept = {k: v for k, v in node.items() if k != "title" and not (k == "default" and v is None)}
     if isinstance(kept.get("properties"), dict):
         kept["properties"] = {k: _plain(v, definitions) for k, v in kept["properties"].items()}
-    alternatives = [a for a in kept.pop("anyOf", []) if a != {"type": "null"}]
+    alternatives = [a for a in kept.pop("anyOf", kept.pop("allOf", [])) if a != {"type": "null"}]
     if len(alternatives) == 1:
         kept = {**_plain(alternatives[0], definitions), **kept}
     elif alternatives:
         kept["anyOf"] = _plain(alternatives, definitions)
-    return {k: v if k in ("properties", "default") else _plain(v, definitions) for k, v in kept.items()}
+    # In a fixed order: releases of pydantic differ.
+    return {k: v if k in ("properties", "default") else _plain(v, definitions) for k, v in sorted(kept.items())}
 
 
 def _described(node: dict[str, Any]) -> dict[str, Any]:

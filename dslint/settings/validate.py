@@ -32,15 +32,16 @@ def model() -> Any:
     setattr(Launch, "__pydantic_config__", config)  # noqa: B010 - mypy does not know the attribute
     hints = get_type_hints(Table)
     columns: dict[str, Any] = {
-        f.name: (
-            hints[f.name],
-            Field(**f.metadata, default_factory=f.default_factory)
-            if f.default is MISSING
-            else Field(**f.metadata, default=f.default),
-        )
+        f.name: (hints[f.name], Field(**f.metadata, default=f.default) if f.default is not MISSING else _made(f))
         for f in fields(Table)
     }
     return create_model("Table", __config__=config, **columns)
+
+
+def _made(column: Any) -> Any:
+    from pydantic import Field
+
+    return Field(**column.metadata, default_factory=column.default_factory)
 
 
 def validate(raw: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
