@@ -1,0 +1,180 @@
+"""Text edits on JSON documents: delete, insert, rename and replace members, keeping comments and layout.
+
+Every function gives ``()`` where it cannot be sure of the result (a document with problems, a duplicated key, Hjson
+forms in which a comma would become part of a value): then there is no fix.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+
+from dslint.core.fix import Edit
+from dslint.core.source import Span
+from dslint.parse.data import DataDoc, join_pointer
+
+Edits = tuple[Edit, ...]
+_BLANK = " \t"
+_SPACE = " \t\r\n"
+
+
+def replace_value(doc: DataDoc, pointer: str, text: str) -> Edits:
+    """Write ``text`` in place of the value."""
+    if not _editable(doc, pointer):
+        return ()
+    return (Edit(doc.path, doc.values[pointer], text),)
+
+
+def rename_key(doc: DataDoc, pointer: str, key: str) -> Edits:
+    """Give a member another key, unless its object already has one of that name."""
+    parent = pointer.rpartition("/")[0]
+    if not _editable(doc, pointer) or pointer not in doc.keys or doc.has(join_pointer(parent, key)):
+        return ()
+    return (Edit(doc.path, doc.keys[pointer], json.dumps(key)),)
+
+
+def delete_member(doc: DataDoc, pointer: str) -> Edits:
+    """Remove a member with its comma, and its line when nothing else stands there."""
+    member = doc.members.get(pointer)
+    if member is None or not _editable(doc, pointer):
+        return ()
+    text = doc.source.text
+    after = _skip(doc, member.end)
+    if text[after : after + 1] == ",":
+        return _cut(doc, member, Span(after, after + 1))
+    # The last member: the comma in front of it would become a trailing one.
+    before = _skip_back(doc, member.start)
+    if text[after : after + 1] in ("}", "") and text[before - 1 : before] == ",":
+        return _cut(doc, member, Span(before - 1, before))
+    return _cut(doc, member, None)
+
+
+def insert_member(doc: DataDoc, parent: str, key: str, text: str) -> Edits:
+    """Add ``"key": text`` at the end of an object, in the style of its last member."""
+    pointer = join_pointer(parent, key)
+    if doc.problems or doc.has(pointer) or not isinstance(doc.get(parent), dict):
+        return ()
+    whole, source = doc.values[parent], doc.source.text
+    pair = f"{json.dumps(key)}: {text}"
+    if source[whole.start : whole.start + 1] != "{" or any(d.pointer.startswith(pointer) for d in doc.duplicates):
+        return ()
+    pointers = [p for _, p, _ in doc.children(parent)]
+    if not pointers:
+        return _fill(doc, whole, pair)
+    members = [doc.members[p] for p in pointers if p in doc.members]
+    last = max(members, key=lambda span: span.end)
+    if _is_bare_text(doc, pointers[members.index(last)]):
+        return ()
+    return _append(doc, last, pair)
+
+
+def _append(doc: DataDoc, last: Span, pair: str) -> Edits:
+    text = doc.source.text
+    start, own_line = _line_start(text, last.start)
+    comma = _skip(doc, last.end)
+    trailing = text[comma : comma + 1] == ","
+    if not own_line:
+        if trailing:
+            return (Edit(doc.path, Span(comma + 1, comma + 1), f" {pair},"),)
+        return (Edit(doc.path, Span(last.end, last.end), f", {pair}"),)
+    newline = "\r\n" if text[max(start - 2, 0) : start] == "\r\n" else "\n"
+    line = newline + text[start : last.start] + pair
+    at = _end_of_line_comment(doc, comma + 1 if trailing else last.end)
+    if trailing:
+        return (Edit(doc.path, Span(at, at), f"{line},"),)
+    if at == last.end:
+        return (Edit(doc.path, Span(at, at), f",{line}"),)
+    return (Edit(doc.path, Span(last.end, last.end), ","), Edit(doc.path, Span(at, at), line))
+
+
+def _fill(doc: DataDoc, whole: Span, pair: str) -> Edits:
+    text = doc.source.text
+    if any(whole.start < c.start < whole.end for c in doc.comments):
+        return ()
+    inside = text[whole.start + 1 : whole.end - 1]
+    if "\n" not in inside:
+        return (Edit(doc.path, whole, f"{{{pair}}}"),)
+    newline = "\r\n" if "\r\n" in inside else "\n"
+    start = text.rfind("\n", 0, whole.start) + 1
+    line = text[start : whole.start]
+    indent = line[: len(line) - len(line.lstrip(_BLANK))]
+    return (Edit(doc.path, whole, f"{{{newline}{indent}  {pair}{newline}{indent}}}"),)
+
+
+def _cut(doc: DataDoc, member: Span, comma: Span | None) -> Edits:
+    """Delete a member and one comma beside it; what stands between the two (a comment) stays."""
+    text = doc.source.text
+    spans = [member]
+    if comma is not None:
+        follows = comma.start >= member.end
+        between = text[member.end : comma.start] if follows else text[comma.end : member.start]
+        if between.strip(_SPACE if follows else _BLANK):
+            spans.append(comma)
+        else:
+            spans = [Span(min(member.start, comma.start), max(member.end, comma.end))]
+    whole = spans[0]
+    start, alone = _line_start(text, whole.start)
+    end = whole.end
+    while text[end : end + 1] and text[end] in _BLANK:
+        end += 1
+    newline = next((n for n in ("\r\n", "\n") if text.startswith(n, end)), None)
+    if alone and newline:
+        spans[0] = Span(start, end + len(newline))
+    elif not newline and text[end : end + 1] not in ("", "}"):
+        spans[0] = Span(whole.start, end)
+    return tuple(Edit(doc.path, span, "") for span in sorted(spans))
+
+
+def _editable(doc: DataDoc, pointer: str) -> bool:
+    return not doc.problems and pointer in doc.values and all(d.pointer != pointer for d in doc.duplicates)
+
+
+def _is_bare_text(doc: DataDoc, pointer: str) -> bool:
+    """A string without quotes (Hjson) runs to the end of the line: a comma would become part of it."""
+    return isinstance(doc.get(pointer), str) and doc.source.text[doc.values[pointer].start] not in "\"'"
+
+
+def _line_start(text: str, offset: int) -> tuple[int, bool]:
+    """Where the line of an offset begins, and whether only blanks stand between."""
+    start = text.rfind("\n", 0, offset) + 1
+    return start, not text[start:offset].strip(_BLANK)
+
+
+def _skip(doc: DataDoc, offset: int) -> int:
+    """The first offset at or after ``offset`` that is neither white space nor comment."""
+    text, ends = doc.source.text, {c.start: c.end for c in doc.comments}
+    while offset < len(text):
+        if offset in ends:
+            offset = ends[offset]
+        elif text[offset] in _SPACE:
+            offset += 1
+        else:
+            break
+    return offset
+
+
+def _skip_back(doc: DataDoc, offset: int) -> int:
+    """The end of the last text before ``offset`` that is neither white space nor comment."""
+    text = doc.source.text
+    comments = sorted(doc.comments)
+    starts = [c.start for c in comments]
+    while offset > 0:
+        at = bisect_right(starts, offset - 1) - 1
+        if at >= 0 and comments[at].end >= offset:
+            offset = comments[at].start
+        elif text[offset - 1] in _SPACE:
+            offset -= 1
+        else:
+            break
+    return offset
+
+
+def _end_of_line_comment(doc: DataDoc, offset: int) -> int:
+    """The end of a comment that follows on the same line, else ``offset``."""
+    text, at = doc.source.text, offset
+    while text[at : at + 1] and text[at] in _BLANK:
+        at += 1
+    for comment in doc.comments:
+        if comment.start == at and "\n" not in text[comment.start : comment.end]:
+            return comment.end
+    return offset
