@@ -15,11 +15,15 @@ class Word:
 
     ``text`` is the word after quote removal and expansion of what is known, ``None`` when part of it is not
     known (``$WORLD_SIZE`` of the platform). ``raw`` is the text in the file.
+    ``origins`` are the assignments that its text comes from. ``spreads`` marks an unknown word that may stand
+    for any number of words (``$EXTRA_ARGS``, ``"$@"``).
     """
 
     text: str | None
     raw: str
     location: Location
+    origins: tuple[Location, ...] = ()
+    spreads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,13 @@ class LaunchCommand:
     in_docs: bool = False
     # ``$@``, ``$CMD`` or an unknown word: flags may be missing from what dslint sees.
     has_unknown_words: bool = False
+
+    def variable(self, name: str) -> Fact[str]:
+        """An environment variable as the command sees it; absent when the file does not set it.
+
+        The entry ``""`` of ``env`` stands for every name that is not listed: a sourced file may set any.
+        """
+        return self.env.get(name) or self.env.get("") or absent()
 
     def launcher_flag(self, *names: str) -> Flag | None:
         """The last launcher option with one of these names; ``-`` and ``_`` inside names are the same."""

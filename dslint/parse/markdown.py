@@ -1,0 +1,96 @@
+"""Fenced code blocks of Markdown (CommonMark 4.5), with their positions in the host file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.core.source import Span
+
+# Up to three spaces may stand before a fence; inside list items the indentation is larger, and a nested list or
+# a quotation puts its own marks before it. Backtick fences may not have a backtick in their info string.
+_OPEN = re.compile(
+    r"(?P<lead>(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*)(?P<fence>`{3,}(?!.*`)|~{3,})(?P<info>.*)"
+)
+_QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
+_SHELL = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "shellsession", "sh-session", "terminal"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A fenced code block. ``span`` covers its lines; ``text`` has the same length.
+
+    In ``text`` quotation marks of the container are blanked, so that offsets stay those of the host.
+    """
+
+    language: str
+    span: Span
+    text: str
+
+    @property
+    def is_shell(self) -> bool:
+        """The info string names a shell."""
+        return self.language in _SHELL
+
+
+def fences(text: str) -> Iterator[Fence]:
+    """All fenced code blocks in the order of the text; one that is never closed runs to the end."""
+    lines = re.findall(r".*\n|.+", text)
+    at = 0
+    start: tuple[str, int, str, bool] | None = None  # fence, offset of the body, language, inside a quotation
+    body: list[str] = []
+    for line in lines:
+        plain = line.rstrip("\r\n")
+        if start is None:
+            match = _OPEN.fullmatch(plain)
+            if match:
+                start = (match["fence"], at + len(line), _language(match["info"]), ">" in match["lead"])
+                body = []
+        elif _closes(plain, start[0], start[3]):
+            yield _fence(start, body)
+            start = None
+        else:
+            body.append(line)
+        at += len(line)
+    if start is not None:
+        yield _fence(start, body)
+
+
+def _fence(start: tuple[str, int, str, bool], body: list[str]) -> Fence:
+    _, offset, language, quoted = start
+    text = "".join(_QUOTE.sub(lambda m: " " * len(m[0]), line) if quoted else line for line in body)
+    return Fence(language, Span(offset, offset + len(text)), text)
+
+
+def _closes(line: str, fence: str, quoted: bool) -> bool:
+    if quoted:
+        line = _QUOTE.sub("", line)
+    line = line.strip(" \t")
+    return len(line) >= len(fence) and not line.strip(fence[0])
+
+
+def _language(info: str) -> str:
+    """``{.bash title="x"}`` and ``bash title=x`` -> ``bash``."""
+    words = re.split(r"[\s,{}]+", info.strip().strip("{}"))
+    return next((w.lstrip(".").lower() for w in words if w), "")
+
+
+def without_prompts(text: str) -> str:
+    """A shell session as a script of the same length: prompts and the output between commands become blanks.
+
+    A text without ``$ `` prompts is returned as it is.
+    """
+    if not re.search(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?\$[ \t]", text, re.MULTILINE):
+        return text
+    out = []
+    continued = False
+    for line in re.findall(r".*\n|.+", text):
+        prompt = re.match(r"[ \t]*(?:\([\w.-]+\)[ \t]*)?[$>][ \t]+", line)
+        if prompt and (continued or "$" in prompt[0]):
+            line = " " * prompt.end() + line[prompt.end() :]
+        elif not continued and not line.lstrip().startswith("#"):
+            line = re.sub(r"[^\r\n]", " ", line)
+        continued = line.rstrip("\r\n").endswith("\\")
+        out.append(line)
+    return "".join(out)
