@@ -117,6 +117,42 @@ def test_bash_can_read_every_shell_script(path: Path) -> None:
     assert (done.returncode != 0) is broken, done.stderr
 
 
+class _World:
+    """Stands in for ``deepspeed.comm`` while a config is parsed: eight ranks, and no process group."""
+
+    def __init__(self, real: object) -> None:
+        self._real = real
+
+    def get_rank(self, group: object = None) -> int:
+        return 0
+
+    def get_world_size(self, group: object = None) -> int:
+        return 8
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real, name)
+
+
+def _filled(config: dict[str, object]) -> dict[str, object]:
+    """What the Hugging Face Trainer and XTuner put in place of the "auto" values that DeepSpeed cannot read."""
+    fillings: dict[str, object] = {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 2,
+        "train_batch_size": 64,
+        "gradient_clipping": 1.0,
+    }
+    return {key: fillings.get(key, value) if value == "auto" else value for key, value in config.items()}
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.suffix == ".json"], ids=lambda p: _ids([p])[0])
+def test_deepspeed_itself_accepts_every_config_on_eight_ranks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = pytest.importorskip("deepspeed.runtime.config")
+    monkeypatch.setattr(module, "dist", _World(module.dist))
+    config = json.loads(path.read_text(encoding="utf-8"))
+    parsed = module.DeepSpeedConfig(_filled(config))
+    assert parsed.zero_config.stage == config["zero_optimization"]["stage"]
+
+
 def _update() -> None:
     """Rewrite each ``expected.txt`` with what dslint reports now."""
     for name in NAMES:
