@@ -70,19 +70,23 @@ class Plugin:
 def silencing_prefix(options: Any) -> str:
     """The entry of flake8's ignore lists that hides all codes of dslint without naming it, else empty.
 
-    flake8 compares prefixes: ``D``, meant for the docstring codes, also hides every code of dslint. A selection
-    that names dslint wins, because flake8 prefers the longer prefix.
+    flake8 compares prefixes: ``D``, meant for the docstring codes, also hides every code of dslint. The longer
+    prefix wins, so a selection that names dslint keeps it visible; a selection without it hides it anyway.
     """
     ignored = [*_codes(options, "ignore"), *_codes(options, "extend_ignore")]
-    selected = [*_codes(options, "select"), *_codes(options, "extend_select")]
-    if any(code.startswith(PREFIX) for code in selected):
+    prefix = max((code for code in ignored if PREFIX.startswith(code)), key=len, default="")
+    select, extended = _codes(options, "select"), _codes(options, "extend_select")
+    named = [code for code in (*select, *extended) if code.startswith(PREFIX) or PREFIX.startswith(code)]
+    if named and not select:
+        named.append(PREFIX)  # the default selection names every plugin
+    longest = max(map(len, named), default=0)
+    if prefix == PREFIX or longest > len(prefix) or (select and not named):
         return ""
-    shorter = [code for code in ignored if code and code != PREFIX and PREFIX.startswith(code)]
-    return max(shorter, key=len, default="")
+    return prefix
 
 
 def _codes(options: Any, name: str) -> list[str]:
-    return [str(code).strip() for code in getattr(options, name, None) or ()]
+    return [code for given in getattr(options, name, None) or () if (code := str(given).strip())]
 
 
 def _is_main_process() -> bool:
