@@ -1,0 +1,98 @@
+"""Where a script makes the value of a batch key, and of what kind that value is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.model.script.names import Names
+from dslint.model.script.tree import Tree
+
+_TENSOR_CALLS = ("tensor", "stack", "cat", "pad_sequence", "as_tensor", "from_numpy", "zeros", "ones", "full", "arange")
+_TEXT_CALLS = ("str", "repr", "json.dumps", "join", "format")
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """One place that gives a batch key its value.
+
+    ``kind``: ``text`` | ``dict`` | ``list`` | ``tensor`` | ``unknown``; ``conditional`` when only some batches get it.
+    """
+
+    node: cst.CSTNode
+    kind: str
+    conditional: bool
+
+
+def producers(tree: Tree, names: Names, key: str) -> list[Produced]:
+    """All ``{"key": value}``, ``batch["key"] = value`` and ``dict(key=value)`` of a file."""
+    found = []
+    for node in tree.order:
+        value = _value_for(node, key)
+        if value is not None:
+            conditional = isinstance(node, cst.Assign) and _under_test(tree, node)
+            found.append(Produced(value, kind_of(value, names), conditional))
+    return found
+
+
+def _value_for(node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
+    if isinstance(node, cst.DictElement):
+        return node.value if _is_text(node.key, key) else None
+    if isinstance(node, cst.Assign):
+        return node.value if any(_is_item(t.target, key) for t in node.targets) else None
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in ("dict", "BatchFeature"):
+        return next((a.value for a in node.args if a.keyword is not None and a.keyword.value == key), None)
+    return None
+
+
+def kind_of(value: cst.BaseExpression, names: Names, depth: int = 0) -> str:
+    """What an expression evaluates to, as far as its shape tells."""
+    if isinstance(value, cst.SimpleString | cst.FormattedString | cst.ConcatenatedString):
+        return "text"
+    if isinstance(value, cst.Dict | cst.DictComp):
+        return "dict"
+    if isinstance(value, cst.List | cst.Tuple | cst.ListComp):
+        return "list"
+    if isinstance(value, cst.Call):
+        return _kind_of_call(value, names)
+    if isinstance(value, cst.Name) and depth < 3:
+        behind = names.single_value(value)
+        if behind is not None:
+            return kind_of(behind, names, depth + 1)
+    return "unknown"
+
+
+def _kind_of_call(call: cst.Call, names: Names) -> str:
+    name = names.qualified(call.func) or ""
+    last = call.func.attr.value if isinstance(call.func, cst.Attribute) else name
+    if name in ("list", "tuple"):
+        return "list"
+    if name == "dict":
+        return "dict"
+    if name in _TEXT_CALLS or last in _TEXT_CALLS:
+        return "text"
+    if last in _TENSOR_CALLS or name.split(".")[0] == "torch":
+        return "tensor"
+    return "unknown"
+
+
+def _under_test(tree: Tree, node: cst.CSTNode) -> bool:
+    """An ``if`` inside the same function decides whether the assignment runs, and no ``else`` makes up for it."""
+    for parent in tree.parents(node):
+        if isinstance(parent, cst.FunctionDef | cst.Module):
+            return False
+        if isinstance(parent, cst.If) and parent.orelse is None:
+            return True
+    return False
+
+
+def _is_item(target: cst.BaseExpression, key: str) -> bool:
+    if not isinstance(target, cst.Subscript) or len(target.slice) != 1:
+        return False
+    inner = target.slice[0].slice
+    return isinstance(inner, cst.Index) and _is_text(inner.value, key)
+
+
+def _is_text(node: cst.CSTNode | None, text: str) -> bool:
+    return isinstance(node, cst.SimpleString) and node.evaluated_value == text

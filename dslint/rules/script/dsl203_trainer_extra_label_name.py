@@ -1,0 +1,251 @@
+"""**What.** `label_names` of a Hugging Face Trainer names a batch key besides the labels, such as `"metadata"`.
+
+**Why it hurts.** With more than one name the labels of an evaluation step become a tuple, and every tensor in it is
+padded (in dimension 1 only) and gathered from all ranks. A key that holds text or dicts raises `TypeError: Unsupported
+types (<class 'str'>) passed to _pad_across_processes`. A key that is missing on one rank, or whose shapes differ
+between ranks, makes the ranks gather different things: NCCL waits for ever, gloo aborts with a size mismatch. The
+evaluation that worked on one GPU never returns on eight.
+
+**Fix.** Keep `label_names=["labels"]`. Carry metadata to `compute_metrics` through `include_for_metrics=["inputs"]`, or
+as an integer id tensor of fixed shape that is looked up afterwards.
+
+**When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]` (what
+models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides both
+`prediction_step` and `evaluation_loop`. A key made as a tensor in every batch is only a note. It is an error when the
+file makes the key as text, dict or list, or only in some batches, and metrics are computed.
+
+**Evidence.** Issue https://github.com/deepspeedai/DeepSpeed/issues/6680. transformers 5.23 `Trainer.prediction_step`
+(`nested_detach(tuple(inputs.get(name) for name in self.label_names))`), `evaluation_loop`, accelerate 1.15
+`pad_across_processes`. Two gloo ranks: text or dict of text raises on both ranks; absent on one rank or ragged in
+dimension 2 aborts one rank, the other loses its peer; a fixed-shape tensor works.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.source import Location
+from dslint.model.script.labels import Produced, producers
+from dslint.model.script.names import is_self, last_name
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL203",
+    name="trainer-extra-label-name",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="`label_names` holds a key besides the labels: evaluation gathers it from all ranks",
+    markers=(r"label_names", r"transformers|trl|Trainer|TrainingArguments"),
+    versions=("transformers>=4.0",),
+    references=(
+        "https://github.com/deepspeedai/DeepSpeed/issues/6680",
+        "https://github.com/huggingface/transformers/issues/24589",
+    ),
+)
+
+_COLLATOR = (
+    "def collate(features):\n"
+    "    batch = {'labels': [f['labels'] for f in features]}\n"
+    "    batch['metadata'] = [{'id': f['id']} for f in features]\n"
+    "    return batch\n\n\n"
+)
+
+EXAMPLES = (
+    bad(
+        "metadata as a list of dicts, with metrics",
+        {
+            "train.py": (
+                "from transformers import Trainer, TrainingArguments\n\n\n" + _COLLATOR + "args = TrainingArguments(\n"
+                "    output_dir='out',\n"
+                "    label_names=['labels', 'metadata'],\n"
+                ")\n"
+                "trainer = Trainer(model=None, args=args, data_collator=collate, compute_metrics=print)\n"
+            )
+        },
+        at="train.py:12 error",
+    ),
+    bad(
+        "nobody knows what the key holds",
+        {
+            "train.py": (
+                "from transformers import TrainingArguments\n\n"
+                "training_args = TrainingArguments('out')\n"
+                "training_args.label_names = ['labels', 'metadata']\n"
+            )
+        },
+        at="train.py:4 warning",
+    ),
+    bad(
+        "a subclass adds a name",
+        {
+            "trainer.py": (
+                "from transformers import Trainer\n\n\nclass EvalTrainer(Trainer):\n"
+                "    def __init__(self, *args, **kwargs):\n"
+                "        super().__init__(*args, **kwargs)\n"
+                "        self.label_names += ['image_id']\n"
+            )
+        },
+        at="trainer.py:7 warning",
+    ),
+    bad(
+        "a tensor of fixed shape in every batch: a note",
+        {
+            "train.py": (
+                "import torch\nfrom transformers import TrainingArguments\n\n\n"
+                "def collate(features):\n"
+                "    return {'labels': torch.zeros(2), 'sample_id': torch.tensor([f['id'] for f in features])}\n\n\n"
+                "args = TrainingArguments('out', label_names=['labels', 'sample_id'])\n"
+            )
+        },
+        at="train.py:9 info",
+    ),
+    good(
+        "the labels only",
+        {
+            "train.py": (
+                "from transformers import TrainingArguments\n\n"
+                "args = TrainingArguments('out', label_names=['labels'])\n"
+                "args.label_names = args.label_names or ['labels']\n"
+            )
+        },
+    ),
+    good(
+        "what a question answering model declares, and none on purpose",
+        {
+            "train.py": (
+                "from transformers import Trainer, TrainingArguments\n\n"
+                "args = TrainingArguments('out', label_names=['start_positions', 'end_positions'])\n\n\n"
+                "class RewardTrainer(Trainer):\n"
+                "    def prepare(self):\n"
+                "        self.label_names = []\n"
+            )
+        },
+    ),
+    good(
+        "a trainer with its own evaluation loop",
+        {
+            "trainer.py": (
+                "from transformers import Trainer\n\n\nclass OwnTrainer(Trainer):\n"
+                "    def setup(self):\n"
+                "        self.label_names = ['labels', 'metadata']\n\n"
+                "    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):\n"
+                "        return None, None, None\n\n"
+                "    def evaluation_loop(self, dataloader, description, **kwargs):\n"
+                "        return None\n"
+            )
+        },
+    ),
+    good(
+        "an object of another kind",
+        {"viz.py": "def draw(axes, Trainer):\n    axes.label_names = ['epoch', 'loss']\n"},
+    ),
+)
+
+_OF_LABELS = ("start_positions", "end_positions")
+
+
+class Check(ScriptCheck):
+    """Looks at every way in which `label_names` gets a value."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """`TrainingArguments(label_names=[...])` and `args.label_names.append("x")`."""
+        for arg in node.args:
+            if arg.keyword is not None and arg.keyword.value == "label_names" and self._makes_arguments(node):
+                self._judge(arg.value)
+        func = node.func
+        grows = isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend") and node.args
+        if grows and isinstance(func, cst.Attribute) and self._is_label_names(func.value):
+            self._judge(node.args[0].value)
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        """`args.label_names = [...]`."""
+        if any(self._is_label_names(t.target) for t in node.targets):
+            self._judge(node.value)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:
+        """`self.label_names += [...]`."""
+        if self._is_label_names(node.target):
+            self._judge(node.value)
+
+    def _makes_arguments(self, call: cst.Call) -> bool:
+        name = last_name(call.func)
+        return name.endswith(("TrainingArguments", "Config", "Arguments")) or name == "replace"
+
+    def _is_label_names(self, target: cst.CSTNode) -> bool:
+        """`x.label_names` where x is the Trainer itself or its arguments."""
+        if not isinstance(target, cst.Attribute) or target.attr.value != "label_names":
+            return False
+        if is_self(target.value):
+            owner = self.ctx.enclosing_class(target)
+            bases = self.ctx.class_bases(owner.name.value) if owner else []
+            return any(b.endswith("Trainer") for b in bases)
+        if self.ctx.kind(target.value) in ("training_arguments", "trainer"):
+            return True
+        name = last_name(target.value).lower()
+        return name in ("training_args", "train_args", "trainer", "targs")
+
+    def _judge(self, value: cst.BaseExpression) -> None:
+        extra = [name for name in self._names(value) if "label" not in name and name not in _OF_LABELS]
+        if not extra or self._has_own_evaluation():
+            return
+        found = [p for name in extra for p in producers(self.ctx.tree, self.ctx.names, name)]
+        severity, why = self._verdict(found)
+        listed = ", ".join(f'"{name}"' for name in extra)
+        self.report(
+            value,
+            f"`label_names` holds {listed} besides the labels: evaluation pads and gathers it from all ranks, {why}",
+            severity=severity,
+            related=tuple(self._place(p) for p in found),
+            hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as an id '
+            "tensor of fixed shape",
+        )
+
+    def _verdict(self, found: list[Produced]) -> tuple[Severity, str]:
+        broken = [p for p in found if p.kind in ("text", "dict", "list")]
+        if any(p.conditional for p in found):
+            why = "and only some batches have it, so the ranks wait for each other in different gathers"
+        elif broken:
+            why = f"and it is a {broken[0].kind}, which raises `TypeError` or differs between ranks and hangs"
+        elif found and all(p.kind == "tensor" for p in found):
+            return Severity.INFO, "which works only while its shape is the same on every rank"
+        else:
+            return Severity.WARNING, "which hangs or raises unless it is a tensor of the same shape on every rank"
+        # Without metrics the Trainer keeps the loss only, and never gathers the labels in evaluate().
+        return (Severity.WARNING if self._computes_no_metrics() else Severity.ERROR), why
+
+    def _names(self, value: cst.BaseExpression) -> list[str]:
+        """The names of a literal list (behind a name, too), or one appended text; none when it cannot be read."""
+        if isinstance(value, cst.Name):
+            value = self.ctx.names.single_value(value) or value
+        if isinstance(value, cst.SimpleString):
+            elements: list[cst.BaseExpression] = [value]
+        elif isinstance(value, cst.List | cst.Tuple):
+            elements = [e.value for e in value.elements]
+        else:
+            return []
+        texts = [self.ctx.constant(e).get_or(None) for e in elements]
+        return [t for t in texts if isinstance(t, str)]
+
+    def _place(self, produced: Produced) -> Location:
+        times = " in some batches only" if produced.conditional else ""
+        kind = "value" if produced.kind == "unknown" else produced.kind
+        return self.ctx.location(produced.node, f"made here as a {kind}{times}")
+
+    def _computes_no_metrics(self) -> bool:
+        """A Trainer is built in this file, without `compute_metrics`, and `predict` is never called."""
+        calls = [n for n in self.ctx.tree.order if isinstance(n, cst.Call)]
+        trainers = [c for c in calls if last_name(c.func).endswith("Trainer")]
+        if not trainers or any(last_name(c.func) == "predict" for c in calls):
+            return False
+        named = {a.keyword.value for c in trainers for a in c.args if a.keyword is not None}
+        return "compute_metrics" not in named and not any(self.ctx.has_unpacked_arguments(c) for c in trainers)
+
+    def _has_own_evaluation(self) -> bool:
+        for node in self.ctx.tree.order:
+            if isinstance(node, cst.ClassDef):
+                methods = {n.name.value for n in self.ctx.descendants(node) if isinstance(n, cst.FunctionDef)}
+                if {"prediction_step", "evaluation_loop"} <= methods:
+                    return True
+        return False

@@ -1,0 +1,136 @@
+"""**What.** A number is passed as the `timeout` of a process group, where a `datetime.timedelta` is needed.
+
+**Why it hurts.** The call raises on every rank, after the job has queued and started: `torch.distributed` says
+`TypeError: Expected timeout argument to be of type datetime.timedelta`, DeepSpeed stops at an assertion, and
+accelerate fails when it hands the value to torch.
+
+**Fix.** `timeout=timedelta(seconds=1800)`. The safe fix reads the number as seconds, which is what every other
+timeout of PyTorch means, and adds the import when the file has none.
+
+**When it stays quiet.** `monitored_barrier` accepts a number; `ddp_timeout` of the Hugging Face
+`TrainingArguments` is a number of seconds; values that cannot be read.
+
+**Evidence.** torch 2.13 `distributed_c10d._check_valid_timeout`; DeepSpeed 0.19.8
+`comm/comm.py: init_distributed` (`assert isinstance(timeout, timedelta)`).
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Edit, Fix
+from dslint.model.script.timeouts import import_edit, timedelta_spelling, timeout_position
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL221",
+    name="timeout-not-timedelta",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="The timeout of a process group is a number instead of a `timedelta`",
+    fix="safe",
+    markers=(
+        r"init_process_group|init_distributed|new_group|InitProcessGroupKwargs|PartialState",
+        r"timeout|init_process_group\([^)\n]*,[^)\n]*,",
+    ),
+    versions=("torch>=1.8",),
+    references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",),
+)
+
+EXAMPLES = (
+    bad(
+        "seconds as an integer",
+        {
+            "train.py": (
+                "import torch.distributed as dist\n\ndist.init_process_group('nccl', timeout=7200)  # two hours\n"
+            )
+        },
+        at="train.py:3 error",
+        fixed={
+            "train.py": (
+                "from datetime import timedelta\nimport torch.distributed as dist\n\n"
+                "dist.init_process_group('nccl', timeout=timedelta(seconds=7200))  # two hours\n"
+            )
+        },
+    ),
+    bad(
+        "a constant, in a file that imports datetime",
+        {
+            "train.py": (
+                "import datetime\n\nimport deepspeed\n\nTIMEOUT = 60 * 60\n"
+                "deepspeed.init_distributed(timeout=TIMEOUT)\n"
+            )
+        },
+        at="train.py:6",
+        fixed={
+            "train.py": (
+                "import datetime\n\nimport deepspeed\n\nTIMEOUT = 60 * 60\n"
+                "deepspeed.init_distributed(timeout=datetime.timedelta(seconds=TIMEOUT))\n"
+            )
+        },
+    ),
+    good(
+        "a timedelta",
+        {
+            "train.py": (
+                "from datetime import timedelta\n\nfrom torch import distributed as dist\n\n"
+                "dist.init_process_group('nccl', timeout=timedelta(hours=2))\n"
+            )
+        },
+    ),
+    good(
+        "calls that take seconds",
+        {
+            "train.py": (
+                "import torch.distributed as dist\nfrom transformers import TrainingArguments\n\n"
+                "args = TrainingArguments('out', ddp_timeout=7200)\ndist.monitored_barrier(timeout=30.0)\n"
+            )
+        },
+    ),
+    good(
+        "a value from the caller",
+        {
+            "train.py": (
+                "import torch.distributed as dist\n\n\ndef setup(timeout):\n"
+                "    dist.init_process_group('nccl', timeout=timeout)\n"
+            )
+        },
+    ),
+)
+
+
+class Check(ScriptCheck):
+    """Looks at the timeout of every call that takes one."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on a timeout whose value is known to be a number."""
+        name = self.ctx.qualified_name(node.func)
+        takes, position = timeout_position(name)
+        if not takes:
+            return
+        value = self.ctx.argument(node, "timeout", position)
+        if value is None:
+            return
+        fact = self.ctx.constant(value)
+        number = fact.get_or(None)
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            return
+        text = self.ctx.text(value)
+        self.report(
+            value,
+            f"`timeout={text}` of `{self.ctx.text(node.func)}` is a number, but a `datetime.timedelta` is needed: "
+            "the call raises on every rank",
+            hint=f"Write `timedelta(seconds={text})`",
+            fix=self._fix(value),
+        )
+
+    def _fix(self, value: cst.BaseExpression) -> Fix:
+        path = self.ctx.doc.path
+        spelling = timedelta_spelling(self.ctx.names, value)
+        wrapped = f"{spelling or 'timedelta'}(seconds={self.ctx.text(value)})"
+        edits = [Edit(path, self.ctx.span(value), wrapped)]
+        if spelling is None:
+            edits.insert(0, import_edit(path, self.ctx.doc.source.text))
+        return Fix("Read the number as seconds", tuple(edits))

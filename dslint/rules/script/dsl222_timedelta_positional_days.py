@@ -1,0 +1,137 @@
+"""**What.** `timedelta(1800)` is used as a timeout. The first positional argument of `timedelta` is *days*.
+
+**Why it hurts.** The process group waits 1800 days: a hang is never reported, and the job holds its GPUs until
+somebody notices.
+
+**Fix.** `timedelta(seconds=1800)`. The safe fix adds `seconds=`.
+
+**When it stays quiet.** Fewer than 30 days may be meant; calls with a keyword or with two positional arguments
+(days, seconds); a `timedelta` that is no timeout.
+
+**Evidence.** Python's `datetime.timedelta(days=0, seconds=0, ...)`; torch takes the value as it is.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.script.names import last_name
+from dslint.model.script.timeouts import TIMEDELTA, timeout_position
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+# A timeout of a month is nobody's intention; 30 seconds is.
+_LEAST_DAYS = 30
+
+META = RuleMeta(
+    code="DSL222",
+    name="timedelta-positional-days",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="A timeout of `timedelta(N)` is N days, not N seconds",
+    fix="safe",
+    markers=(r"timedelta\(\s*[\w.]", r"timeout|init_process_group|init_distributed|new_group"),
+    references=("https://docs.python.org/3/library/datetime.html#datetime.timedelta",),
+)
+
+EXAMPLES = (
+    bad(
+        "1800 days",
+        {
+            "train.py": (
+                "from datetime import timedelta\n\nimport torch.distributed as dist\n\n"
+                "dist.init_process_group('nccl', timeout=timedelta(1800))\n"
+            )
+        },
+        at="train.py:5 warning",
+        fixed={
+            "train.py": (
+                "from datetime import timedelta\n\nimport torch.distributed as dist\n\n"
+                "dist.init_process_group('nccl', timeout=timedelta(seconds=1800))\n"
+            )
+        },
+    ),
+    bad(
+        "through a name that says timeout",
+        {
+            "train.py": (
+                "import datetime\n\nfrom accelerate import InitProcessGroupKwargs\n\n"
+                "pg_timeout = datetime.timedelta(5400)\nkwargs = InitProcessGroupKwargs(timeout=pg_timeout)\n"
+            )
+        },
+        at="train.py:5",
+        fixed={
+            "train.py": (
+                "import datetime\n\nfrom accelerate import InitProcessGroupKwargs\n\n"
+                "pg_timeout = datetime.timedelta(seconds=5400)\nkwargs = InitProcessGroupKwargs(timeout=pg_timeout)\n"
+            )
+        },
+    ),
+    good(
+        "seconds by keyword, and one day",
+        {
+            "train.py": (
+                "from datetime import timedelta\n\nimport torch.distributed as dist\n\n"
+                "dist.init_process_group('nccl', timeout=timedelta(seconds=1800))\n"
+                "group = dist.new_group(timeout=timedelta(1))\n"
+            )
+        },
+    ),
+    good(
+        "a span of time that is no timeout",
+        {
+            "report.py": (
+                "from datetime import timedelta\n\nimport torch.distributed as dist\n\n"
+                "retention = timedelta(90)\ntimeout = 5\n"
+            )
+        },
+    ),
+)
+
+
+class Check(ScriptCheck):
+    """Looks at each `timedelta(N)` with one positional number."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire when the value is known, large, and used as a timeout."""
+        if len(node.args) != 1 or node.args[0].keyword is not None or node.args[0].star:
+            return
+        if self.ctx.qualified_name(node.func) != TIMEDELTA or not self._is_timeout(node):
+            return
+        value = node.args[0].value
+        days = self.ctx.constant(value).get_or(None)
+        if isinstance(days, bool) or not isinstance(days, int | float) or days < _LEAST_DAYS:
+            return
+        start = self.ctx.span(value).start
+        self.report(
+            node,
+            f"`{self.ctx.text(node)}` is {days:g} days: the first argument of `timedelta` is days, so a hang would not "
+            "be reported for that long",
+            hint=f"Write `timedelta(seconds={self.ctx.text(value)})`",
+            fix=Fix("Name the unit: seconds", (Edit(self.ctx.doc.path, Span(start, start), "seconds="),)),
+        )
+
+    def _is_timeout(self, node: cst.Call) -> bool:
+        """The value goes to `timeout=`, to a name with "timeout" in it, or to a position that means it."""
+        child: cst.CSTNode = node
+        for parent in self.ctx.parents(node):
+            if isinstance(parent, cst.Arg):
+                if parent.keyword is not None:
+                    return "timeout" in parent.keyword.value
+                child = parent
+                continue
+            if isinstance(parent, cst.Call):
+                takes, position = timeout_position(self.ctx.qualified_name(parent.func))
+                return takes and position is not None and position < len(parent.args) and parent.args[position] is child
+            if isinstance(parent, cst.Assign):
+                return any("timeout" in last_name(t.target).lower() for t in parent.targets)
+            if isinstance(parent, cst.AnnAssign):
+                return "timeout" in last_name(parent.target).lower()
+            if isinstance(parent, cst.Param):
+                return "timeout" in parent.name.value.lower()
+            if not isinstance(parent, cst.IfExp):
+                return False
+        return False

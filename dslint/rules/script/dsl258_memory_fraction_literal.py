@@ -1,0 +1,169 @@
+"""**What.** `torch.cuda.set_per_process_memory_fraction(x)` is called with a number that cannot be right for a
+distributed job: above 1, a small share of the GPU in a ZeRO-3 script, or for a device that is not chosen yet.
+
+**Why it hurts.** The limit holds for one process on one device. Above 1, or as an integer, the call raises. A small
+share makes one rank run out of memory in a large gather while its peers wait in the same collective until the timeout.
+Called before `torch.cuda.set_device`, and without `device=`, it limits GPU 0 for every rank instead of the rank's own
+GPU.
+
+**Fix.** Call `torch.cuda.set_device(local_rank)` first, pass `device=local_rank`, and leave the fraction near 1 (one
+process a GPU) or drop the call.
+
+**When it stays quiet.** Scripts without torch.distributed, DeepSpeed or accelerate; values that cannot be read;
+a fraction of at least 0.5 on a chosen device; libraries that take the fraction as a parameter.
+
+**Evidence.** torch 2.13 `cuda/memory.py: set_per_process_memory_fraction`: `TypeError: Invalid type for fraction
+argument, must be float`, `ValueError: Invalid fraction value: ... Allowed range: 0~1`; `device=None` is
+`torch.cuda.current_device()`, which is 0 until `set_device`. Issue https://github.com/OpenBMB/MiniCPM-V/issues/769.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.names import last_name
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+_CALLS = frozenset({"torch.cuda.set_per_process_memory_fraction", "torch.cuda.memory.set_per_process_memory_fraction"})
+# Below this share of a GPU, ZeRO-3's gathered layers and their activations rarely fit.
+_SMALL = 0.5
+
+META = RuleMeta(
+    code="DSL258",
+    name="memory-fraction-literal",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="The memory fraction of a process does not fit a distributed job",
+    markers=(r"set_per_process_memory_fraction",),
+    references=(
+        "https://pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html",
+        "https://github.com/OpenBMB/MiniCPM-V/issues/769",
+    ),
+)
+
+EXAMPLES = (
+    bad(
+        "limits GPU 0 for every rank",
+        {
+            "infer.py": (
+                "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
+                "local_rank = int(os.environ['LOCAL_RANK'])\n"
+                "torch.cuda.set_per_process_memory_fraction(0.9)\n"
+                "torch.cuda.set_device(local_rank)\n"
+            )
+        },
+        at="infer.py:7 warning",
+    ),
+    bad(
+        "a small share under ZeRO-3",
+        {
+            "infer.py": (
+                "import deepspeed\nimport torch\n\n"
+                "config = {'train_micro_batch_size_per_gpu': 1, 'zero_optimization': {'stage': 3}}\n\n\n"
+                "def main(local_rank, model):\n"
+                "    torch.cuda.set_device(local_rank)\n"
+                "    torch.cuda.set_per_process_memory_fraction(0.3, local_rank)\n"
+                "    return deepspeed.initialize(model=model, config=config)\n"
+            )
+        },
+        at="infer.py:9 warning",
+    ),
+    bad(
+        "more than the whole GPU",
+        {
+            "train.py": (
+                "import deepspeed\nimport torch\n\n\ndef main(local_rank):\n"
+                "    torch.cuda.set_device(local_rank)\n"
+                "    torch.cuda.set_per_process_memory_fraction(1.5)\n"
+            )
+        },
+        at="train.py:7 error",
+    ),
+    bad(
+        "an integer",
+        {"train.py": "import deepspeed\nimport torch\n\ntorch.cuda.set_per_process_memory_fraction(1, 0)\n"},
+        at="train.py:4 error",
+    ),
+    good(
+        "most of the chosen GPU",
+        {
+            "train.py": (
+                "import deepspeed\nimport torch\n\n\ndef main(local_rank):\n"
+                "    torch.cuda.set_device(local_rank)\n"
+                "    torch.cuda.set_per_process_memory_fraction(0.95, local_rank)\n"
+            )
+        },
+    ),
+    good(
+        "a script of one process",
+        {"demo.py": "import torch\n\ntorch.cuda.set_per_process_memory_fraction(0.25)\n"},
+    ),
+    good(
+        "the caller decides",
+        {
+            "memory.py": (
+                "import torch\nimport torch.distributed as dist\n\n\ndef limit(fraction, device):\n"
+                "    torch.cuda.set_per_process_memory_fraction(fraction, device)\n"
+            )
+        },
+    ),
+)
+
+
+class Check(ScriptCheck):
+    """Looks at each call of the function in a distributed script."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on the first of the three mistakes that is certain."""
+        if self.ctx.qualified_name(node.func) not in _CALLS or not self._is_distributed():
+            return
+        fraction = self.ctx.constant(self.ctx.argument(node, "fraction", 0)).get_or(None)
+        if not isinstance(fraction, int | float):
+            return
+        if isinstance(fraction, int):
+            self.report(
+                node,
+                f"the memory fraction `{fraction}` is no float: the call raises `TypeError` on every rank",
+                severity=Severity.ERROR,
+                hint=f"Write `{float(fraction)}`",
+            )
+        elif not 0 <= fraction <= 1:
+            self.report(
+                node,
+                f"the memory fraction {fraction:g} is outside 0 to 1: the call raises `ValueError` on every rank",
+                severity=Severity.ERROR,
+                hint="Use a share of one GPU's memory, such as 0.95",
+            )
+        elif fraction < _SMALL and self.ctx.zero3_evidence.get_or(False):
+            self.report(
+                node,
+                f"each process may use only {fraction:.0%} of its GPU, but ZeRO-3 gathers whole layers: a rank that "
+                "runs out of memory leaves its peers waiting in the collective",
+                related=self.ctx.zero3_evidence.origins,
+                hint="Raise the fraction (one process runs on each GPU) or drop the call",
+            )
+        elif self.ctx.argument(node, "device", 1) is None and not self._device_chosen(node):
+            self.report(
+                node,
+                "the memory limit is set before `torch.cuda.set_device` and without `device`: it applies to GPU 0 for "
+                "every rank, not to the rank's own GPU",
+                hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`",
+            )
+
+    def _is_distributed(self) -> bool:
+        return self.ctx.imports("torch.distributed", "deepspeed", "accelerate")
+
+    def _device_chosen(self, node: cst.Call) -> bool:
+        """A device is selected before the call, or by something that may select one."""
+        chosen = ("set_device", "Accelerator", "PartialState", "init_distributed", "device")
+        position = self.ctx.tree.position(node)
+        before = self.ctx.tree.order[:position]
+        if any(isinstance(n, cst.Call) and last_name(n.func) in chosen for n in before):
+            return True
+        # Inside a function, the caller may have chosen the device; only a file that chooses it later tells.
+        later = self.ctx.tree.order[position:]
+        return self.ctx.enclosing_function(node) is not None and not any(
+            isinstance(n, cst.Call) and last_name(n.func) == "set_device" for n in later
+        )

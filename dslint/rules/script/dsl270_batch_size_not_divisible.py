@@ -1,0 +1,164 @@
+"""**What.** A batch (or list of prompts) that the script divides among the ranks has a known size that is no multiple
+of the known number of ranks.
+
+**Why it hurts.** Some ranks get one item more than others. Under ZeRO-3 every forward pass gathers the parameters from
+all ranks: when the ranks with fewer items are done, the others wait in an all-gather that never completes, until the
+process-group timeout. `batch_size // world_size` drops the remainder instead, and gives 0 when the batch is smaller
+than the job.
+
+**Fix.** Choose a multiple of the world size, or pad the last batch so that every rank runs equally often.
+
+**When it stays quiet.** The world size is not known (from the launch command or `--world-size`), the size is not a
+known number, the script pads or checks the remainder (`% world_size`), or each rank holds the whole model: only
+evidence of ZeRO-3 makes it a warning, without it the finding is a note.
+
+**Evidence.** Two gloo ranks, ZeRO-3 forward over `range(rank, 5, 2)`: `Timed out waiting 8000ms for recv operation to
+complete` at the tail; padded to 6 items both ranks finish. Issue https://github.com/OpenBMB/MiniCPM-V/issues/769 (5 of
+8 ranks finish).
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from dslint.core.fact import Fact
+from dslint.core.finding import Severity
+from dslint.model.script.names import last_name
+from dslint.model.script.workload import is_inference
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL270",
+    name="batch-size-not-divisible",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="A batch that is divided among the ranks is no multiple of the world size",
+    markers=(r"world_size|num_processes|get_world_size|WORLD_SIZE", r"torch\.distributed|deepspeed|accelerat"),
+    references=(
+        "https://github.com/OpenBMB/MiniCPM-V/issues/769",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/427",
+    ),
+)
+
+_ZERO3 = "config = {'train_micro_batch_size_per_gpu': 1, 'zero_optimization': {'stage': 3}}\n"
+
+EXAMPLES = (
+    bad(
+        "6 prompts on 4 ranks under ZeRO-3",
+        {
+            "infer.py": (
+                "import deepspeed\nimport torch.distributed as dist\n\n" + _ZERO3 + "BATCH_SIZE = 6\n\n\n"
+                "def main(model, prompts):\n"
+                "    engine = deepspeed.initialize(model=model, config=config)[0]\n"
+                "    world_size = dist.get_world_size()\n"
+                "    per_rank = BATCH_SIZE // world_size\n"
+                "    return engine.module.generate(prompts[:per_rank], synced_gpus=True)\n"
+            )
+        },
+        at="infer.py:11 warning",
+        world_size=4,
+    ),
+    bad(
+        "every rank holds the whole model: a note",
+        {
+            "infer.py": (
+                "import torch.distributed as dist\n\nPROMPTS = ['a', 'b', 'c']\n"
+                "mine = PROMPTS[dist.get_rank() :: dist.get_world_size()]\n"
+            )
+        },
+        at="infer.py:4 info",
+        world_size=2,
+    ),
+    good(
+        "a multiple of the world size",
+        {
+            "infer.py": (
+                "import torch.distributed as dist\n\nbatch_size = 8\nper_rank = batch_size // dist.get_world_size()\n"
+            )
+        },
+        world_size=4,
+    ),
+    good(
+        "the remainder is checked",
+        {
+            "infer.py": (
+                "import torch.distributed as dist\n\nbatch_size = 6\nworld_size = dist.get_world_size()\n"
+                "assert batch_size % world_size == 0\nper_rank = batch_size // world_size\n"
+            )
+        },
+        world_size=4,
+    ),
+    good(
+        "the world size is not known",
+        {
+            "infer.py": (
+                "import torch.distributed as dist\n\nbatch_size = 6\nper_rank = batch_size // dist.get_world_size()\n"
+            )
+        },
+    ),
+)
+
+_WORLD_NAME = re.compile(r"(^|_)(world_size|num_processes)$")
+
+
+class Check(ScriptCheck):
+    """Looks at `size // world_size`, `size / world_size` and `items[rank::world_size]`."""
+
+    def start(self) -> None:
+        """Find out whether the script takes care of remainders itself."""
+        self.handled = any(
+            isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Modulo) and self._is_world(n.right)
+            for n in self.ctx.tree.order
+        )
+
+    def visit_BinaryOperation(self, node: cst.BinaryOperation) -> None:
+        """`batch_size // world_size`."""
+        if isinstance(node.operator, cst.FloorDivide | cst.Divide) and self._is_world(node.right):
+            name = last_name(node.left).lower()
+            if "batch" in name or "prompt" in name or isinstance(node.left, cst.Call):
+                self._judge(node, node.left, self._size(node.left))
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        """`items[rank::world_size]`."""
+        inner = node.slice[0].slice if len(node.slice) == 1 else None
+        if isinstance(inner, cst.Slice) and inner.step is not None and self._is_world(inner.step):
+            self._judge(node, node.value, self._length(node.value))
+
+    def _judge(self, node: cst.CSTNode, value: cst.BaseExpression, size: int | None) -> None:
+        world = self.ctx.run.world_size
+        if size is None or self.handled or not world.is_known or world.get() < 2 or size % world.get() == 0:
+            return
+        shares = f"{size} = {size // world.get()} x {world.get()} + {size % world.get()}"
+        where = f" ({', '.join(str(o) for o in world.origins)})" if world.origins else ""
+        sharded = self.ctx.zero3_evidence
+        certain = sharded.get_or(False) and is_inference(self.ctx.tree, self.ctx.names)
+        self.report(
+            node,
+            f"`{self.ctx.text(value)}` is {size}, no multiple of the {world.get()} ranks{where}: {shares}, "
+            "so ranks run "
+            + ("unequally often and ZeRO-3 waits for ever in the last gather" if certain else "unequally often"),
+            severity=Severity.WARNING if certain else Severity.INFO,
+            related=(*world.origins, *(sharded.origins if certain else ())),
+            hint=f"Use {-(-size // world.get()) * world.get()}, or pad so that every rank runs equally often",
+        )
+
+    def _size(self, node: cst.BaseExpression) -> int | None:
+        if isinstance(node, cst.Call) and self.ctx.qualified_name(node.func) == "len" and len(node.args) == 1:
+            return self._length(node.args[0].value)
+        fact: Fact[object] = self.ctx.constant(node)
+        value = fact.get_or(None)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    def _length(self, node: cst.BaseExpression) -> int | None:
+        value = node if isinstance(node, cst.List | cst.Tuple) else self.ctx.names.single_value(node)
+        if not isinstance(value, cst.List | cst.Tuple):
+            return None
+        return None if any(isinstance(e, cst.StarredElement) for e in value.elements) else len(value.elements)
+
+    def _is_world(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.Call):
+            return last_name(node.func) == "get_world_size" and not node.args
+        return bool(_WORLD_NAME.search(last_name(node).lower()))
