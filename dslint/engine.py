@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
@@ -38,9 +40,14 @@ class Result:
     paths: frozenset[str] = frozenset()
 
 
-def check_paths(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> Result:
+def check_paths(
+    paths: Sequence[str],
+    settings: Settings,
+    overrides: Mapping[str, str] | None = None,
+    ignore_noqa: bool = False,
+) -> Result:
     """Judge files and folders. ``overrides`` (path -> text) replace what stands on disk."""
-    return _Run(settings, overrides or {}).check(paths)
+    return _Run(settings, overrides or {}, ignore_noqa).check(paths)
 
 
 def check_text(path: str, text: str, kind: str = "script", settings: Settings | None = None) -> list[Finding]:
@@ -71,8 +78,9 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 class _Run:
-    def __init__(self, settings: Settings, overrides: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, overrides: Mapping[str, str], ignore_noqa: bool) -> None:
         self.settings = settings
+        self.ignore_noqa = ignore_noqa
         self.overrides = overrides
         self.enabled = frozenset(r.code for r in RULES if settings.enabled(r.code))
         self.surroundings = Surroundings(settings.world_size, settings.deepspeed_version, overrides)
@@ -93,10 +101,11 @@ class _Run:
         findings = [f for f in findings if f.code in self.enabled]
         from dslint.suppress import suppress
 
-        kept, suppressed = suppress(self._unique(findings), inputs, self.settings, self.overrides)
-        return Result(
-            sorted((self._with_severity(f) for f in kept), key=_order), suppressed, found.missing, inputs.files
+        kept, suppressed = suppress(
+            self._unique(findings), inputs, self.settings, self.overrides, ignore_noqa=self.ignore_noqa
         )
+        kept = sorted((self.settings.adjusted(f) for f in kept), key=_order)
+        return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
 
     def _rules(self, kind: str) -> Iterator[tuple[str, Callable[[Any, Context], Iterable[Finding]]]]:
         from dslint.rules.registry import load_rule
@@ -113,7 +122,7 @@ class _Run:
             path = doc.source.path
             context = self.surroundings.context(path, contexts.get(path))
             for code, check in rules:
-                yield from _guarded(code, path, lambda check=check, doc=doc, context=context: check(doc, context))
+                yield from _guarded(code, path, partial(check, doc, context))
 
     def _plans(self, inputs: Inputs, given: set[str]) -> list[RunPlan]:
         docs = list(inputs.launch)
@@ -126,7 +135,7 @@ class _Run:
         from dslint.model.plan import build_plans
         from dslint.model.workspace import Workspace
 
-        return build_plans(commands, Workspace(overrides=self.overrides))
+        return build_plans(commands, Workspace(Path(), self.overrides))
 
     def _neighbours(self, paths: list[str], given: set[str]) -> list[LaunchDoc]:
         from dslint.discovery import Candidate, Discovery
@@ -147,9 +156,7 @@ class _Run:
             path = plan.command.location.path
             context = self.surroundings.context(path)
             for code, check in rules:
-                for finding in _guarded(
-                    code, path, lambda check=check, plan=plan, context=context: check(plan, context)
-                ):
+                for finding in _guarded(code, path, partial(check, plan, context)):
                     # A hook passes only what changed: report when one end of the edge is among it.
                     if finding.location.path in given or any(r.path in given for r in finding.related):
                         yield finding
@@ -176,9 +183,6 @@ class _Run:
         directory = self.settings.cache_dir or default_directory()
         fingerprint = digest(self.settings.fingerprint(), program_fingerprint())
         return ResultCache(directory, str(self.settings.root), fingerprint)
-
-    def _with_severity(self, finding: Finding) -> Finding:
-        return self.settings.adjusted(finding)
 
     @staticmethod
     def _unique(findings: Iterable[Finding]) -> list[Finding]:
