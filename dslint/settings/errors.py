@@ -16,7 +16,8 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     known = list(candidates)
-    near = get_close_matches(word.replace("_", "-").lower(), known, n=1, cutoff=0.6)
+    wanted = word.replace("_", "-").lower()
+    near = get_close_matches(wanted, known, n=1, cutoff=0.6) or [k for k in known if k.startswith(wanted)]
     return f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(f'`{k}`' for k in known)}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -93,7 +94,10 @@ def _read(file: Path, required: bool) -> Source | None:
     except UnicodeDecodeError:
         raise SettingsError(f"{shown(file)}: is not UTF-8") from None
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"{shown(file)}: not valid TOML: {str(error).splitlines()[0]}") from None
+        reason = str(error).splitlines()[0]
+        place = re.search(r" \(at line (\d+), column \d+\)$", reason)
+        where = f"{shown(file)}:{place[1]}" if place else shown(file)
+        raise SettingsError(f"{where}: not valid TOML: {reason[: place.start()] if place else reason}") from None
     path: tuple[str, ...] = ("tool", "dslint") if is_project else ()
     for part in path:
         table = table.get(part, {}) if isinstance(table, dict) else {}
