@@ -1,0 +1,132 @@
+"""The arguments that transformers' ``TrainingArguments`` shares with a DeepSpeed config.
+
+``HfTrainerDeepSpeedConfig.trainer_config_process`` and ``trainer_config_finalize`` fill ``"auto"`` from these
+arguments and refuse every other value that differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dslint.core.fact import Fact, absent, known, unknown
+
+Arguments = Mapping[str, Fact[Any]]
+
+# Defaults that every transformers release since the DeepSpeed integration has had.
+HF_DEFAULTS: Mapping[str, object] = {
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 1,
+    "max_grad_norm": 1.0,
+    "learning_rate": 5e-5,
+    "weight_decay": 0.0,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "fp16": False,
+    "fp16_full_eval": False,
+    "bf16": False,
+    "bf16_full_eval": False,
+    "auto_find_batch_size": False,
+}
+_INTEGERS = {"per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "warmup_steps"}
+_FLAGS = {name for name, value in HF_DEFAULTS.items() if isinstance(value, bool)}
+# Names that plain ``TrainingArguments`` of transformers reads and dslint uses.
+HF_NAMES = frozenset({*HF_DEFAULTS, *_INTEGERS})
+_TRUE = {"true", "t", "1", "yes", "y"}
+_FALSE = {"false", "f", "0", "no", "n"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A config value and the argument(s) it must equal."""
+
+    pointer: str
+    called: str
+    value: Callable[[Arguments], Fact[Any]]
+
+
+def parse_value(name: str, text: str) -> Fact[Any]:
+    """What HfArgumentParser makes of the text of an argument."""
+    try:
+        if name in _FLAGS:
+            low = text.lower()
+            if low in _TRUE or low in _FALSE:
+                return known(low in _TRUE)
+        elif name in _INTEGERS:
+            return known(int(text))
+        else:
+            return known(float(text))
+    except ValueError:
+        pass
+    return unknown(f"{text!r} is no value of this argument")
+
+
+def is_flag(name: str) -> bool:
+    """The argument is a switch: ``--bf16`` alone means true."""
+    return name in _FLAGS
+
+
+def _plain(name: str) -> Callable[[Arguments], Fact[Any]]:
+    return lambda arguments: arguments.get(name, absent())
+
+
+def _both(first: str, second: str) -> Callable[[Arguments], Fact[Any]]:
+    def value(arguments: Arguments) -> Fact[Any]:
+        a, b = arguments.get(first, absent()), arguments.get(second, absent())
+        if not a.is_known or not b.is_known:
+            return a if a.is_unknown else (b if not b.is_known else a)
+        return known([a.get(), b.get()], *a.origins, *b.origins)
+
+    return value
+
+
+def _either(first: str, second: str) -> Callable[[Arguments], Fact[Any]]:
+    """True as soon as one is true; false only when both are known to be."""
+
+    def value(arguments: Arguments) -> Fact[Any]:
+        a, b = arguments.get(first, absent()), arguments.get(second, absent())
+        for fact in (a, b):
+            if fact.is_known and fact.get():
+                return fact
+        if a.is_known and b.is_known:
+            return a
+        return a if not a.is_known else b
+
+    return value
+
+
+def _micro(arguments: Arguments) -> Fact[Any]:
+    search = arguments.get("auto_find_batch_size", absent())
+    if search.is_unknown or search.get_or(False):
+        return unknown("`auto_find_batch_size` chooses the batch size")
+    return arguments.get("per_device_train_batch_size", absent())
+
+
+def _positive(name: str) -> Callable[[Arguments], Fact[Any]]:
+    """``max_steps``, ``warmup_steps``: only a positive number is used as it stands."""
+
+    def value(arguments: Arguments) -> Fact[Any]:
+        fact = arguments.get(name, absent())
+        if fact.is_known and fact.get() < 1:
+            return unknown(f"`{name}` is computed")
+        return fact
+
+    return value
+
+
+PAIRS: tuple[Pair, ...] = (
+    Pair("/train_micro_batch_size_per_gpu", "per_device_train_batch_size", _micro),
+    Pair("/gradient_accumulation_steps", "gradient_accumulation_steps", _plain("gradient_accumulation_steps")),
+    Pair("/gradient_clipping", "max_grad_norm", _plain("max_grad_norm")),
+    Pair("/optimizer/params/lr", "learning_rate", _plain("learning_rate")),
+    Pair("/optimizer/params/betas", "[adam_beta1, adam_beta2]", _both("adam_beta1", "adam_beta2")),
+    Pair("/optimizer/params/eps", "adam_epsilon", _plain("adam_epsilon")),
+    Pair("/optimizer/params/weight_decay", "weight_decay", _plain("weight_decay")),
+    Pair("/scheduler/params/warmup_max_lr", "learning_rate", _plain("learning_rate")),
+    Pair("/scheduler/params/total_num_steps", "max_steps", _positive("max_steps")),
+    Pair("/scheduler/params/warmup_num_steps", "warmup_steps", _positive("warmup_steps")),
+    Pair("/fp16/enabled", "fp16", _either("fp16", "fp16_full_eval")),
+    Pair("/bf16/enabled", "bf16", _either("bf16", "bf16_full_eval")),
+)

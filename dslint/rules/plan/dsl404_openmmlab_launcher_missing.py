@@ -1,0 +1,172 @@
+"""**What.** A script in the style of OpenMMLab (mmengine, mmdetection, XTuner's `tools/train.py`) joins the job only
+through its own argument `--launcher`, whose default is `none`. A command that starts several processes without it,
+or with the value of another launcher, starts processes that do not know of each other.
+
+**Why it hurts.** With `none` the runner does not create a process group: every process prepares the whole data set
+on its own, at its own pace, and the first one that needs the others waits for them until the store gives up
+(`torch.distributed.DistStoreError` or "client socket has timed out after 1800s"). Or all train the same, alone.
+
+**Fix.** Append `--launcher pytorch` under torchrun, `--launcher slurm` when `srun` starts the script itself.
+
+**When it stays quiet.** For a single process or an unreadable number of them, when the default is already
+`pytorch`, when words that dslint cannot read (`"$@"`, `$ARGS`) may hold the flag, and when the script takes the
+launcher from its config file.
+
+**Evidence.** mmengine `Runner.__init__` sets up the environment with `launcher` and calls `init_dist` only when it
+is not `none`; the traceback in the report below shows the wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.context import Context
+from dslint.model.launch import Flag, LaunchCommand
+from dslint.model.plan import RunPlan
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL404",
+    name="openmmlab-launcher-missing",
+    kind="plan",
+    severity=Severity.ERROR,
+    summary="An OpenMMLab-style script is started on several processes without the `--launcher` it needs",
+    fix="safe",
+    references=("https://github.com/InternLM/xtuner/issues/438",),
+)
+
+_SCRIPT = """\
+import argparse
+
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("--work-dir")
+    parser.add_argument("--launcher", choices=["none", "pytorch", "slurm", "mpi"], default="none")
+    args = parser.parse_args()
+    cfg = Config.fromfile(args.config)
+    cfg.launcher = args.launcher
+    Runner.from_cfg(cfg).train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+_RUN = "torchrun --nproc_per_node 8 tools/train.py configs/llama.py --work-dir out\n"
+_JOB = "#!/bin/bash\n#SBATCH --ntasks=16\n\nsrun python tools/train.py configs/llama.py\n"
+
+EXAMPLES = (
+    bad("torchrun without --launcher", {"run.sh": _RUN, "tools/train.py": _SCRIPT}, "run.sh:1",
+        fixed={"run.sh": _RUN.replace("out\n", "out --launcher pytorch\n")}),
+    bad("srun without --launcher", {"job.sh": _JOB, "tools/train.py": _SCRIPT}, "job.sh:4",
+        fixed={"job.sh": _JOB.replace("llama.py\n", "llama.py --launcher slurm\n")}),
+    bad("the launcher of another scheduler", {
+        "run.sh": _RUN.replace("out\n", "out --launcher slurm\n"),
+        "tools/train.py": _SCRIPT,
+    }, "run.sh:1", fixed={"run.sh": _RUN.replace("out\n", "out --launcher pytorch\n")}),
+    good("torchrun with its launcher", {
+        "run.sh": _RUN.replace("out\n", "out --launcher pytorch\n"),
+        "tools/train.py": _SCRIPT,
+    }),
+    good("one process", {"run.sh": _RUN.replace("8", "1"), "tools/train.py": _SCRIPT}),
+    good("the default is pytorch already", {
+        "run.sh": _RUN,
+        "tools/train.py": _SCRIPT.replace('default="none"', 'default="pytorch"'),
+    }),
+    good("the flag may come from the caller", {
+        "run.sh": _RUN.replace("out\n", 'out "$@"\n'),
+        "tools/train.py": _SCRIPT,
+    }),
+    good("a script of its own with an unrelated --launcher", {
+        "run.sh": _RUN,
+        "tools/train.py": "import argparse\n\nparser = argparse.ArgumentParser()\n"
+        'parser.add_argument("config")\nparser.add_argument("--work-dir")\n'
+        'parser.add_argument("--launcher", default="none")\nprint(parser.parse_args())\n',
+    }),
+)  # fmt: skip
+
+_NAMES = {"torchrun": "torchrun", "srun": "srun", "deepspeed": "the deepspeed launcher"}
+
+
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+    """Compare the launcher that starts the processes with the one that the script is told."""
+    command = plan.command
+    needed = _needed(command)
+    declared = plan.profile.launcher if plan.profile is not None else None
+    if declared is None or not needed or declared.default.get_or("") != "none":
+        return
+    if not plan.world_size.is_known or plan.world_size.get() < 2:
+        return
+    flag = command.script_flag("--launcher")
+    given = flag.value.text if flag is not None and flag.value is not None else None
+    if flag is None and not command.has_unknown_words:
+        yield _missing(plan, needed)
+    elif flag is not None and given in {"none", "pytorch", "slurm"} - {needed} and _is_wrong(command, given):
+        yield _mismatch(plan, flag, given, needed)
+
+
+def _needed(command: LaunchCommand) -> str:
+    if command.launcher in ("torchrun", "deepspeed"):
+        return "pytorch"
+    is_task = command.launcher == "srun" or (command.launcher == "python" and command.outer == "srun")
+    return "slurm" if is_task else ""
+
+
+def _is_wrong(command: LaunchCommand, given: str | None) -> bool:
+    """``pytorch`` works under srun when the job exports the variables of torchrun itself."""
+    return given != "pytorch" or command.variable("RANK").is_absent
+
+
+def _missing(plan: RunPlan, needed: str) -> Finding:
+    command, declared = plan.command, plan.profile.launcher if plan.profile is not None else None
+    name = _NAMES.get(command.launcher, "srun")
+    return META.finding(
+        (command.script or command.words[0]).location,
+        f"{name} starts {plan.world_size.get()} processes, but `--launcher` of the script stays `none`: they never "
+        "form a group, prepare the data alone and wait for each other until the store times out",
+        hint=f"Append `--launcher {needed}` to the arguments of the script",
+        related=(
+            *(origin.labelled("the number of processes comes from here") for origin in plan.world_size.origins),
+            *([declared.location.labelled("`--launcher` is `none` unless it is given")] if declared else []),
+        ),
+        fix=_append(command, f" --launcher {needed}"),
+        severity=Severity.WARNING if command.in_docs else None,
+    )
+
+
+def _append(command: LaunchCommand, text: str) -> Fix | None:
+    """Insert after the last word that stands in the command itself."""
+    words = [w for w in (command.script, *command.script_args) if w is not None]
+    inside = [w.location.span.end for w in words if w.location.path == command.location.path]
+    if not inside or command.location.path.endswith(".ipynb"):
+        return None
+    end = max(inside)
+    if not command.location.span.start <= end <= command.location.span.end:
+        return None
+    return Fix(f"Append `{text.strip()}`", (Edit(command.location.path, Span(end, end), text),))
+
+
+def _mismatch(plan: RunPlan, flag: Flag, given: str | None, needed: str) -> Finding:
+    command = plan.command
+    name = _NAMES.get(command.launcher, "srun")
+    word = flag.value
+    fix = None
+    if word is not None and word.raw == given and not command.location.path.endswith(".ipynb"):
+        start = word.location.span.end - len(word.raw)
+        fix = Fix(f"Write `{needed}`", (Edit(word.location.path, Span(start, word.location.span.end), needed),))
+    return META.finding(
+        flag.location,
+        f"`--launcher {given}` under {name} makes the script look for variables that {name} does not set: "
+        f"its {plan.world_size.get()} processes do not form the group",
+        hint=f"Write `--launcher {needed}`",
+        related=(command.location.labelled(f"started by {name}"),),
+        fix=fix,
+        severity=Severity.WARNING if command.in_docs else None,
+    )

@@ -1,0 +1,185 @@
+"""**What.** A DeepSpeed config states a number that the Trainer of transformers takes from its own arguments
+(learning rate, accumulation steps, clipping, precision, ...), and the two differ.
+
+**Why it hurts.** The Trainer refuses to choose: after the model is loaded every rank stops with `ValueError: Please
+correct the following DeepSpeed config values that mismatch TrainingArguments values`.
+
+**Fix.** Write `"auto"` in the config: the argument then rules. The safe fix does that where every run of the config
+passes the same value; where runs differ, a person should look.
+
+**When it stays quiet.** When a value is `"auto"`, computed, assigned by the script, or filled from an unseen
+argument; when a default is not certain because the script uses a subclass of `TrainingArguments` from elsewhere;
+under `accelerate launch` for the precision and accumulation steps, which it may pass itself; with
+`auto_find_batch_size`; and when the config is read by plain `deepspeed.initialize`.
+
+**Evidence.** transformers `HfTrainerDeepSpeedConfig.fill_match`, called by `trainer_config_process` and
+`trainer_config_finalize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.core.fact import Fact
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix, Safety
+from dslint.core.source import Location
+from dslint.model.context import Context
+from dslint.model.edits import replace_value
+from dslint.model.hfargs import PAIRS, Pair
+from dslint.model.plan import RunPlan
+from dslint.parse.data import DataDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL409",
+    name="hf-value-mismatch",
+    kind="plan",
+    severity=Severity.ERROR,
+    summary="A number in the DeepSpeed config differs from the argument that the Trainer compares it with",
+    fix="safe",
+    versions=("transformers>=4.6",),
+    references=(
+        "https://github.com/hiyouga/LlamaFactory/issues/201",
+        "https://github.com/huggingface/transformers/issues/29348",
+    ),
+)
+
+_SCRIPT = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+(training_args,) = parser.parse_args_into_dataclasses()
+trainer = Trainer(model=None, args=training_args)
+trainer.train()
+"""
+_OWN_CLASS = _SCRIPT.replace("import HfArgumentParser, Trainer, TrainingArguments", "import HfArgumentParser, Trainer")
+_OWN_CLASS = _OWN_CLASS.replace("\n\n", "\n\nfrom recipes.arguments import TrainingArguments\n\n", 1)
+_RUN = """\
+torchrun --nproc_per_node 8 train.py \\
+    --deepspeed ds.json \\
+    --output_dir out \\
+    --bf16 True \\
+    --per_device_train_batch_size 4 \\
+    --gradient_accumulation_steps 2
+"""
+_CONFIG = """\
+{
+  "train_batch_size": "auto",
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": 4,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 2}
+}
+"""
+_PLAIN = """\
+import argparse
+
+import deepspeed
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
+deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+model = torch.nn.Linear(8, 8)
+engine, _, _, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
+"""
+
+EXAMPLES = (
+    bad("4 accumulation steps here, 2 there", {"run.sh": _RUN, "train.py": _SCRIPT, "ds.json": _CONFIG}, "ds.json:4",
+        fixed={"ds.json": _CONFIG.replace("4", '"auto"')}),
+    bad("bf16 in the config only", {
+        "run.sh": _RUN.replace("    --bf16 True \\\n", ""),
+        "train.py": _SCRIPT,
+        "ds.json": _CONFIG.replace("4", "2"),
+    }, "ds.json:5", fixed={"ds.json": _CONFIG.replace("4", "2").replace("true", '"auto"')}),
+    good("the same numbers", {"run.sh": _RUN, "train.py": _SCRIPT, "ds.json": _CONFIG.replace("4", "2")}),
+    good("the Trainer fills the config", {
+        "run.sh": _RUN,
+        "train.py": _SCRIPT,
+        "ds.json": _CONFIG.replace("4", '"auto"').replace("true", '"auto"'),
+    }),
+    good("1 equals 1.0, the default of `max_grad_norm`", {
+        "run.sh": _RUN,
+        "train.py": _SCRIPT,
+        "ds.json": _CONFIG.replace("4,", '2,\n  "gradient_clipping": 1,'),
+    }),
+    good("defaults of a class from elsewhere are not known", {
+        "run.sh": _RUN.replace("    --bf16 True \\\n", ""),
+        "train.py": _OWN_CLASS,
+        "recipes/arguments.py": "from trl import SFTConfig as TrainingArguments\n",
+        "ds.json": _CONFIG.replace("4", "2"),
+    }),
+    good("without the Trainer the config alone counts", {
+        "run.sh": "deepspeed --num_gpus 8 train.py --gradient_accumulation_steps 2 --deepspeed_config ds.json\n",
+        "train.py": _PLAIN,
+        "ds.json": '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4}\n',
+    }),
+)  # fmt: skip
+
+
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+    """Compare every number of the config with its argument."""
+    doc = plan.config
+    if doc is None or plan.consumer.get_or("") != "hf":
+        return
+    if plan.profile is not None and plan.profile.changes_config:
+        return
+    for pair in PAIRS:
+        if not _differs(doc, pair, plan.arguments):
+            continue
+        peers = [p for p in plan.peers if _same(pair, p.arguments, plan.arguments) and p.consumer == plan.consumer]
+        if any(peer.is_earlier for peer in peers):
+            continue  # Said once for all runs that pass the same value.
+        yield _finding(plan, doc, pair, [p.command.location for p in peers])
+
+
+def _differs(doc: DataDoc, pair: Pair, arguments: dict[str, Fact[Any]] | Any) -> bool:
+    value, stated = pair.value(arguments), doc.get(pair.pointer)
+    if not value.is_known or stated is None or stated == "auto":
+        return False
+    return bool(stated != value.get())
+
+
+def _same(pair: Pair, theirs: Any, ours: Any) -> bool:
+    a, b = pair.value(theirs), pair.value(ours)
+    return a.is_known and b.is_known and bool(a.get() == b.get())
+
+
+def _finding(plan: RunPlan, doc: DataDoc, pair: Pair, others: list[Location]) -> Finding:
+    value = pair.value(plan.arguments)
+    key = pair.pointer[1:].replace("/", ".")
+    source = value.at() if value.origins else f"{value.get()} by default"
+    related = tuple(o.labelled(f"{pair.called} {value.get()}") for o in value.origins)
+    command = plan.command.location
+    if all(place.path != command.path for place in related):
+        related = (*related, command.labelled("the command that starts this run"))
+    related = (*related, *(place.labelled("another run with the same value") for place in others[:5]))
+    return META.finding(
+        doc.value(pair.pointer),
+        f"`{key}` is {_shown(doc.get(pair.pointer))} here but `{pair.called}` is {source}: "
+        "the Trainer compares the two and stops with a ValueError",
+        hint=f'Set `{key}` to `"auto"`: the argument then fills it',
+        related=related,
+        fix=_fix(plan, doc, pair, key),
+        severity=Severity.WARNING if plan.command.in_docs else None,
+        pointer=pair.pointer,
+    )
+
+
+def _shown(value: object) -> str:
+    text = {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
+    return text or (f'"{value}"' if isinstance(value, str) else f"{value}")
+
+
+def _fix(plan: RunPlan, doc: DataDoc, pair: Pair, key: str) -> Fix | None:
+    """``"auto"`` lets the argument rule. Where runs pass different values the author may have meant the number."""
+    edits = replace_value(doc, pair.pointer, '"auto"')
+    if not edits:
+        return None
+    agreed = all(
+        peer.consumer.get_or("") == "hf" and _same(pair, peer.arguments, plan.arguments) for peer in plan.peers
+    )
+    return Fix(f'Set `{key}` to `"auto"`', edits, Safety.SAFE if agreed else Safety.UNSAFE)

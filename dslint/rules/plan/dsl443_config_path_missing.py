@@ -1,0 +1,79 @@
+"""**What.** A launch command, an accelerate YAML file or the script names a DeepSpeed or accelerate config that does
+not exist: not from the folder of the launch file, not from any folder above it, not beside the script.
+
+**Why it hurts.** The job waits in the queue, starts on every node, and stops with `FileNotFoundError`; some versions
+take the unknown path for a base64 text and say something about decoding instead.
+
+**Fix.** Correct the path, or commit the file.
+
+**When it stays quiet.** For absolute paths, `~` and unknown variables; when another command of the launch file
+or the script itself mentions the file and so may write, fetch or copy it; for presets of xtuner and ms-swift
+(`deepspeed_zero2`); and when neither the script nor the folder of the file is in this project.
+
+**Evidence.** transformers `HfTrainerDeepSpeedConfig.__init__`, accelerate `DeepSpeedPlugin.__post_init__` and
+DeepSpeed `DeepSpeedConfig.__init__` open the path as it stands, relative to the working directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Confidence, Finding, Severity
+from dslint.model.context import Context
+from dslint.model.plan import RunPlan
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL443",
+    name="config-path-missing",
+    kind="plan",
+    severity=Severity.WARNING,
+    summary="A launch command names a config file that does not exist",
+    references=("https://huggingface.co/docs/transformers/deepspeed",),
+)
+
+_SCRIPT = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+(training_args,) = parser.parse_args_into_dataclasses()
+trainer = Trainer(model=None, args=training_args)
+trainer.train()
+"""
+_CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n'
+_RUN = "torchrun --nproc_per_node 8 train.py --output_dir out --deepspeed configs/zero2.json\n"
+
+EXAMPLES = (
+    bad("the file has another name", {
+        "run.sh": _RUN.replace("zero2", "zero_2"),
+        "train.py": _SCRIPT,
+        "configs/zero2.json": _CONFIG,
+    }, "run.sh:1"),
+    good("the file is there", {"run.sh": _RUN, "train.py": _SCRIPT, "configs/zero2.json": _CONFIG}),
+    good("the command runs from the folder above", {
+        "scripts/run.sh": _RUN,
+        "train.py": _SCRIPT,
+        "configs/zero2.json": _CONFIG,
+    }),
+    good("the launch script writes the config", {
+        "run.sh": f"cat > configs/zero3.json <<'EOF'\n{_CONFIG}EOF\n" + _RUN.replace("zero2", "zero3"),
+        "train.py": _SCRIPT,
+    }),
+    good("the cluster has the config", {"run.sh": _RUN.replace("configs", "/etc/ds"), "train.py": _SCRIPT}),
+)  # fmt: skip
+
+
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+    """Report every config that is named and nowhere."""
+    for named in plan.missing:
+        command = plan.command.location
+        is_elsewhere = named.location.path != command.path
+        yield META.finding(
+            named.location,
+            f"`{named.text}` does not exist relative to the launch file, the folders above it or the script: "
+            "the run stops with FileNotFoundError after it was scheduled",
+            hint="Correct the path or add the file",
+            related=(command.labelled("the command that starts this run"),) if is_elsewhere else (),
+            severity=Severity.INFO if plan.command.in_docs else None,
+            confidence=Confidence.MEDIUM,
+        )
