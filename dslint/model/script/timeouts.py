@@ -30,6 +30,8 @@ OTHER_TAKERS: dict[str, int | None] = {
     "accelerate.state.PartialState": None,
 }
 TIMEDELTA = "datetime.timedelta"
+# The last parts of all these names, for the cheap look before a full parse.
+TIMEOUT_TAKERS = frozenset(name.rsplit(".", 1)[-1] for name in (*GROUP_CREATORS, *OTHER_TAKERS))
 
 
 def timeout_position(name: str | None) -> tuple[bool, int | None]:

@@ -1,0 +1,160 @@
+"""What a name holds: a DeepSpeed engine, a Hugging Face trainer, an accelerator, a DDP model."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.model.script.names import Binding, Names, is_self, last_name
+from dslint.model.script.tree import Tree
+
+_MAX_STEPS = 6
+# Results of ``deepspeed.initialize`` by position.
+_INITIALIZE = {0: "engine", 1: "ds_optimizer"}
+# A parameter with one of these names in a file that imports DeepSpeed; ``engine`` alone may be anything.
+_ENGINE_NAMES = frozenset({"model_engine", "ds_engine", "deepspeed_engine"})
+_CLASSES = {
+    "torch.nn.parallel.DistributedDataParallel": "ddp",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "ddp",
+    "accelerate.Accelerator": "accelerator",
+    "accelerate.accelerator.Accelerator": "accelerator",
+    "deepspeed.DeepSpeedEngine": "engine",
+    "deepspeed.runtime.engine.DeepSpeedEngine": "engine",
+}
+_TRAINER_ROOTS = ("transformers.", "trl.")
+
+
+class Objects:
+    """Object kinds of one module. Tags flow forward through assignment, unpacking, ``self.x`` and one call."""
+
+    def __init__(self, tree: Tree, names: Names) -> None:
+        self._tree = tree
+        self._names = names
+        self._known: dict[int, str] = {}
+        self._calls: dict[int, list[cst.Call]] | None = None
+        self._imports_deepspeed = names.imported("deepspeed")
+
+    def kind(self, node: cst.CSTNode) -> str:
+        """``engine``, ``ds_optimizer``, ``trainer``, ``accelerator``, ``ddp``, ``training_arguments`` or empty."""
+        found = self._known.get(id(node))
+        if found is None:
+            found = self._known[id(node)] = self._kind(node, 0)
+        return found
+
+    def class_kind(self, qualified: str) -> str:
+        """The kind of the instances of a class."""
+        if qualified in _CLASSES:
+            return _CLASSES[qualified]
+        if qualified.startswith(_TRAINER_ROOTS):
+            if qualified.endswith("Trainer"):
+                return "trainer"
+            if qualified.endswith("TrainingArguments"):
+                return "training_arguments"
+        return ""
+
+    def _kind(self, node: cst.CSTNode | None, steps: int) -> str:
+        if node is None or steps > _MAX_STEPS:
+            return ""
+        if isinstance(node, cst.Call):
+            return self._constructed(node)
+        if isinstance(node, cst.Subscript):
+            return self._initialized(node.value, _constant_index(node))
+        if isinstance(node, cst.Name):
+            if is_self(node):
+                return self._own_class(node)
+            return self._of_bindings(node, node.value, self._names.bindings(node.value, node), steps)
+        if isinstance(node, cst.Attribute):
+            if node.attr.value == "module":
+                inner = self._kind(node.value, steps + 1)
+                if inner in ("engine", "ddp"):
+                    return f"{inner}_module"
+            return self._of_bindings(node, node.attr.value, self._names.attribute_bindings(node), steps)
+        return ""
+
+    def _of_bindings(self, node: cst.CSTNode, name: str, found: list[Binding], steps: int) -> str:
+        before = [b for b in found if self._before(b, node)] or found
+        for binding in reversed(before):
+            kind = self._bound(binding, steps)
+            # ``if args.x: model = DDP(model)`` makes one kind of two: the last known one stands.
+            if kind or binding.kind != "assign":
+                break
+        else:
+            kind = ""
+        if not kind and name in _ENGINE_NAMES and self._imports_deepspeed and _is_open(found):
+            return "engine"
+        return kind
+
+    def _before(self, binding: Binding, node: cst.CSTNode) -> bool:
+        return self._tree.position(binding.node) < self._tree.position(node)
+
+    def _bound(self, binding: Binding, steps: int) -> str:
+        if binding.kind == "unpack":
+            return self._initialized(binding.value, binding.position)
+        if binding.kind == "param":
+            return self._parameter(binding.node, steps)
+        return self._kind(binding.value, steps + 1) if binding.kind in ("assign", "with") else ""
+
+    def _initialized(self, value: cst.CSTNode | None, position: int | None) -> str:
+        if not isinstance(value, cst.Call) or position is None:
+            return ""
+        name = self._names.qualified(value.func)
+        return _INITIALIZE.get(position, "") if name == "deepspeed.initialize" else ""
+
+    def _constructed(self, call: cst.Call) -> str:
+        name = self._names.qualified(call.func)
+        if name is not None:
+            return self.class_kind(name)
+        local = last_name(call.func) if isinstance(call.func, cst.Name) else ""
+        return self._local_class_kind(local) if local else ""
+
+    def _local_class_kind(self, name: str) -> str:
+        return next(filter(None, (self.class_kind(base) for base in self._names.class_bases(name))), "")
+
+    def _own_class(self, node: cst.Name) -> str:
+        owner = self._tree.enclosing(node, cst.ClassDef)
+        return self._local_class_kind(owner.name.value) if isinstance(owner, cst.ClassDef) else ""
+
+    def _parameter(self, node: cst.CSTNode, steps: int) -> str:
+        if not isinstance(node, cst.Param):
+            return ""
+        if node.annotation is not None:
+            name = self._names.qualified(node.annotation.annotation)
+            kind = self.class_kind(name) if name else ""
+            if kind:
+                return kind
+        function = self._tree.function(node)
+        if function is None:
+            return ""
+        kinds = {self._passed(call, function, node, steps) for call in self._callers(function)}
+        return kinds.pop() if len(kinds) == 1 else ""
+
+    def _passed(self, call: cst.Call, function: cst.FunctionDef, param: cst.Param, steps: int) -> str:
+        """The kind of the argument that a call passes for a parameter."""
+        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        if names and names[0] == "self" and isinstance(call.func, cst.Attribute):
+            names = names[1:]
+        for index, arg in enumerate(call.args):
+            given = arg.keyword.value if arg.keyword else (names[index] if index < len(names) else "")
+            if given == param.name.value and not arg.star:
+                return self._kind(arg.value, steps + 2)
+        return ""
+
+    def _callers(self, function: cst.FunctionDef) -> list[cst.Call]:
+        if self._calls is None:
+            self._calls = {}
+            for node in self._tree.order:
+                local = self._names.local_function(node) if isinstance(node, cst.Call) else None
+                if local is not None and isinstance(node, cst.Call):
+                    self._calls.setdefault(id(local), []).append(node)
+        return self._calls.get(id(function), [])
+
+
+def _is_open(found: list[Binding]) -> bool:
+    """Nothing in the file says what the name holds."""
+    return all(b.kind == "param" or b.value is None or isinstance(b.value, cst.Attribute) for b in found)
+
+
+def _constant_index(node: cst.Subscript) -> int | None:
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    if isinstance(index, cst.Index) and isinstance(index.value, cst.Integer):
+        return int(index.value.value)
+    return None

@@ -1,0 +1,306 @@
+"""Some ranks make a call that all ranks must make.
+
+**What.** A collective (`dist.barrier()`, `model_engine.save_checkpoint(...)`, `accelerator.gather(...)`,
+`trainer.evaluate()`, ...), or a function of the same file that runs one, stands behind a test that only some ranks
+pass: `if rank == 0:`, `if accelerator.is_main_process:`, after `if rank != 0: return`, under `@rank_zero_only`.
+
+**Why it hurts.** The ranks behind the test wait for partners that never come. The job stands still, with the GPUs
+at 100 %, until the process-group timeout (10 to 30 minutes) ends it; or the waiting call pairs up with the *next*
+collective of the other ranks, which then fail or read the wrong data. A checkpoint saved this way is lost: the
+first thing that `save_checkpoint` does is a barrier.
+
+**Fix.** Call the collective on every rank and keep only logging, printing and tokenizer saving behind the test.
+`save_checkpoint`, `save_16bit_model` and `trainer.save_model` choose the writing ranks themselves. The fix dedents
+the call where it is the only statement behind a plain rank test.
+
+**When it stays quiet.** The other ranks run the same operation on their own path (`if/else` with the same call on
+both sides, `if rank != 0: barrier()` ... `if rank == 0: barrier()`, context managers like `main_process_first`);
+the test is the same on every rank (`rank == -1`, `is_initialized()`, `step % n == 0`, `state.should_save`); the
+call works on a subgroup (`group=`); the helper behind the test runs no collective or tests the rank itself. Calls
+that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
+`zero.GatheredParameters`) are reported only when ZeRO stage 3 is known.
+
+**Evidence.** Two ranks over gloo with a timeout of 8 s: guarded `barrier`, `broadcast_object_list`,
+`save_checkpoint` (ZeRO-2), `accelerator.gather` and `wait_for_everyone` all end in the timeout, `trainer.evaluate`
+hangs for good; without the guard each passes.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Edit, Fix, Safety
+from dslint.core.source import Location
+from dslint.model.script.guards import Guard
+from dslint.model.script.rankexpr import Ranks
+from dslint.model.script.summaries import Event
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL201",
+    name="collective-under-rank-guard",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="a call that every rank must make is made by some ranks only",
+    fix="safe",
+    markers=(
+        r"torch\.distributed|from torch import|deepspeed|accelerate|transformers|trl|mmengine",
+        r"rank|is_main|is_master|should_save|is_world_process_zero|is_local_process_zero|is_global_zero"
+        r"|main_process|PROCID|process_index",
+    ),
+    references=(
+        "https://github.com/deepspeedai/DeepSpeed/issues/797",
+        "https://github.com/deepspeedai/DeepSpeed/issues/2993",
+        "https://github.com/huggingface/diffusers/issues/2606",
+        "https://github.com/bghira/SimpleTuner/issues/262",
+        "DeepSpeedEngine.save_checkpoint in deepspeed/runtime/engine.py",
+    ),
+)
+
+_HINTS = {
+    "save_checkpoint": "Call `save_checkpoint` on every rank: each writes its own part of the checkpoint; keep only"
+    " logging and tokenizer saving behind the test",
+    "save_model": "Call `save_model` on every rank: the trainer writes from the main rank itself",
+    "push_to_hub": "Call `push_to_hub` on every rank: the trainer uploads from the main rank itself",
+    "save_state": "Call `save_state` on every rank: accelerate chooses the writing ranks itself",
+    "barrier": "Move the barrier out of the branch so that every rank reaches it",
+    "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
+}
+
+
+class Check(ScriptCheck):
+    """Reports the first unpaired collective behind each rank guard."""
+
+    def start(self) -> None:
+        """One finding a guard: what stands behind it becomes a related place."""
+        self.seen: dict[tuple[int, Ranks], None] = {}
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Look at every call behind a guard."""
+        guard = self.ctx.guard(node)
+        if guard is None or (id(guard.owner), guard.ranks) in self.seen:
+            return
+        event = self.ctx.summaries.event(node)
+        if event is None or self.ctx.summaries.is_paired(event) or self._is_gathered(event):
+            return
+        self.seen[id(guard.owner), guard.ranks] = None
+        self._report(event, guard)
+
+    def _is_gathered(self, event: Event) -> bool:
+        """Inside ``with GatheredParameters(...)`` the parameters are whole on every rank."""
+        if not all(c.needs_stage3 for c in event.collectives):
+            return False
+        return any(
+            isinstance(outer, cst.With) and any("GatheredParameters" in self.ctx.text(i.item) for i in outer.items)
+            for outer in self.ctx.parents(event.call)
+        )
+
+    def _report(self, event: Event, guard: Guard) -> None:
+        name = self.ctx.text(event.call.func)
+        main = guard.ranks is Ranks.MAIN
+        who = "only rank 0 calls it" if main else "rank 0 never calls it"
+        others = "the other ranks go on without it" if main else "the others wait for rank 0"
+        what = f"`{name}` must be called by every rank"
+        related = [self._guard_place(guard)]
+        if event.through is not None:
+            what = f"`{name}` runs the collective `{event.collectives[0].key}`, which needs every rank"
+            related.append(self.ctx.location(event.through.name, "runs the collective"))
+        more = [e for e in self._same_guard(event, guard) if e.call is not event.call]
+        related += [self.ctx.location(e.call, "another collective behind the same test") for e in more[:3]]
+        self.report(
+            event.call,
+            f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
+            hint=_HINTS.get(event.collectives[0].key, "Call it on every rank and keep only logging behind the test"),
+            related=tuple(related),
+            fix=self._fix(event, guard, bool(more)),
+        )
+
+    def _guard_place(self, guard: Guard) -> Location:
+        passes = (
+            "only rank 0 gets past this test" if guard.ranks is Ranks.MAIN else "rank 0 does not get past this test"
+        )
+        if guard.kind == "decorator":
+            passes = "only rank 0 runs the function"
+        return self.ctx.location(guard.test, passes)
+
+    def _same_guard(self, event: Event, guard: Guard) -> list[Event]:
+        scope = self.ctx.enclosing_function(event.call) or self.ctx.tree.module
+        return [
+            e
+            for e in self.ctx.summaries.events(scope)
+            if e.guard and e.guard.owner is guard.owner and e.guard.ranks is guard.ranks
+        ]
+
+    def _fix(self, event: Event, guard: Guard, has_more: bool) -> Fix | None:
+        """Dedent the call when nothing else stands behind a test that asks for the rank alone."""
+        owner, parent = guard.owner, self.ctx.parent(guard.owner)
+        if has_more or guard.kind != "test" or not guard.is_plain or not isinstance(owner, cst.If) or owner.orelse:
+            return None
+        if isinstance(parent, cst.If) or not isinstance(owner.body, cst.IndentedBlock) or len(owner.body.body) != 1:
+            return None
+        line = owner.body.body[0]
+        statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+        if not isinstance(statement, cst.Expr) or statement.value is not event.call:
+            return None
+        text = self.ctx.doc.source.text
+        outer, inner = self.ctx.span(owner), self.ctx.span(statement)
+        head = text[outer.start : inner.start]
+        if "#" in head or '"""' in self.ctx.text(statement) or "'''" in self.ctx.text(statement):
+            return None
+        step = len(head) - head.rfind("\n") - 1 - (outer.start - text.rfind("\n", 0, outer.start) - 1)
+        body = text[inner.start : inner.end].replace("\n" + " " * step, "\n")
+        safe = event.through is None and event.collectives[0].family in ("engine", "trainer")
+        safe = safe or (event.through is None and event.collectives[0].key == "barrier")
+        span = type(outer)(outer.start, inner.end)
+        edit = Edit(self.ctx.doc.path, span, body)
+        return Fix("Call it on every rank", (edit,), Safety.SAFE if safe else Safety.UNSAFE)
+
+
+_ENGINE = """\
+import deepspeed
+import torch.distributed as dist
+
+
+def train(args, model, loader):
+    model_engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    for batch in loader:
+        loss = model_engine(batch)
+        model_engine.backward(loss)
+        model_engine.step()
+"""
+
+EXAMPLES = (
+    bad(
+        "A checkpoint that only rank 0 saves",
+        {
+            "train.py": _ENGINE
+            + """\
+    if dist.get_rank() == 0:
+        model_engine.save_checkpoint(args.output_dir)
+"""
+        },
+        "train.py:12",
+        fixed={
+            "train.py": _ENGINE
+            + """\
+    model_engine.save_checkpoint(args.output_dir)
+"""
+        },
+    ),
+    bad(
+        "A barrier after the other ranks have left",
+        {
+            "export.py": """\
+import torch
+import torch.distributed as dist
+
+
+def export(model, path):
+    if dist.get_rank() != 0:
+        return
+    torch.save(model.state_dict(), path)
+    dist.barrier()
+"""
+        },
+        "export.py:9",
+    ),
+    bad(
+        "A helper that waits for everybody, called by the main process",
+        {
+            "evaluate.py": """\
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+
+
+def collect(scores):
+    return accelerator.gather(scores)
+
+
+def report(scores):
+    if accelerator.is_main_process:
+        print(collect(scores).mean())
+"""
+        },
+        "evaluate.py:12",
+    ),
+    good(
+        "Only the logging is behind the test",
+        {
+            "train.py": _ENGINE
+            + """\
+    model_engine.save_checkpoint(args.output_dir)
+    if dist.get_rank() == 0:
+        print("saved")
+"""
+        },
+    ),
+    good(
+        "Rank 0 prepares the data while the others wait: the barriers pair up",
+        {
+            "data.py": """\
+import torch.distributed as dist
+
+
+def load(rank, prepare):
+    if rank != 0:
+        dist.barrier()
+    data = prepare()
+    if rank == 0:
+        dist.barrier()
+    return data
+"""
+        },
+    ),
+    good(
+        "Both branches run the same collective",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(path):
+    if dist.get_rank() == 0:
+        objects = [path.read_text()]
+        dist.broadcast_object_list(objects, src=0)
+    else:
+        objects = [None]
+        dist.broadcast_object_list(objects, src=0)
+    return objects[0]
+"""
+        },
+    ),
+    good(
+        "`local_rank == -1` asks whether the run is distributed, and is the same everywhere",
+        {
+            "train.py": """\
+import torch.distributed as dist
+
+
+def finish(args):
+    if args.local_rank != -1:
+        dist.barrier()
+"""
+        },
+    ),
+    good(
+        "The helper behind the test saves without talking to other ranks",
+        {
+            "save.py": """\
+from transformers import Trainer
+
+
+def safe_save(trainer: Trainer, path):
+    state = {k: v.cpu() for k, v in trainer.model.state_dict().items()}
+    trainer._save(path, state_dict=state)
+
+
+def finish(trainer: Trainer, args):
+    if trainer.is_world_process_zero():
+        safe_save(trainer, args.output_dir)
+"""
+        },
+    ),
+)
