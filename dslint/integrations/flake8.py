@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dslint.core.finding import Finding
 
 PREFIX = "DSL"
 VERSION = "0.1.0"  # not imported, see above; a test compares it with the package
@@ -60,7 +63,7 @@ class Plugin:
             return
         from dslint.engine import check_text
 
-        for finding in check_text(self.filename, text, "script"):
+        for finding in _not_suppressed(self.filename, text, check_text(self.filename, text, "script")):
             if finding.severity.value != "info" or self.show_info:
                 region = finding.location.region
                 message = " ".join(finding.message.split())
@@ -106,3 +109,16 @@ def _is_worth_a_look(text: str) -> bool:
     return any(
         all(re.search(marker.encode(), raw) for marker in rule.markers) for rule in RULES if rule.kind == "script"
     )
+
+
+def _not_suppressed(path: str, text: str, findings: list[Finding]) -> list[Finding]:
+    """The findings without those that a ``# dslint: ignore`` suppresses; ``# noqa`` is flake8's business."""
+    if not findings or "dslint" not in text:
+        return findings
+    from dslint.core.source import SourceFile
+    from dslint.parse.python import comment_spans
+    from dslint.suppress import Suppressions
+    from dslint.suppress.logical import python_statements
+
+    comments = [span for span in comment_spans(text) if "dslint" in text[span.start : span.end]]
+    return Suppressions.from_comments(SourceFile(path, text), comments, python_statements(text)).apply(findings)[0]

@@ -1,0 +1,162 @@
+"""Every example of every rule, judged by the whole program: the examples are the tests of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location, SourceFile
+from dslint.engine import Result, check_paths
+from dslint.fixer import Fixed, fix_paths
+from dslint.report import FORMATS, renderer
+from dslint.report.options import ReportOptions
+from dslint.report.sources import FileSources
+from dslint.rules.base import Example
+from dslint.rules.own import RULE_CRASHED
+from dslint.rules.registry import LoadedRule, all_rules, load_rule
+from dslint.settings import Settings, make_settings
+
+
+class Case(NamedTuple):
+    rule: LoadedRule
+    example: Example
+
+    @property
+    def code(self) -> str:
+        return self.rule.meta.code
+
+    def settings(self, root: Path, **more: object) -> Settings:
+        return make_settings({**self.example.settings, "cache": False, "jobs": 1, **more}, root)
+
+
+def cases() -> Iterator[pytest.param]:
+    for info in all_rules():
+        rule = load_rule(info.code)
+        for example in rule.examples:
+            kind = "bad" if example.at else "good"
+            yield pytest.param(Case(rule, example), id=f"{info.code}-{kind}-{example.title.replace(' ', '-')[:60]}")
+
+
+CASES = list(cases())
+BAD = [case for case in CASES if case.values[0].example.at]
+GOOD = [case for case in CASES if not case.values[0].example.at]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()  # a project of its own: nothing above it is read
+    return tmp_path
+
+
+def write(project: Path, case: Case) -> None:
+    for path, text in case.example.files.items():
+        target = project / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text.encode())
+
+
+def checked(project: Path, case: Case, **more: object) -> Result:
+    write(project, case)
+    result = check_paths(["."], case.settings(project, **more))
+    assert not result.problems
+    crashed = [finding.message for finding in result.findings if finding.code == RULE_CRASHED.code]
+    assert crashed == []
+    return result
+
+
+def marked(finding: Finding) -> str:
+    return f"{finding.location} {finding.severity.value}"
+
+
+def own(case: Case, result: Result) -> list[Finding]:
+    return [finding for finding in result.findings if finding.code == case.code]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_example_is_reported_exactly_where_it_says(project: Path, case: Case) -> None:
+    found = own(case, checked(project, case))
+    # A place without severity stands for any.
+    severities = {marked(f).rpartition(" ")[0]: marked(f) for f in found}
+    expected = sorted(place if " " in place else severities.get(place, place) for place in case.example.at)
+    assert sorted(map(marked, found)) == expected, "\n".join(f"{f.location}: {f.message}" for f in found)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_finding_is_one_well_formed_sentence_with_exact_places(project: Path, case: Case) -> None:
+    for finding in own(case, checked(project, case)):
+        assert finding.name == case.rule.meta.name
+        assert finding.message
+        assert not finding.message.rstrip().endswith(".")
+        assert finding.message.count("`") % 2 == 0
+        assert finding.hint[:1] == finding.hint[:1].upper()
+        for text in (finding.message, finding.hint, *(other.label for other in finding.related)):
+            assert "\n" not in text
+            assert text == text.strip()
+        for location in (finding.location, *finding.related):
+            assert_exact(location, case.example)
+
+
+def assert_exact(location: Location, example: Example) -> None:
+    """The lines and columns are those of the span in the text of the example."""
+    if location.path not in example.files or location.region.cell is not None:
+        return
+    text = example.files[location.path]
+    assert 0 <= location.span.start <= location.span.end <= len(text)
+    assert SourceFile(location.path, text).region(location.span) == location.region
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_a_good_example_is_silent_under_all_rules(project: Path, case: Case) -> None:
+    loud = [
+        f"{marked(f)} {f.code}: {f.message}"
+        for f in checked(project, case).findings
+        if f.code == case.code or f.severity is not Severity.INFO
+    ]
+    assert loud == []
+
+
+def fixed(case: Case, project: Path, overrides: dict[str, str] | None = None) -> Fixed:
+    unsafe = case.rule.meta.fix == "unsafe"
+    return fix_paths(["."], case.settings(project, select=[case.code]), unsafe, overrides)
+
+
+@pytest.mark.parametrize("case", [case for case in BAD if case.values[0].example.fixed is not None])
+def test_the_fix_gives_the_promised_text_and_is_done_after_one_run(project: Path, case: Case) -> None:
+    write(project, case)
+    first = fixed(case, project)
+    assert first.refused == []
+    texts = {**case.example.files, **first.after}
+    assert texts == {**case.example.files, **(case.example.fixed or {})}
+    assert [marked(finding) for finding in own(case, first.result) if finding.fix] == []
+    assert fixed(case, project, texts).changed == []
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_fix_is_as_safe_as_its_rule_says_and_never_refused(project: Path, case: Case) -> None:
+    fixes = [finding.fix for finding in own(case, checked(project, case)) if finding.fix]
+    if case.rule.meta.fix == "none":
+        assert fixes == []
+    if case.rule.meta.fix == "unsafe":
+        assert {fix.safety.value for fix in fixes} <= {"unsafe"}
+    if fixes:
+        done = fixed(case, project)
+        assert done.refused == []
+        assert fixed(case, project, {**case.example.files, **done.after}).changed == []
+
+
+@pytest.mark.parametrize("info", [info for info in all_rules() if info.fix != "none"], ids=lambda info: info.code)
+def test_a_rule_with_a_fix_shows_it_in_an_example(info: object) -> None:
+    assert any(example.fixed for example in load_rule(info.code).examples)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_every_format_can_print_the_findings(project: Path, case: Case) -> None:
+    findings = checked(project, case).findings
+    for name in FORMATS:
+        out = renderer(name)(findings, FileSources(), ReportOptions(color=name == "full"))
+        assert all(finding.code in out for finding in findings)
