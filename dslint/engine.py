@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dslint.settings import Settings
     from dslint.suppress import Suppressed
 
+# A run over fewer files than this may be a part of a project.
+_PARTIAL_RUN = 50
+
 
 @dataclass(slots=True)
 class Result:
@@ -127,7 +130,8 @@ class _Run:
     def _plans(self, inputs: Inputs, given: set[str]) -> list[RunPlan]:
         docs = list(inputs.launch)
         joinable = [*inputs.scripts, *(d.source.path for d in inputs.configs)]
-        if not docs and 0 < len(given) <= 50 and joinable:
+        # A hook or an editor passes a few files: the commands that use them stand elsewhere in the project.
+        if joinable and len(given) <= _PARTIAL_RUN:
             docs += self._neighbours(joinable, given)
         commands = [command for doc in docs for command in doc.commands]
         if not commands:

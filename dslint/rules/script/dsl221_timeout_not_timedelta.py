@@ -16,11 +16,14 @@ timeout of PyTorch means, and adds the import when the file has none.
 
 from __future__ import annotations
 
+import ast
+
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.timeouts import import_edit, timedelta_spelling, timeout_position
+from dslint.model.script.quick import call_name
+from dslint.model.script.timeouts import TIMEOUT_TAKERS, import_edit, timedelta_spelling, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -99,6 +102,15 @@ EXAMPLES = (
         },
     ),
 )
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A call that takes a timeout has one, or enough positional arguments to hold one."""
+    return any(
+        call_name(node) in TIMEOUT_TAKERS and (len(node.args) > 1 or any(k.arg == "timeout" for k in node.keywords))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    )
 
 
 class Check(ScriptCheck):

@@ -10,7 +10,7 @@ rank legitimately works alone for long: it downloads or tokenizes the data set w
 for a rank that never comes (a collective under a rank guard, an uneven loop) it only delays the error.
 
 **When it stays quiet.** `timeout` is given, or `**kwargs` may hold it. It is a note only, unless the file shows slow
-work of one rank before a barrier or ZeRO-3 inference. Files that call it in tests.
+work of one rank before a barrier or ZeRO-3 inference. Silent in tests (`test_*.py`, folders `test` and `tests`).
 
 **Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; DeepSpeed 0.19.8 `constants.default_pg_timeout`. Two
 gloo ranks, one of them 6 s late: with a 2 s timeout the waiting rank raises `Timed out waiting 2000ms for recv
@@ -19,11 +19,14 @@ operation to complete`, with 15 s both finish.
 
 from __future__ import annotations
 
+import ast
+
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.script.names import last_name
+from dslint.model.script.quick import call_name
 from dslint.model.script.timeouts import GROUP_CREATORS
 from dslint.model.script.workload import is_inference, slow_calls
 from dslint.rules.base import RuleMeta, bad, good
@@ -96,19 +99,38 @@ EXAMPLES = (
         },
     ),
     good(
+        "a test",
+        {"tests/test_ops.py": "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"},
+    ),
+    good(
         "a function of the project with the same name",
         {"train.py": "def init_distributed():\n    return None\n\n\ninit_distributed()\n"},
     ),
 )
 
 
+def precheck(tree: ast.Module) -> bool:
+    """A process group is created without a timeout keyword."""
+    return any(
+        call_name(node) in ("init_process_group", "init_distributed")
+        and not any(k.arg in (None, "timeout") for k in node.keywords)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    )
+
+
 class Check(ScriptCheck):
     """Looks at each call that creates the default process group."""
+
+    def start(self) -> None:
+        """Tests of seconds need no timeout."""
+        folders, _, name = self.ctx.doc.path.rpartition("/")
+        self.is_test = name.startswith("test_") or bool({"test", "tests"} & set(folders.split("/")))
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when no timeout is passed; escalate on evidence in the same file."""
         name = self.ctx.qualified_name(node.func)
-        if name not in GROUP_CREATORS or self.ctx.has_unpacked_arguments(node):
+        if name not in GROUP_CREATORS or self.is_test or self.ctx.has_unpacked_arguments(node):
             return
         if self.ctx.argument(node, "timeout", GROUP_CREATORS[name]) is not None:
             return

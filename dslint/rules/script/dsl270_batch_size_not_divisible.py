@@ -19,6 +19,7 @@ complete` at the tail; padded to 6 items both ranks finish. Issue https://github
 
 from __future__ import annotations
 
+import ast
 import re
 
 import libcst as cst
@@ -26,6 +27,7 @@ import libcst as cst
 from dslint.core.fact import Fact
 from dslint.core.finding import Severity
 from dslint.model.script.names import last_name
+from dslint.model.script.quick import expression_name
 from dslint.model.script.workload import is_inference
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -102,6 +104,19 @@ EXAMPLES = (
 )
 
 _WORLD_NAME = re.compile(r"(^|_)(world_size|num_processes)$")
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Something is divided or sliced by the world size."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div):
+            divisor: ast.expr | None = node.right
+        else:
+            divisor = node.step if isinstance(node, ast.Slice) else None
+        name = expression_name(divisor).lower()
+        if name == "get_world_size" or _WORLD_NAME.search(name):
+            return True
+    return False
 
 
 class Check(ScriptCheck):
