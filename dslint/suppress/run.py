@@ -1,0 +1,144 @@
+"""Suppression over all files of a run. Most files hold no directive: bytes decide before anything is parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Finding
+from dslint.core.source import SourceFile, Span
+from dslint.parse.data import DataDoc
+from dslint.parse.reading import Unreadable, decode, read_bytes
+from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED_SUPPRESSION
+from dslint.rules.registry import BY_CODE
+from dslint.suppress.comments import Suppressions
+from dslint.suppress.files import FileIgnores
+from dslint.suppress.logical import physical_lines, python_statements, shell_commands
+from dslint.suppress.suppressed import Suppressed
+
+if TYPE_CHECKING:
+    from dslint.inputs import Inputs
+    from dslint.settings import Settings
+
+# Any directive can concern a file with findings; in the others only one that names dslint can be unused.
+_ANY = re.compile(rb"noqa|dslint", re.IGNORECASE)
+_UNJUDGED = frozenset({SYNTAX_ERROR.code, RULE_CRASHED.code, UNREADABLE_FILE.code})
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the run: its bytes, and the document where one is parsed already."""
+
+    kind: str
+    raw: bytes
+    doc: DataDoc | None = None
+
+
+def suppress(
+    findings: Sequence[Finding],
+    inputs: Inputs,
+    settings: Settings,
+    overrides: Mapping[str, str],
+    ignore_noqa: bool = False,
+) -> tuple[list[Finding], list[Suppressed]]:
+    """Findings to report (unused suppressions among them) and findings that the user suppresses."""
+    if ignore_noqa:
+        return list(findings), []
+    by_path: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_path.setdefault(finding.location.path, []).append(finding)
+    given = dict(_files(inputs))
+    judged = _judge_of(settings)
+    reports_unused = settings.enabled(UNUSED_SUPPRESSION.code)
+    kept: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    for path in sorted({*given, *by_path}):
+        own = by_path.get(path, [])
+        directives = _directives(path, given.get(path), bool(own), overrides)
+        if not directives:
+            kept += own
+            continue
+        visible, hidden = directives.apply(own)
+        kept += visible
+        suppressed += hidden
+        if reports_unused and path in given and not any(f.code in _UNJUDGED for f in own):
+            kept += directives.unused(judged)
+    ignores = FileIgnores(settings)
+    kept, hidden = ignores.apply(kept)
+    if reports_unused:
+        kept += ignores.unused(given.keys(), judged)
+    return kept, [*suppressed, *hidden]
+
+
+def _judge_of(settings: Settings) -> Callable[[str], bool]:
+    def judged(code: str) -> bool:
+        # A plan rule needs files that may not be part of this run.
+        info = BY_CODE.get(code)
+        return info is not None and info.kind != "plan" and settings.enabled(code)
+
+    return judged
+
+
+def _files(inputs: Inputs) -> Iterator[tuple[str, _File]]:
+    for path, raw in inputs.scripts.items():
+        yield path, _File("script", raw)
+    for path, raw in inputs.notebooks.items():
+        yield path, _File("notebook", raw)
+    for launch in inputs.launch:
+        source = launch.source
+        kind = "markdown" if source.path.lower().endswith((".md", ".markdown", ".mdx")) else "shell"
+        yield source.path, _File(kind, source.text.encode("utf-8", "surrogatepass"))
+    for doc in (*inputs.configs, *inputs.accelerate):
+        yield doc.path, _File("data", doc.source.text.encode("utf-8", "surrogatepass"), doc)
+
+
+def _directives(path: str, file: _File | None, has_findings: bool, overrides: Mapping[str, str]) -> Suppressions | None:
+    if file is None:
+        file = _from_disk(path, overrides)
+    concerned = _ANY.search(file.raw) if has_findings else (b"DSL" in file.raw or b"dslint" in file.raw)
+    if not concerned:
+        return None
+    text = file.doc.source.text if file.doc else decode(file.raw)
+    if isinstance(text, Unreadable):
+        return None
+    source = SourceFile(path, text)
+    if file.kind in ("script", "notebook"):
+        return _python(path, text, file.kind)
+    if file.kind in ("shell", "markdown"):
+        return Suppressions.from_comments(source, _shell_comments(source, file.kind), shell_commands(text))
+    comments = file.doc.comments if file.doc else ()
+    return Suppressions.from_comments(source, comments, physical_lines)
+
+
+def _from_disk(path: str, overrides: Mapping[str, str]) -> _File:
+    """A file that was not given but holds one end of a finding."""
+    from dslint.discovery import kind_of
+
+    raw = overrides[path].encode("utf-8", "surrogatepass") if path in overrides else read_bytes(path)
+    return _File(kind_of(path) or "shell", b"" if isinstance(raw, Unreadable) else raw)
+
+
+def _python(path: str, text: str, kind: str) -> Suppressions | None:
+    from dslint.parse.python import comment_spans
+
+    source: object = SourceFile(path, text)
+    if kind == "notebook":
+        from dslint.parse.notebook import read_notebook
+
+        source = read_notebook(path, text)
+    if not isinstance(source, SourceFile):
+        return None
+    return Suppressions.from_comments(source, comment_spans(source.text), python_statements(source.text))
+
+
+def _shell_comments(source: SourceFile, kind: str) -> list[Span]:
+    from dslint.parse.shell import parse_shell
+
+    if kind == "shell":
+        return list(parse_shell(source).comments)
+    from dslint.parse.markdown import fences
+
+    blocks = [f for f in fences(source.text) if f.is_shell]
+    return [span for block in blocks for span in parse_shell(source, block.text, block.span.start).comments]
