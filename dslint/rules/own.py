@@ -35,6 +35,7 @@ UNUSED_SUPPRESSION = RuleMeta(
     kind="dslint",
     severity=Severity.WARNING,
     summary="A suppression comment silences nothing",
+    fix="safe",
 )
 
 METAS: dict[str, RuleMeta] = {
@@ -79,7 +80,7 @@ not UTF-8, it is binary, a pipe or device, too large, or nested too deeply.
 **Why it hurts.** The comment outlived its reason. It would hide the next real mistake on the same line without
 anyone having decided so.
 
-**Fix.** Delete the comment, or the code that no longer applies.
+**Fix.** Delete the comment, or the code in it that no longer applies; `--fix` does.
 
 **When it stays quiet.** `# noqa` without codes and codes of other tools; and codes that are not selected in this
 run, since a rule that did not run cannot say whether its suppression is needed.
@@ -91,7 +92,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         bad(
             "a missing parenthesis before the collective",
             {"train.py": "import torch.distributed as dist\n\nif dist.get_rank() == 0:\n    dist.barrier(\n"},
-            at="train.py:5",
+            at="train.py:4 error",
         ),
         good(
             "the call is closed",
@@ -102,7 +103,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         bad(
             "the comment stayed when the guard was removed",
             {"train.py": "import torch.distributed as dist\n\ndist.barrier()  # noqa: DSL201\n"},
-            at="train.py:3",
+            at="train.py:3 warning",
+            fixed={"train.py": "import torch.distributed as dist\n\ndist.barrier()\n"},
         ),
         good(
             "codes of other tools are theirs",
