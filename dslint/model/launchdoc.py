@@ -26,7 +26,8 @@ _WANTED = re.compile(_LAUNCHER + r"|^\s*[\"']?\$|\beval\b")
 # A fence without a language is a shell block when a line of it begins like a launch.
 _BEGINS = re.compile(
     r"^[ \t]*(?:\$[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
-    r"(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner[ \t]+train|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train"
+    r"(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner[ \t]+train"
+    r"|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train"
     r"|python3?[ \t]+(?:-m[ \t]|\S+\.py)))",
     re.MULTILINE,
 )

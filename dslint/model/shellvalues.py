@@ -252,11 +252,11 @@ class _Reader:
         for child in [*node.children, *(w for r in redirects for w in r.named_children[1:] if _after(r, w))]:
             if child.type == "variable_assignment":
                 self._variable_assignment(child, inner, export=True)
+                name = self.doc.raw(child.named_children[0])
+                value = inner.values.get(name)
+                prefixed[name] = known(value.text, *value.origins) if value else unknown(f"`{name}` is computed")
             elif child.is_named and child.type not in _REDIRECTS and child.type != "comment":
                 words += self._words(child, scope)
-        for name, value in inner.values.items():
-            if name in inner.exported and value is not scope.values.get(name):
-                prefixed[name] = known(value.text, *value.origins) if value else unknown(f"`{name}` is computed")
         env = {**scope.environment(), **prefixed}
         words.sort(key=lambda w: w.location.span.start)
         self.found.append(Invocation(node, tuple(words), env, inner))

@@ -1,0 +1,96 @@
+r"""**What.** A line that begins with `--option` is a command of its own, because the line above does not end in `\`.
+
+**Why it hurts.** bash starts the command without these options and then says `--option: command not found`, often
+hours later and far up in the log. The run that was started trains with defaults: another learning rate, no
+checkpoint folder, the wrong number of epochs. Unless it is the last line, the script still exits with 0.
+
+**Fix.** End the line above with `\`. The fix adds it.
+
+**When it stays quiet.** In usage texts (`usage: train.py [-h]`), after elided lines (`...`), comments and blank lines,
+inside quotes, heredocs and arrays, and where the text cannot be parsed.
+
+**Evidence.** bash 5.2; found in published scripts whose first run loses `--sharded_ddp` or `--save`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.context import Context
+from dslint.model.continuation import LostFlag, lost_flags
+from dslint.model.launchdoc import LaunchDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL301",
+    name="flag-as-command",
+    kind="launch",
+    severity=Severity.ERROR,
+    summary="A line of options is run as a command because the line above lost its backslash",
+    fix="safe",
+    references=("https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",),
+)
+
+_BROKEN = """\
+torchrun --nproc_per_node 8 train.py \\
+  --lr 2e-5
+  --output_dir out \\
+  --bf16
+"""
+
+EXAMPLES = (
+    bad(
+        "the line before `--output_dir` does not end in a backslash",
+        {"run.sh": _BROKEN, "train.py": "print()\n"},
+        "run.sh:3 error",
+        {"run.sh": _BROKEN.replace("2e-5\n", "2e-5 \\\n")},
+    ),
+    bad(
+        "two lines lost it",
+        {"README.md": "# Train\n\n```bash\ndeepspeed train.py\n  --epochs 3\n  --bf16\n```\n", "train.py": "print()\n"},
+        ("README.md:5 error", "README.md:6 error"),
+        {"README.md": "# Train\n\n```bash\ndeepspeed train.py \\\n  --epochs 3 \\\n  --bf16\n```\n"},
+    ),
+    good("every line ends in a backslash", {"run.sh": _BROKEN.replace("2e-5\n", "2e-5 \\\n"), "train.py": "print()\n"}),
+    good(
+        "a usage text lists options",
+        {"README.md": "```\nusage: torchrun train.py [-h]\n\ntorchrun train.py\n  --lr LR  learning rate\n```\n"},
+    ),
+    good(
+        "elided lines",
+        {"README.md": "```bash\ntorchrun train.py \\\n  ...\n  --lr 2e-5\n```\n"},
+    ),
+    good(
+        "options in an array, a string and a heredoc",
+        {
+            "run.sh": "ARGS=(\n  --lr 1\n  --bf16\n)\nMORE='\n--epochs 3\n'\ncat <<EOF\nuse\n--help\nEOF\n"
+            'torchrun train.py "${ARGS[@]}" $MORE\n',
+            "train.py": "print()\n",
+        },
+    ),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Lines of options that the shell runs as commands."""
+    del context
+    for lost in lost_flags(doc.shell):
+        yield META.finding(
+            doc.source.location(lost.span),
+            f"`{lost.flag}` begins a command of its own because the line above does not end in `\\`: the command above"
+            f" runs without it and bash reports `{lost.flag}: command not found`",
+            hint="End the line above with `\\`",
+            related=(doc.source.location(lost.above.span, "the command ends here"),),
+            fix=_fix(doc, lost),
+        )
+
+
+def _fix(doc: LaunchDoc, lost: LostFlag) -> Fix | None:
+    above = lost.above
+    if any(above.start <= c.start < above.end for c in doc.shell.comments):
+        return None
+    blanks = Span(above.span.end, above.end)
+    return Fix("Join the line to the command above", (Edit(doc.source.path, blanks, " \\"),))

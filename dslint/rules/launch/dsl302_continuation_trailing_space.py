@@ -1,0 +1,66 @@
+r"""**What.** A blank stands behind the `\` at the end of a line.
+
+**Why it hurts.** The backslash then escapes the blank, not the line end: the command ends there with an argument
+`" "`, and the next line is run as a command of its own. The options on it are lost, and nothing in an editor shows why.
+
+**Fix.** Delete the blanks. The fix does.
+
+**When it stays quiet.** In quotes, comments, heredocs and arrays, and where nothing follows the line.
+
+**Evidence.** bash 5.2; the same mistake as ShellCheck SC1101.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix
+from dslint.model.context import Context
+from dslint.model.continuation import trailing_blanks
+from dslint.model.launchdoc import LaunchDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL302",
+    name="continuation-trailing-space",
+    kind="launch",
+    severity=Severity.ERROR,
+    summary="Blanks behind a backslash end the command on that line",
+    fix="safe",
+    references=("https://www.shellcheck.net/wiki/SC1101",),
+)
+
+EXAMPLES = (
+    bad(
+        "a blank behind the backslash cuts off the options",
+        {"run.sh": "torchrun --nproc_per_node 8 train.py \\ \n  --lr 2e-5\n", "train.py": "print()\n"},
+        "run.sh:1 error",
+        {"run.sh": "torchrun --nproc_per_node 8 train.py \\\n  --lr 2e-5\n"},
+    ),
+    bad(
+        "in a fenced block",
+        {"README.md": "```bash\ndeepspeed train.py \\\t\n  --bf16\n```\n", "train.py": "print()\n"},
+        "README.md:2 error",
+        {"README.md": "```bash\ndeepspeed train.py \\\n  --bf16\n```\n"},
+    ),
+    good("no blank", {"run.sh": "torchrun train.py \\\n  --lr 2e-5\n", "train.py": "print()\n"}),
+    good("nothing follows", {"run.sh": "torchrun train.py --lr 2e-5 \\ \n\necho done\n", "train.py": "print()\n"}),
+    good(
+        "in a comment and in quotes",
+        {"run.sh": "# torchrun old.py \\ \n#  --x\ntorchrun train.py --note 'a \\ \n b'\n", "train.py": "print()\n"},
+    ),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Blanks between a backslash and the end of its line."""
+    del context
+    for span in trailing_blanks(doc.shell):
+        yield META.finding(
+            doc.source.location(span),
+            "blanks behind the `\\` end the command here: the next line is run as a command of its own and its"
+            " options are lost",
+            hint="Delete the blanks behind the `\\`",
+            fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),)),
+        )

@@ -1,0 +1,118 @@
+r"""**What.** A comment stands between the lines of one command: below a line that ends in `\`, or behind the `\`.
+
+**Why it hurts.** The backslash joins the comment line to the command, so the comment ends the command. What follows
+is run as a command of its own: options are lost, often all of them (`torchrun \ # on one node` starts torchrun
+without any argument).
+
+**Fix.** Move the comment above the command. The fix moves whole-line comments.
+
+**When it stays quiet.** When the comment is the last line of the command (nothing is lost), inside arrays (bash allows
+comments there), and when the line below begins another command.
+
+**Evidence.** bash 5.2; found in published documentation and launch scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.context import Context
+from dslint.model.continuation import Comments, comments_behind, comments_inside
+from dslint.model.launchdoc import LaunchDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL303",
+    name="comment-inside-continuation",
+    kind="launch",
+    severity=Severity.ERROR,
+    summary="A comment in the middle of a command cuts off the rest of it",
+    fix="safe",
+    references=("https://www.gnu.org/software/bash/manual/html_node/Comments.html",),
+)
+
+_BROKEN = """\
+torchrun --nproc_per_node 8 train.py \\
+  --bf16 \\
+  # --max_steps 10 \\
+  --lr 2e-5
+"""
+_FIXED = """\
+# --max_steps 10 \\
+torchrun --nproc_per_node 8 train.py \\
+  --bf16 \\
+  --lr 2e-5
+"""
+
+EXAMPLES = (
+    bad(
+        "an option is commented out in the middle",
+        {"run.sh": "set -e\n" + _BROKEN, "train.py": "print()\n"},
+        "run.sh:4 error",
+        {"run.sh": "set -e\n" + _FIXED},
+    ),
+    bad(
+        "a comment behind the backslash",
+        {"README.md": "```bash\ntorchrun \\ # on one node\n  train.py\n```\n", "train.py": "print()\n"},
+        "README.md:2 error",
+    ),
+    good(
+        "the comment is the last line",
+        {"run.sh": "torchrun train.py \\\n  --lr 1 \\\n  # --bf16\n", "train.py": "print()\n"},
+    ),
+    good("comments above the command", {"run.sh": _FIXED, "train.py": "print()\n"}),
+    good(
+        "comments in an array",
+        {"run.sh": 'ARGS=(--a \\\n # why\n --b)\ntorchrun train.py "${ARGS[@]}"\n', "train.py": "print()\n"},
+    ),
+    good(
+        "the line below is another command",
+        {"run.sh": "torchrun train.py --lr 1 \\\n# evaluate\npython eval.py\n", "train.py": "\n", "eval.py": "\n"},
+    ),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Comments that cut a command."""
+    del context
+    for found in comments_inside(doc.shell):
+        yield META.finding(
+            doc.source.location(found.lines[0].span),
+            f"this comment ends the command above: `{_short(found.follows.text)}` is run as a command of its own",
+            hint="Move the comment above the command",
+            related=(doc.source.location(found.follows.span, "cut off"),),
+            fix=_fix(doc, found),
+        )
+    for span in comments_behind(doc.shell):
+        yield META.finding(
+            doc.source.location(span),
+            "the `\\` before this comment escapes a blank instead of the line end, so the next line is run as a"
+            " command of its own",
+            hint="Move the comment above the command and let the line end in `\\`",
+        )
+
+
+def _short(text: str) -> str:
+    text = text.strip().rstrip("\\").strip().replace("`", "'")
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _fix(doc: LaunchDoc, found: Comments) -> Fix | None:
+    text = doc.source.text
+    # A prompt or the mark of a quotation stands before the lines: moving them would lose it.
+    if any(text[line.start : line.end] != line.text for line in (found.first, *found.lines)):
+        return None
+    body = found.first.text
+    indent = body[: len(body) - len(body.lstrip())]
+    moved = "".join(f"{indent}{line.text.strip()}\n" for line in found.lines)
+    edits = [Edit(doc.source.path, Span(found.first.start, found.first.start), moved)]
+    edits += [Edit(doc.source.path, Span(line.start, _next(text, line.end)), "") for line in found.lines]
+    return Fix("Move the comments above the command", tuple(edits))
+
+
+def _next(text: str, end: int) -> int:
+    at = text.find("\n", end)
+    return len(text) if at < 0 else at + 1

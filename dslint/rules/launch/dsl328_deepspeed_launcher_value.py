@@ -1,0 +1,85 @@
+"""**What.** `deepspeed --launcher X` with an X that DeepSpeed has no backend for.
+
+**Why it hurts.** On several nodes DeepSpeed stops with `NotImplementedError: Unknown launcher X`; on one node the
+option is ignored and the mistake waits for the day the hostfile grows. `pytorch` is the usual mix-up: it is the value
+of the *script's* `--launcher` in OpenMMLab projects and belongs behind the script.
+
+**Fix.** Use one of pdsh, openmpi, mpich, impi, slurm, mvapich, in any case, or move the option behind the script.
+
+**When it stays quiet.** For a `--launcher` behind the script, with `--no_ssh` (every node starts its own processes and
+no backend is used), and when the value is not readable.
+
+**Evidence.** DeepSpeed 0.19.8, `deepspeed/launcher/runner.py`, `main`: the value is lower-cased and compared only when
+more than one node takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.launch import LaunchCommand
+from dslint.model.launchdoc import LaunchDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL328",
+    name="deepspeed-launcher-value",
+    kind="launch",
+    severity=Severity.ERROR,
+    summary="`deepspeed --launcher` names no backend of DeepSpeed",
+    references=("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",),
+)
+
+_BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich")
+_SCRIPT = {"train.py": "print()\n"}
+
+EXAMPLES = (
+    bad(
+        "the value of OpenMMLab's script option given to DeepSpeed",
+        {"run.sh": "deepspeed --hostfile hosts --num_nodes 2 --launcher pytorch train.py\n", **_SCRIPT},
+        "run.sh:1 error",
+    ),
+    bad(
+        "nobody says how many nodes",
+        {"run.sh": "deepspeed --launcher=torch train.py\n", **_SCRIPT},
+        "run.sh:1 warning",
+    ),
+    good("a backend, in capitals", {"run.sh": "deepspeed -H hosts --launcher OpenMPI train.py\n", **_SCRIPT}),
+    good("an option of the script", {"run.sh": "deepspeed --num_gpus 8 train.py --launcher pytorch\n", **_SCRIPT}),
+    good(
+        "a value that is not known, and no backend in use",
+        {
+            "run.sh": "deepspeed -H hosts --launcher $LAUNCHER train.py\n"
+            "deepspeed -H hosts --no_ssh --node_rank 0 --launcher pytorch train.py\n",
+            **_SCRIPT,
+        },
+    ),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Backends that DeepSpeed does not know."""
+    del context
+    for command in doc.commands:
+        flag = command.launcher_flag("--launcher") if command.launcher == "deepspeed" else None
+        if flag is None or flag.value is None or not flag.value.text or command.launcher_flag("--no_ssh") is not None:
+            continue
+        value = flag.value.text
+        if value.lower() in _BACKENDS or not value.replace("_", "").replace("-", "").isalnum():
+            continue
+        place = "put it behind the script if it is meant for the script" if value in ("pytorch", "none") else ""
+        severe = _several_nodes(command) and not doc.in_docs
+        yield META.finding(
+            flag.value.location,
+            f"`--launcher {value}` is none of DeepSpeed's backends {', '.join(_BACKENDS)}: on more than one node it"
+            f" stops with `NotImplementedError: Unknown launcher {value.lower()}`",
+            hint="Use one of DeepSpeed's backends" + (f", or {place}" if place else ""),
+            severity=Severity.ERROR if severe else Severity.WARNING,
+        )
+
+
+def _several_nodes(command: LaunchCommand) -> bool:
+    named = command.launcher_flag("-H", "--hostfile", "--force_multi") is not None
+    return named or command.nodes.get_or(1) > 1

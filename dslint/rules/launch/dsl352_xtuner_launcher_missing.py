@@ -1,0 +1,103 @@
+"""**What.** `xtuner train` runs on several nodes or under `srun` without `--launcher`.
+
+**Why it hurts.** With launcher `none` mmengine does not initialise the process group. Every process then prepares the
+whole dataset alone, reaches `deepspeed.initialize` at another time, and the first collective times out after 1800
+seconds. Under `srun` each task is such a process. With `NNODES` and `NPROC_PER_NODE` some releases of XTuner append
+`--launcher pytorch` themselves and others do not, so the same line works on one cluster and hangs on the next.
+
+**Fix.** Say it: `--launcher slurm` when `srun` starts one task a GPU, `--launcher pytorch` with `NPROC_PER_NODE`.
+
+**When it stays quiet.** On one node without `srun` (the command line tool does the right thing), with a single task,
+when the command holds unreadable arguments, and when the node count is not known.
+
+**Evidence.** InternLM/xtuner#438 (the traceback shows this path); XTuner `entry_point.py`, `cli`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.launch import LaunchCommand
+from dslint.model.launchdoc import LaunchDoc
+from dslint.model.xtuner import multi_node_origins, starts_torchrun, trains
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL352",
+    name="xtuner-launcher-missing",
+    kind="launch",
+    severity=Severity.WARNING,
+    summary="XTuner on several nodes or under srun without `--launcher`",
+    references=("https://github.com/InternLM/xtuner/issues/438",),
+)
+
+_ENV = "export XTUNER_DATASET_TIMEOUT=120 PORT=29600 ADDR=10.0.0.1\n"
+
+EXAMPLES = (
+    bad(
+        "eight nodes and no launcher",
+        {"run.sh": _ENV + "NPROC_PER_NODE=8 NNODES=8 NODE_RANK=$1 xtuner train c.py --deepspeed deepspeed_zero2\n"},
+        "run.sh:2 warning",
+    ),
+    bad(
+        "sixteen tasks of srun, each trains alone",
+        {"job.sbatch": "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\n" + _ENV + "srun xtuner train c.py\n"},
+        "job.sbatch:5 error",
+    ),
+    bad("srun, nobody says how many tasks", {"run.sh": "srun ${SRUN_ARGS} xtuner train c.py\n"}, "run.sh:1 warning"),
+    good("one node", {"run.sh": "NPROC_PER_NODE=8 xtuner train c.py --deepspeed deepspeed_zero2\n"}),
+    good(
+        "the launcher is named",
+        {
+            "run.sh": _ENV + "NPROC_PER_NODE=8 NNODES=8 NODE_RANK=$1 xtuner train c.py --launcher pytorch\n"
+            "srun -N 2 -n 16 xtuner train c.py --launcher=slurm\n"
+        },
+    ),
+    good(
+        "arguments that cannot be read", {"run.sh": _ENV + "NNODES=8 NPROC_PER_NODE=8 xtuner train c.py $EXTRA_ARGS\n"}
+    ),
+    good("the number of nodes is not known", {"run.sh": "NPROC_PER_NODE=8 NNODES=$WORLD_SIZE xtuner train c.py\n"}),
+    good("one task", {"run.sh": "srun -N 1 -n 1 --gres=gpu:1 xtuner train c.py\n"}),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Commands of XTuner that leave the launcher to chance."""
+    del context
+    for command in doc.commands:
+        if not trains(command) or command.has_unknown_words or command.script_flag("--launcher") is not None:
+            continue
+        finding = _under_srun(command) if command.outer == "srun" and not starts_torchrun(command) else _nodes(command)
+        if finding is not None:
+            yield finding
+
+
+def _under_srun(command: LaunchCommand) -> Finding | None:
+    tasks = command.world_size
+    if tasks.is_known and tasks.get() == 1:
+        return None
+    how_many = f"{tasks.get()} tasks" if tasks.is_known else "tasks"
+    severe = tasks.is_known and not command.in_docs
+    return META.finding(
+        command.location,
+        f"`srun` starts {how_many} of `xtuner train` without `--launcher`: each trains alone and the first collective"
+        " times out after 1800 s",
+        hint="Add `--launcher slurm`",
+        related=tasks.origins,
+        severity=Severity.ERROR if severe else Severity.WARNING,
+    )
+
+
+def _nodes(command: LaunchCommand) -> Finding | None:
+    nodes = command.nodes
+    if not nodes.is_known or nodes.get() < 2:
+        return None
+    return META.finding(
+        command.location,
+        f"`xtuner train` on {nodes.get()} nodes without `--launcher`: releases that do not add it leave the process"
+        " group uninitialised, and the first collective times out after 1800 s",
+        hint="Add `--launcher pytorch`",
+        related=multi_node_origins(command),
+    )
