@@ -37,13 +37,15 @@ class BatchVerdict:
 
     ``kind``: ``ok`` (as far as the facts reach) | ``missing`` (neither size is stated) | ``nonpositive`` |
     ``indivisible`` (no value of the part left open fits) | ``inconsistent`` (all parts known, product differs).
-    ``message`` spells the arithmetic with origins; ``at`` is the number to blame, ``related`` the others.
+    ``message`` spells the arithmetic with origins; ``at`` is the number to blame, ``related`` the others, and
+    ``name`` its config key.
     """
 
     kind: str
     message: str = ""
     at: Location | None = None
     related: tuple[Location, ...] = ()
+    name: str = TRAIN
 
     @property
     def is_wrong(self) -> bool:
@@ -106,6 +108,7 @@ def judge(batch: Batch, world: Fact[Any]) -> BatchVerdict:
                 "nonpositive",
                 f"`{name}` is {fact.get()}, but DeepSpeed asserts that it is greater than 0",
                 _place(fact),
+                name=name,
             )
     if batch.train.is_absent and batch.micro.is_absent:
         message = f"neither `{TRAIN}` nor `{MICRO}` is set, and DeepSpeed needs one of them to start"

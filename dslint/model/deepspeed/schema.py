@@ -53,7 +53,7 @@ class Violation:
 def load_schema(version: str = NEWEST) -> dict[str, Any]:
     """The schema of one DeepSpeed release: from the installed package, else from the checkout."""
     name = f"{version}.schema.json"
-    packed = resources.files("dslint").joinpath("_schemas", "deepspeed", name)
+    packed = resources.files("dslint") / "_schemas" / "deepspeed" / name
     if packed.is_file():
         text = packed.read_text("utf-8")
     else:

@@ -1,0 +1,105 @@
+"""What a DeepSpeed config means: who reads it, which stage, what a lax value amounts to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location, Span
+from dslint.model.context import Context, VersionFact
+from dslint.parse.data import DataDoc
+
+# The values that transformers fills in (HfTrainerDeepSpeedConfig.trainer_config_process and _finalize).
+FILLED_BY_HF = (
+    "/train_batch_size",
+    "/train_micro_batch_size_per_gpu",
+    "/gradient_accumulation_steps",
+    "/gradient_clipping",
+    "/optimizer/params/lr",
+    "/optimizer/params/betas",
+    "/optimizer/params/eps",
+    "/optimizer/params/weight_decay",
+    "/scheduler/params/warmup_min_lr",
+    "/scheduler/params/warmup_max_lr",
+    "/scheduler/params/warmup_num_steps",
+    "/scheduler/params/total_num_steps",
+    "/fp16/enabled",
+    "/bf16/enabled",
+    "/zero_optimization/reduce_bucket_size",
+    "/zero_optimization/stage3_prefetch_bucket_size",
+    "/zero_optimization/stage3_param_persistence_threshold",
+)
+_TRUE = {"1", "on", "t", "true", "y", "yes"}
+_FALSE = {"0", "off", "f", "false", "n", "no"}
+_PLACEHOLDER = re.compile(r"\$|\{\{|<[^>]*>|%\(?\w+|^@|^[A-Z]+_[A-Z_]+$")
+
+
+def consumer_of(doc: DataDoc, context: Context) -> str:
+    """``deepspeed`` | ``hf`` | ``accelerate`` | ``unknown``: stated, else ``hf`` where a value is left to it."""
+    stated = context.consumer.get_or("unknown")
+    if stated != "unknown":
+        return stated
+    return "hf" if any(doc.get(p) == "auto" for p in FILLED_BY_HF) else "unknown"
+
+
+def truth(value: Any) -> bool | None:
+    """The boolean that pydantic makes of a value; ``None`` where it makes none (``"auto"``, other types)."""
+    if isinstance(value, str):
+        word = value.casefold()
+        return True if word in _TRUE else False if word in _FALSE else None
+    if isinstance(value, (bool, int, float)) and value in (0, 1):
+        return bool(value)
+    return None
+
+
+def flag(doc: DataDoc, pointers: Iterable[str]) -> Fact[bool]:
+    """A switch that has several names: the first one that is present counts."""
+    for pointer in pointers:
+        if doc.has(pointer):
+            value = truth(doc.get(pointer))
+            if value is None:
+                return unknown("not a boolean", doc.value(pointer))
+            return known(value, doc.value(pointer))
+    return absent()
+
+
+def stage_of(doc: DataDoc) -> Fact[int]:
+    """The ZeRO stage; absent when the config does not speak of it, unknown when somebody else fills it."""
+    section = doc.get("/zero_optimization")
+    if isinstance(section, bool):
+        return known(int(section), doc.value("/zero_optimization"))
+    pointer = "/zero_optimization/stage"
+    if not doc.has(pointer):
+        return absent()
+    value = doc.get(pointer)
+    try:
+        number = int(float(value)) if isinstance(value, str) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return unknown("not a number", doc.value(pointer))
+    return known(number, doc.value(pointer))
+
+
+def is_placeholder(value: Any) -> bool:
+    """A value of a template that some script fills in."""
+    return isinstance(value, str) and bool(_PLACEHOLDER.search(value))
+
+
+def top_of(doc: DataDoc) -> Location:
+    """The first character of the config, for findings about what is missing."""
+    start = doc.values[""].start
+    return doc.source.location(Span(start, start + 1))
+
+
+def version_named(version: VersionFact) -> str:
+    """``DeepSpeed ==0.12.6 (requirements.txt:3)``, for messages."""
+    place = f" ({version.origin})" if version.origin else ""
+    return f"DeepSpeed {version.specifier.removeprefix('==')}{place}"
+
+
+def version_origin(version: VersionFact) -> tuple[Location, ...]:
+    """The place that states the version, for ``related``."""
+    if version.origin is None:
+        return ()
+    return (version.origin.labelled(f"DeepSpeed {version.specifier} is stated here"),)

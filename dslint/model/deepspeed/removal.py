@@ -1,0 +1,40 @@
+"""What to say about a key whose feature DeepSpeed has removed, by the release that the project uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dslint.core.finding import Severity
+from dslint.core.source import Location
+from dslint.model.context import Context
+from dslint.model.deepspeed.config import version_named, version_origin
+from dslint.model.deepspeed.schema import Violation
+from dslint.model.versions import covers
+from dslint.parse.data import split_pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The parts of a finding about a removed key."""
+
+    severity: Severity
+    message: str
+    hint: str
+    related: tuple[Location, ...] = ()
+
+
+def removal(violation: Violation, context: Context) -> Removal:
+    """Error from the removing release on, information below it, warning when the release is not known."""
+    key, since, version = split_pointer(violation.pointer)[-1], violation.removed_in, context.deepspeed
+    # DeepSpeed's own text says what happened and what to use instead; its first sentence fits a line.
+    reason = violation.text.split(". ")[0].rstrip(".")
+    reached = covers(version, f">={since}")
+    hint = f"Delete `{key}`"
+    if reached == "yes":
+        message = f"`{key}` is refused by {version_named(version)}, even when it is switched off: {reason}"
+        return Removal(Severity.ERROR, message, hint, version_origin(version))
+    if reached == "no":
+        message = f"`{key}` works with {version_named(version)} but stops DeepSpeed {since} and later: {reason}"
+        return Removal(Severity.INFO, message, f"{hint} before you upgrade", version_origin(version))
+    message = f"`{key}` stops DeepSpeed {since} and later, even when it is switched off: {reason}"
+    return Removal(Severity.WARNING, message, f"{hint}, or pin `deepspeed<{since}`", version_origin(version))

@@ -1,0 +1,223 @@
+"""A value that DeepSpeed cannot use: wrong type, outside the allowed values or range.
+
+**What.** Numbers and booleans in quotes where DeepSpeed does not convert them, a section that is no object, a stage
+other than 0 to 3, an unknown device or data type, a bucket size of zero.
+
+**Why it hurts.** Sections with a pydantic model stop with a `ValidationError`. Everything else is used as it is: a
+batch size in quotes stops with `'>' not supported between instances of 'str' and 'int'`, a clipping value in quotes
+does so at the first step, and `"false"` in quotes counts as true.
+
+**Fix.** `--fix` takes the quotes away, and writes `{"enabled": true}` for a section that is only `true`.
+
+**When it stays quiet.** What pydantic converts in its sections (`"5"`, `2.0`, `"yes"`, `1`). `"auto"`, which
+transformers and accelerate fill in. Placeholders of templates. Values below zero in the batch sizes, which
+`batch-inconsistent` reports. Where nothing was seen to break, an odd type is a warning.
+
+**Evidence.** `get_scalar_param` in `deepspeed/runtime/config_utils.py`, `DeepSpeedZeroConfig` in
+`deepspeed/runtime/zero/config.py`; https://github.com/deepspeedai/DeepSpeed/issues/1270
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix
+from dslint.model.context import Context
+from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN
+from dslint.model.deepspeed.config import is_placeholder, truth
+from dslint.model.deepspeed.keys import ZERO_REFUSED_SINCE, strict_since
+from dslint.model.deepspeed.schema import Violation, properties, violations
+from dslint.model.edits import replace_value
+from dslint.model.versions import covers
+from dslint.parse.data import DataDoc, split_pointer
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL110",
+    name="wrong-type",
+    kind="config",
+    severity=Severity.ERROR,
+    summary="A value whose type, choice or range DeepSpeed cannot use",
+    fix="safe",
+    references=("https://github.com/deepspeedai/DeepSpeed/issues/1270",),
+)
+
+_QUOTED = """\
+{
+  "train_batch_size": "32",
+  "prescale_gradients": "false",
+  "fp16": true
+}
+"""
+
+EXAMPLES = (
+    bad(
+        "quotes, and a section that is no object",
+        {"ds.json": _QUOTED},
+        ("ds.json:2 error", "ds.json:3 error", "ds.json:4 error"),
+        fixed={
+            "ds.json": '{\n  "train_batch_size": 32,\n  "prescale_gradients": false,\n  "fp16": {"enabled": true}\n}\n'
+        },
+    ),
+    bad(
+        "there is no stage 4",
+        {"ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 4}}\n'},
+        "ds.json:1 error",
+    ),
+    bad(
+        "devices are written in small letters",
+        {
+            "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2,\n'
+            '  "offload_optimizer": {"device": "CPU"}}}\n'
+        },
+        "ds.json:2 error",
+    ),
+    bad(
+        "a part of a sample",
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1.5, "zero_optimization": {"stage": 1}}\n'},
+        "ds.json:1 warning",
+    ),
+    good(
+        "what pydantic converts",
+        {
+            "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8,\n'
+            '  "allgather_bucket_size": "500000000", "overlap_comm": "false", "reduce_scatter": 1}}\n'
+        },
+    ),
+    good(
+        "values that transformers fills in",
+        {
+            "ds.json": '{"train_batch_size": "auto", "gradient_clipping": "auto", "fp16": {"enabled": "auto"},\n'
+            '  "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}\n'
+        },
+    ),
+    good(
+        "nulls that DeepSpeed allows", {"ds.json": '{"train_batch_size": 8, "bf16": null, "steps_per_print": null}\n'}
+    ),
+)
+
+_BATCH = {f"/{name}" for name in (TRAIN, MICRO, STEPS)}
+
+
+def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
+    """Values that break the schema."""
+    for violation in violations(doc):
+        if violation.kind == "section":
+            yield _section(doc, violation)
+        elif violation.kind in ("type", "value") and not _is_open(violation.value):
+            finding = _value(doc, violation, context)
+            if finding is not None:
+                yield finding
+    if isinstance(doc.get("/zero_optimization"), bool):
+        yield _legacy_zero(doc)
+
+
+def _is_open(value: Any) -> bool:
+    return value == "auto" or is_placeholder(value)
+
+
+def _section(doc: DataDoc, violation: Violation) -> Finding:
+    pointer, value = violation.pointer, violation.value
+    name = _dotted(pointer)
+    message = f"`{name}` is `{_shown(value)}`, but DeepSpeed reads an object there and stops at start-up"
+    switch = truth(value)
+    fix, hint = None, "Write an object in braces"
+    if switch is not None and isinstance(value, bool) and "enabled" in properties(pointer):
+        text = json.dumps({"enabled": switch})
+        edits = replace_value(doc, pointer, text)
+        hint = f"Write `{text}`"
+        fix = Fix(hint, edits) if edits else None
+    return META.finding(doc.value(pointer), message, hint=hint, fix=fix, pointer=pointer)
+
+
+def _value(doc: DataDoc, violation: Violation, context: Context) -> Finding | None:
+    pointer, value = violation.pointer, violation.value
+    if pointer in _BATCH and isinstance(value, (int, float)):
+        return _odd_batch(doc, pointer, value)
+    severity = Severity.ERROR if violation.strict or violation.raises else Severity.WARNING
+    since = strict_since(pointer) or (ZERO_REFUSED_SINCE.get(pointer) if value == 0 else None)
+    if violation.strict and since and covers(context.deepspeed, f"<{since}") == "yes":
+        severity = Severity.WARNING
+    plain = _unquoted(value, violation.expected)
+    if plain and not violation.strict:
+        severity = Severity.ERROR
+    message = (
+        f"`{_dotted(pointer)}` is `{_shown(value)}`, but DeepSpeed needs {violation.expected} there: "
+        f"{_consequence(violation, plain)}"
+    )
+    edits = replace_value(doc, pointer, plain) if plain else ()
+    fix = Fix(f"Write `{plain}` without quotes", edits) if edits else None
+    hint = f"Write `{plain}` without quotes" if plain else f"Write {violation.expected}"
+    return META.finding(doc.value(pointer), message, hint=hint, fix=fix, severity=severity, pointer=pointer)
+
+
+def _odd_batch(doc: DataDoc, pointer: str, value: float) -> Finding | None:
+    if value <= 0:
+        return None
+    message = (
+        f"`{pointer[1:]}` is `{_shown(value)}`, which DeepSpeed accepts and multiplies: "
+        "the batch size becomes a number that no data loader can serve"
+    )
+    return META.finding(
+        doc.value(pointer), message, hint="Write a whole number", severity=Severity.WARNING, pointer=pointer
+    )
+
+
+def _consequence(violation: Violation, plain: str | None) -> str:
+    if violation.strict:
+        return "it stops with a `ValidationError` at start-up"
+    if plain in ("true", "false"):
+        return 'every string counts as true, `"false"` as well'
+    if violation.pointer in _BATCH:
+        return "it compares the value with a number and stops with a `TypeError`"
+    if plain:
+        return "a number in quotes stops with a `TypeError` when it is first used"
+    if violation.raises:
+        return "it stops with an error at start-up"
+    return "nothing converts the value"
+
+
+def _unquoted(value: Any, expected: str) -> str | None:
+    """The number or boolean inside a string, as JSON."""
+    if not isinstance(value, str):
+        return None
+    word = value.strip()
+    if "boolean" in expected and word.casefold() in ("true", "false"):
+        return word.casefold()
+    if "number" not in expected:
+        return None
+    try:
+        number = json.loads(word, parse_constant=lambda _: None)
+    except ValueError:
+        return None
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return None
+    whole = "a number" not in expected
+    return word if not whole or (float(number).is_integer() and abs(number) < 2**63) else None
+
+
+def _legacy_zero(doc: DataDoc) -> Finding:
+    pointer = "/zero_optimization"
+    value = doc.get(pointer)
+    text = json.dumps({"stage": int(value)})
+    message = (
+        f"`zero_optimization` is `{_shown(value)}`, the deprecated form for stage {int(value)}, "
+        "which accelerate and transformers cannot read"
+    )
+    edits = replace_value(doc, pointer, text) if not doc.has("/allgather_size") else ()
+    fix = Fix(f"Write `{text}`", edits) if edits else None
+    return META.finding(
+        doc.value(pointer), message, hint=f"Write `{text}`", fix=fix, severity=Severity.WARNING, pointer=pointer
+    )
+
+
+def _dotted(pointer: str) -> str:
+    return ".".join(split_pointer(pointer))
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,126 @@
+"""Batch sizes that do not fit together or do not fit the number of processes.
+
+**What.** DeepSpeed asserts that `train_batch_size` = `train_micro_batch_size_per_gpu` x
+`gradient_accumulation_steps` x world size. A number that is left out is derived with whole-number division and the
+product is tested after that.
+
+**Why it hurts.** All processes start, load the model, and then stop in `_batch_assertion`.
+
+**Fix.** Leave one of the three numbers out: `--unsafe-fixes` deletes `train_batch_size` where all three are given, and
+DeepSpeed computes it. Otherwise choose a batch size that is a multiple of the product.
+
+**When it stays quiet.** `"auto"` and every number that is not known are never guessed: without a world size only what
+no world size can mend is reported. Pipeline and tensor parallelism divide the world size in the code; such configs are
+left to the launch command. A config without any batch size is a warning, because a script may add it.
+
+**Evidence.** `DeepSpeedConfig._set_batch_related_parameters` and `_batch_assertion` in `deepspeed/runtime/config.py`;
+https://github.com/deepspeedai/DeepSpeed/issues/6914, https://github.com/OpenRLHF/OpenRLHF/issues/346
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix, Safety
+from dslint.model.context import Context
+from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN, BatchVerdict, data_parallel_world, judge, read_batch
+from dslint.model.deepspeed.config import consumer_of, top_of
+from dslint.model.edits import delete_member
+from dslint.parse.data import DataDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL130",
+    name="batch-inconsistent",
+    kind="config",
+    severity=Severity.ERROR,
+    summary="Batch sizes whose product DeepSpeed's start-up assertion refuses",
+    fix="unsafe",
+    references=(
+        "https://github.com/deepspeedai/DeepSpeed/issues/6914",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/346",
+    ),
+)
+
+_THREE = """\
+{
+  "train_batch_size": 30,
+  "train_micro_batch_size_per_gpu": 4,
+  "gradient_accumulation_steps": 1
+}
+"""
+
+EXAMPLES = (
+    bad(
+        "30 samples on 8 processes of 4",
+        {"ds.json": _THREE},
+        "ds.json:2 error",
+        fixed={"ds.json": _THREE.replace('  "train_batch_size": 30,\n', "")},
+        world_size=8,
+    ),
+    bad("no world size can make 30 from 4", {"ds.json": _THREE}, "ds.json:2 error"),
+    bad(
+        "the derived number would not be whole",
+        {"ds.json": '{\n  "train_batch_size": 8,\n  "train_micro_batch_size_per_gpu": 4\n}\n'},
+        "ds.json:2 error",
+        world_size=4,
+    ),
+    bad(
+        "fewer samples than processes",
+        {"ds.json": '{\n  "train_batch_size": 4,\n  "zero_optimization": {"stage": 1}\n}\n'},
+        "ds.json:2 error",
+        world_size=8,
+    ),
+    bad("zero steps", {"ds.json": '{\n  "train_batch_size": 4,\n  "gradient_accumulation_steps": 0\n}\n'}, "ds.json:3"),
+    bad("no size at all", {"ds.json": '{"zero_optimization": {"stage": 1}}\n'}, "ds.json:1 warning"),
+    good("the numbers fit", {"ds.json": _THREE.replace("30", "32")}, world_size=8),
+    good("some world size fits", {"ds.json": _THREE.replace("30", "32")}),
+    good(
+        "transformers fills the numbers in",
+        {
+            "ds.json": '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",\n'
+            '  "gradient_accumulation_steps": "auto"}\n'
+        },
+        world_size=7,
+    ),
+    good(
+        "two ranks share a sequence",
+        {"ds.json": _THREE.replace("30,", '16,\n  "sequence_parallel_size": 2,')},
+        world_size=8,
+    ),
+)
+
+
+def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
+    """The batch triangle of the config, with the world size that the context knows."""
+    if not isinstance(doc.data, dict):
+        return
+    verdict = judge(read_batch(doc), data_parallel_world(doc, context.world_size))
+    if not verdict.is_wrong:
+        return
+    severity = Severity.ERROR
+    if verdict.kind == "missing" and consumer_of(doc, context) != "deepspeed":
+        severity = Severity.WARNING
+    hint, fix = _cure(doc, verdict)
+    yield META.finding(
+        verdict.at or top_of(doc),
+        verdict.message,
+        hint=hint,
+        related=verdict.related,
+        fix=fix,
+        severity=severity,
+        pointer="" if verdict.kind == "missing" else f"/{verdict.name}",
+    )
+
+
+def _cure(doc: DataDoc, verdict: BatchVerdict) -> tuple[str, Fix | None]:
+    if verdict.kind == "missing":
+        return "Set `train_micro_batch_size_per_gpu`", None
+    if verdict.kind == "nonpositive":
+        return "Set a positive number", None
+    if any(doc.get(f"/{name}") is None for name in (TRAIN, MICRO, STEPS)):
+        return f"Make `{TRAIN}` a multiple of this product", None
+    edits = delete_member(doc, f"/{TRAIN}")
+    fix = Fix(f"Delete `{TRAIN}`", edits, Safety.UNSAFE) if edits else None
+    return f"Delete `{TRAIN}` and let DeepSpeed compute it from the other two", fix

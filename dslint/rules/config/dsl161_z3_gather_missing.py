@@ -1,0 +1,115 @@
+"""ZeRO-3 without gathering the weights when the model is saved.
+
+**What.** A stage-3 config in which `stage3_gather_16bit_weights_on_model_save` is missing or false.
+
+**Why it hurts.** At stage 3 every rank holds a part of each weight. `save_16bit_model` then returns False and writes
+nothing; the transformers Trainer writes a partitioned checkpoint and no `model.safetensors`; accelerate raises
+`Cannot get 16bit model weights`. It shows when the training has ended.
+
+**Fix.** Set it to true; `--unsafe-fixes` does. Saving then needs memory for the whole model on rank 0.
+
+**When it stays quiet.** Other stages; `"auto"`, which accelerate fills in. A warning where transformers or accelerate
+read the config (a launch command says so, or a value is left to them as `"auto"`), else an information, because
+inference and benchmarks save nothing.
+
+**Evidence.** `DeepSpeedEngine.save_16bit_model` in `deepspeed/runtime/engine.py`;
+https://github.com/huggingface/transformers/issues/20082, https://github.com/huggingface/transformers/pull/25817
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix, Safety
+from dslint.model.context import Context
+from dslint.model.deepspeed.config import consumer_of, flag, stage_of
+from dslint.model.edits import insert_member, replace_value
+from dslint.parse.data import DataDoc
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL161",
+    name="z3-gather-missing",
+    kind="config",
+    severity=Severity.WARNING,
+    summary="A ZeRO-3 run that will save no usable weights",
+    fix="unsafe",
+    references=(
+        "https://github.com/huggingface/transformers/issues/20082",
+        "https://github.com/huggingface/transformers/pull/25817",
+    ),
+)
+
+_SECTION = "/zero_optimization"
+_KEY = "stage3_gather_16bit_weights_on_model_save"
+# The name without prefix and the old name mean the same to DeepSpeed.
+_NAMES = tuple(
+    f"{_SECTION}/{name}"
+    for name in (_KEY, "gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
+)
+
+_BARE = """\
+{
+  "train_micro_batch_size_per_gpu": "auto",
+  "zero_optimization": {
+    "stage": 3,
+    "reduce_bucket_size": "auto"
+  }
+}
+"""
+
+EXAMPLES = (
+    bad(
+        "transformers will save no weights",
+        {"zero3.json": _BARE},
+        "zero3.json:4 warning",
+        fixed={
+            "zero3.json": _BARE.replace(
+                '"auto"\n  }',
+                '"auto",\n    "stage3_gather_16bit_weights_on_model_save": true\n  }',
+            )
+        },
+    ),
+    bad(
+        "switched off",
+        {"zero3.json": _BARE.replace('"auto"\n  }', f'"auto",\n    "{_KEY}": false\n  }}')},
+        "zero3.json:6 warning",
+    ),
+    bad(
+        "an inference config, perhaps",
+        {"ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}\n'},
+        "ds.json:1 info",
+    ),
+    good("gathered", {"zero3.json": _BARE.replace('"auto"\n  }', f'"auto",\n    "{_KEY}": true\n  }}')}),
+    good("stage 2 keeps whole weights", {"zero2.json": _BARE.replace('"stage": 3', '"stage": 2')}),
+    good(
+        "accelerate fills it in", {"zero3.json": _BARE.replace('"auto"\n  }', f'"auto",\n    "{_KEY}": "auto"\n  }}')}
+    ),
+)
+
+
+def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
+    """Stage 3 and the switch, under any of its names."""
+    if stage_of(doc).get_or(0) != 3:
+        return
+    gathered = flag(doc, _NAMES)
+    if gathered.is_unknown or gathered.get_or(False):
+        return
+    pointer = next((name for name in _NAMES if doc.has(name)), None)
+    edits = replace_value(doc, pointer, "true") if pointer else insert_member(doc, _SECTION, _KEY, "true")
+    state = "is false" if pointer else "is not set"
+    saved_by_library = consumer_of(doc, context) in ("hf", "accelerate")
+    message = (
+        f"ZeRO stage 3 splits every weight over the ranks and `{_KEY}` {state}: "
+        "the model is saved without usable weights"
+    )
+    at = pointer or f"{_SECTION}/stage"
+    yield META.finding(
+        doc.value(at) if doc.has(at) else doc.value(_SECTION),
+        message,
+        hint=f"Set `{_KEY}` to true if this run saves its model",
+        fix=Fix(f"Set `{_KEY}` to true", edits, Safety.UNSAFE) if edits else None,
+        severity=Severity.WARNING if saved_by_library else Severity.INFO,
+        pointer=pointer or f"{_SECTION}/stage",
+    )
