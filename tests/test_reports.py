@@ -154,6 +154,7 @@ def test_full_shows_frame_related_places_hint_and_fix() -> None:
         "   help: Delete one of the two sections\n"
         "   fix: Delete `fp16` (--fix)\n"
         '     -     "fp16": {"enabled": true},\n'
+        "\n"
     )
 
 
@@ -187,7 +188,19 @@ def test_full_crops_a_minified_config_around_the_place() -> None:
 
 def test_full_prints_the_place_when_the_text_is_not_at_hand() -> None:
     gone = replace(NOTE, location=Location("gone.sh", Span(0, 4), Region(7, 3, 7, 7), "this"))
-    assert render("full", gone, texts={}) == ("info[DSL903] unused-suppression\nunused\n --> gone.sh:7:3\n   = this\n")
+    assert render("full", gone, texts={}) == (
+        "info[DSL903] unused-suppression\nunused\n --> gone.sh:7:3\n   = this\n\n"
+    )
+
+
+def test_full_puts_a_label_that_does_not_fit_below_the_underline() -> None:
+    text = "value = function(argument, another_argument)\n"
+    span = Span(text.index("function"), len(text) - 1)
+    finding = replace(NOTE, location=SourceFile("a.py", text).location(span, "made here as a dictionary"))
+    out = render("full", finding, texts={"a.py": text}, options=ReportOptions(width=50))
+    assert f"   |         {'^' * 36}\n   |         made here as a dictionary\n" in out
+    narrow = replace(finding, location=finding.location.labelled("l" * 44))
+    assert f"\n   |  {'l' * 44}\n" in render("full", narrow, texts={"a.py": text}, options=ReportOptions(width=50))
 
 
 def test_full_quotes_the_cell_of_a_notebook() -> None:

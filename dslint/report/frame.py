@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from dslint.core.source import Location
-from dslint.report.place import visible
+from dslint.report.place import one_line, visible
 
 _TAB = 4
 _BEFORE, _AFTER, _MAX_LINES = 1, 1, 4
@@ -43,7 +43,7 @@ def frame(location: Location, lines: Sequence[str], style: str, options_width: i
         yield Text.assemble((f"{number:>{gutter}} |", "blue"), f" {text}" if text else "")
         if marked:
             label = location.label if number == shown_last else ""
-            yield _underline(bar, at, length, label, style)
+            yield from _underline(bar, at, length, label, style, width)
     if shown_last < last:
         yield Text.assemble((f"{'.' * min(3, gutter):>{gutter}} |", "blue"), f" ({last - shown_last} more lines)")
     yield bar
@@ -55,9 +55,17 @@ def gutter_width(locations: Sequence[Location]) -> int:
     return max(2, len(str(last)))
 
 
-def _underline(bar: Text, at: int, length: int, label: str, style: str) -> Text:
+def _underline(bar: Text, at: int, length: int, label: str, style: str, width: int) -> Iterator[Text]:
     marks = Text.assemble(bar, " " * (at + 1), ("^" * max(1, length), style))
-    return marks.append(f" {visible(label)}", style) if label else marks
+    label = one_line(label)
+    room = width - cell_len(label)
+    if label and at + length + 1 <= room:
+        yield marks.append(f" {label}", style)
+        return
+    yield marks
+    if label:
+        # Below, as far to the left as it takes to fit.
+        yield Text.assemble(bar, " " * (max(0, min(at, room)) + 1), (label, style))
 
 
 def _indent(line: str) -> int:

@@ -22,7 +22,7 @@ _PREVIEW_LINES = 12
 
 
 def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:
-    """The findings one below the other, with a blank line between them."""
+    """The findings one below the other, each with a blank line after it."""
     out = StringIO()
     console = Console(
         file=out,
@@ -35,10 +35,9 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
         legacy_windows=False,
         _environ={},
     )
-    for number, finding in enumerate(findings):
-        if number:
-            console.print()
+    for finding in findings:
         _print(console, finding, sources, options)
+        console.print()
     return out.getvalue() if options.color else _without_trailing_blanks(out.getvalue())
 
 
