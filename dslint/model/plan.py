@@ -10,7 +10,7 @@ from dslint.core.fact import Fact, absent, unknown
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch import LaunchCommand
 from dslint.model.planargs import effective_arguments, passed_arguments, run_consumer
-from dslint.model.planbatch import batch_of, batch_world, precision_of, yaml_world
+from dslint.model.planbatch import batch_of, batch_world, precision_of, run_world
 from dslint.model.planconfig import ConfigChoice, Named, choose_config
 from dslint.model.planfiles import Files, module_path
 from dslint.model.scriptprofile import ScriptProfile, script_profile
@@ -36,6 +36,7 @@ class RunPlan:
     ``arguments`` the values that ``TrainingArguments`` or the script will hold (flag, else default).
     ``batch`` is what DeepSpeed will see after a trainer filled ``"auto"``, ``batch_world`` the number of ranks it
     multiplies with. ``missing`` are config files that the command names and that are nowhere.
+    ``config_is_rewritten``: the script or an autotuner changes the config, so its numbers are not what runs.
     ``peers`` are the other runs of the same config file.
     """
 
@@ -56,6 +57,7 @@ class RunPlan:
     batch_world: Fact[Any] = field(default_factory=absent)
     consumer: Fact[str] = field(default_factory=absent)
     missing: tuple[Named, ...] = ()
+    config_is_rewritten: bool = False
     peers: tuple[Peer, ...] = ()
 
 
@@ -82,7 +84,8 @@ def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
     choice = choose_config(command, profile, files.beside(script) if script is not None else files)
     consumer = run_consumer(command, profile, choice)
     arguments = effective_arguments(command, profile, consumer)
-    world = yaml_world(command, choice.accelerate)
+    world = run_world(command, choice.accelerate)
+    is_rewritten = command.launcher_flag("--autotuning") is not None or (profile is not None and profile.changes_config)
     return RunPlan(
         command,
         command.nodes,
@@ -97,10 +100,11 @@ def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
         choice.accelerate,
         _stage(choice, command),
         precision_of(choice.doc, consumer, arguments),
-        batch_of(choice.doc, consumer, arguments, profile),
+        Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
         batch_world(choice.doc, world, command, profile),
         consumer,
         choice.missing,
+        is_rewritten,
     )
 
 

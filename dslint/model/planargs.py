@@ -89,9 +89,14 @@ def _training_arguments(command: LaunchCommand, profile: ScriptProfile | None) -
 def _default_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
     """Defaults that are certain: the class is the one of transformers and every flag of the command is seen."""
     args = profile.args if profile is not None else None
+    arguments: dict[str, Fact[Any]]
     if args is None or args.training_arguments != "exact" or args.is_open or command.has_unknown_words:
-        return {name: unknown("its default is not certain") for name in HF_NAMES}
-    arguments: dict[str, Fact[Any]] = {name: known(value) for name, value in HF_DEFAULTS.items()}
+        arguments = dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
+        if not command.has_unknown_words:
+            # No class is known to switch this search on by default.
+            arguments["auto_find_batch_size"] = known(False)
+        return arguments
+    arguments = {name: known(value) for name, value in HF_DEFAULTS.items()}
     for name in HF_NAMES & args.declared.keys():
         default = args.declared[name].default
         arguments[name] = default if default.is_known else unknown("the script computes its default")

@@ -22,27 +22,42 @@ _GROUPS = re.compile(
 _PARALLEL = "ranks may share a sample in parallel groups"
 
 
-def yaml_world(command: LaunchCommand, accelerate: DataDoc | None) -> Fact[int]:
+def run_world(command: LaunchCommand, accelerate: DataDoc | None) -> Fact[int]:
     """The world size of the command; ``accelerate launch`` reads it from its YAML file when no flag gives it."""
-    if not command.world_size.is_absent or accelerate is None or command.launcher != "accelerate":
-        return command.world_size
-    if command.launcher_flag("--num_processes", "--num_machines") is not None:
-        return command.world_size
-    # In both files and flags ``num_processes`` counts the processes of all machines together.
+    world = command.world_size
+    if world.is_known:
+        return _brief(command)
+    if command.launcher != "accelerate" or accelerate is None or _launcher_is_open(command):
+        return world
+    # In files as in flags ``num_processes`` counts the processes of all machines together.
     fact = accelerate.fact("/num_processes", "world size")
     value = fact.value
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return known(value, *fact.origins)
-    return command.world_size if fact.is_absent else unknown("the number of processes is not read", *fact.origins)
+    return world if fact.is_absent else unknown("the number of processes is not read", *fact.origins)
 
 
-def batch_of(doc: DataDoc | None, consumer: Fact[str], arguments: Arguments, profile: ScriptProfile | None) -> Batch:
+def _brief(command: LaunchCommand) -> Fact[int]:
+    """The world size with one place a line; a single node that nobody states needs no place."""
+    world, processes = command.world_size, command.processes_per_node
+    if command.nodes.get_or(0) == 1 and processes.is_known and processes.origins:
+        world = Fact("known", world.get(), processes.origins, world.reason)
+    places = {str(origin): origin for origin in reversed(world.origins)}
+    return Fact("known", world.get(), tuple(reversed(places.values())), world.reason)
+
+
+def _launcher_is_open(command: LaunchCommand) -> bool:
+    """A flag or an unreadable word of the launcher itself may state the number of processes."""
+    if command.launcher_flag("--num_processes", "--num_machines") is not None:
+        return True
+    end = command.script.location.span.start if command.script is not None else command.location.span.end
+    return any(word.text is None and word.location.span.start < end for word in command.words)
+
+
+def batch_of(doc: DataDoc | None, consumer: Fact[str], arguments: Arguments) -> Batch:
     """The three numbers after the Trainer filled its placeholders."""
     if doc is None:
         return Batch()
-    if profile is not None and profile.changes_config:
-        changed: Fact[Number] = unknown("the script changes the config")
-        return Batch(changed, changed, changed)
     batch = read_batch(doc)
     if consumer.get_or("") != "hf":
         return batch

@@ -126,7 +126,7 @@ _LOWER = {Severity.ERROR: Severity.WARNING, Severity.WARNING: Severity.INFO}
 def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     """Judge the batch triangle of one run."""
     doc = plan.config
-    if doc is None or judge(read_batch(doc), context.world_size).is_wrong:
+    if doc is None or plan.config_is_rewritten or judge(read_batch(doc), context.world_size).is_wrong:
         return
     verdict = judge(plan.batch, stated_world(doc, plan.batch_world, context.world_size))
     if verdict.kind not in ("inconsistent", "indivisible") or verdict.at is None:

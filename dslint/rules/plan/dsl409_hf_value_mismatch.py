@@ -123,9 +123,7 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Compare every number of the config with its argument."""
     doc = plan.config
-    if doc is None or plan.consumer.get_or("") != "hf":
-        return
-    if plan.profile is not None and plan.profile.changes_config:
+    if doc is None or plan.consumer.get_or("") != "hf" or plan.config_is_rewritten:
         return
     for pair in PAIRS:
         if not _differs(doc, pair, plan.arguments):

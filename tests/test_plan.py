@@ -1,0 +1,348 @@
+"""The run plan: files, script arguments, configs and facts joined from a launch command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dslint.core.fact import known
+from dslint.core.source import SourceFile
+from dslint.model.context import Context
+from dslint.model.launchdoc import read_launch_docs
+from dslint.model.plan import RunPlan, build_plans
+from dslint.model.plancontext import contexts_for
+from dslint.model.pyscript import read_script
+from dslint.model.scriptargs import ScriptArgs, read_script_args
+from dslint.model.scriptprofile import read_profile
+from dslint.model.workspace import Workspace
+
+TRAINER = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser((TrainingArguments,))
+(training_args,) = parser.parse_args_into_dataclasses()
+Trainer(model=None, args=training_args).train()
+"""
+PLAIN = """\
+import argparse
+
+import deepspeed
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1e-4)
+parser.add_argument("--steps", type=int, default=10)
+deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+engine, *_ = deepspeed.initialize(args=args, model=None)
+"""
+STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}\n'
+STAGE_3 = STAGE_2.replace("2}", "3}")
+
+
+def plans_of(files: dict[str, str], launch: str = "run.sh") -> list[RunPlan]:
+    kind = "markdown" if launch.endswith(".md") else "shell"
+    docs = read_launch_docs(SourceFile(launch, files[launch]), kind)
+    return build_plans([c for d in docs for c in d.commands], Workspace(Path("/nonexistent"), files))
+
+
+def plan_of(files: dict[str, str], launch: str = "run.sh") -> RunPlan:
+    (plan,) = plans_of(files, launch)
+    return plan
+
+
+def args_of(text: str) -> ScriptArgs:
+    return read_script_args(read_script(SourceFile("train.py", text)))
+
+
+# Workspace
+
+
+def test_a_fifo_a_folder_and_a_binary_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00{")
+    workspace = Workspace(tmp_path)
+    for name in ("pipe.json", "folder.json", "binary.json", "missing.json", "a\0b"):
+        assert workspace.read(name) is None, name
+        assert workspace.json(name) is None, name
+    assert workspace.exists("pipe.json")
+    assert not workspace.is_file("pipe.json")
+
+
+def test_a_symlink_loop_is_a_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").symlink_to("b.json")
+    (tmp_path / "b.json").symlink_to("a.json")
+    assert Workspace(tmp_path).read("a.json") is None
+
+
+def test_paths_have_one_spelling(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "ds.json").write_text(STAGE_2)
+    workspace = Workspace(tmp_path)
+    spellings = ["conf/ds.json", "./conf/ds.json", "conf/../conf/ds.json", str(tmp_path / "conf" / "ds.json")]
+    found = [workspace.read(path) for path in spellings]
+    assert {source.path for source in found if source} == {"conf/ds.json"}
+    assert all(source is found[0] for source in found)
+
+
+def test_bases_go_up_to_the_root_and_outside_it_to_the_repository(tmp_path: Path) -> None:
+    assert Workspace(tmp_path).bases("a/b/run.sh") == ("a/b", "a", "")
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    (tmp_path / "repo" / "scripts").mkdir()
+    outside = Workspace(tmp_path / "elsewhere")
+    repo = (tmp_path / "repo").as_posix()
+    assert outside.bases(f"{repo}/scripts/run.sh") == (f"{repo}/scripts", repo)
+
+
+def test_overrides_win_over_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(STAGE_2)
+    document = Workspace(tmp_path, {"ds.json": STAGE_3}).json("ds.json")
+    assert document is not None
+    assert document.get("/zero_optimization/stage") == 3
+
+
+# Script arguments
+
+
+def test_argparse_arguments_have_destination_default_type_and_place() -> None:
+    args = args_of(PLAIN)
+    assert args.parser == "argparse"
+    assert not args.is_open
+    assert args.declared["lr"].default.get() == 1e-4
+    assert str(args.declared["lr"].default.origins[0]) == "train.py:6"
+    assert args.declared["steps"].type == "int"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("parse_args()", "parse_known_args()[0]"), "unknown arguments are accepted"),
+        (("deepspeed.add_config_arguments(parser)", "add_model_args(parser)"), "a helper adds arguments"),
+        (("ArgumentParser()", "ArgumentParser(parents=[base])"), "a parent parser"),
+        (("args = parser", "parser.set_defaults(**config)\nargs = parser"), "defaults come from a file"),
+        (('"--lr", type', "*names, type"), "the name is computed"),
+    ],
+)
+def test_a_parser_that_may_have_more_arguments_is_open(change: tuple[str, str], why: str) -> None:
+    assert args_of(PLAIN.replace(*change)).is_open, why
+
+
+def test_a_helper_of_the_same_file_keeps_the_parser_closed() -> None:
+    text = PLAIN.replace("deepspeed.add_config_arguments(parser)", "extend(parser)")
+    args = args_of("def extend(parser):\n    parser.add_argument('--more', default='x')\n\n\n" + text)
+    assert not args.is_open
+    assert args.declared["more"].default.get() == "x"
+
+
+def test_dataclass_fields_are_arguments_and_a_subclass_may_change_defaults() -> None:
+    args = args_of(
+        "from dataclasses import dataclass, field\n"
+        "import transformers\n\n"
+        "@dataclass\nclass Data:\n    path: str = field(default='d', metadata={})\n\n"
+        "@dataclass\nclass Mine(transformers.TrainingArguments):\n    learning_rate: float = 1e-3\n\n"
+        "    def __post_init__(self):\n        self.bf16 = True\n\n"
+        "transformers.HfArgumentParser((Data, Mine)).parse_args_into_dataclasses()\n"
+    )
+    assert args.parser == "hf"
+    assert args.training_arguments == "exact"
+    assert args.declared["path"].default.get() == "d"
+    assert args.declared["learning_rate"].default.get() == 1e-3
+    assert args.rewritten == {"bf16"}
+
+
+def test_a_class_from_elsewhere_makes_defaults_uncertain() -> None:
+    args = args_of(TRAINER.replace("from transformers", "from trl"))
+    assert args.training_arguments == "foreign"
+    assert args.is_open
+
+
+@pytest.mark.parametrize("module", ["click", "typer", "fire", "hydra"])
+def test_other_parsers_are_open(module: str) -> None:
+    args = args_of(f"import {module}\n")
+    assert (args.parser, args.is_open) == ("other", True)
+
+
+def test_a_script_with_a_syntax_error_has_no_arguments() -> None:
+    assert args_of("import argparse\nparser = argparse.ArgumentParser(\n") == ScriptArgs()
+
+
+def test_positions_count_code_points() -> None:
+    profile = read_profile(SourceFile("t.py", 'import deepspeed\nx = "é"; deepspeed.initialize(config="ds.json")\n'))
+    assert profile.config_paths[0].origins[0].region.column == 38
+
+
+# Joining
+
+
+def test_a_plan_joins_command_script_config_and_facts() -> None:
+    plan = plan_of(
+        {
+            "scripts/run.sh": "torchrun --nproc_per_node 8 train.py --output_dir o --deepspeed ./configs/ds.json\n",
+            "train.py": TRAINER,
+            "configs/ds.json": STAGE_3,
+        },
+        "scripts/run.sh",
+    )
+    assert plan.script == "train.py"
+    assert plan.config_path.get() == "configs/ds.json"
+    assert plan.world_size.get() == 8
+    assert plan.zero_stage.get() == 3
+    assert plan.consumer.get() == "hf"
+    assert plan.passed["output_dir"].get() == "o"
+    assert plan.arguments["gradient_accumulation_steps"].get() == 1
+    assert str(plan.zero_stage.origins[0]) == "configs/ds.json:1"
+
+
+def test_the_folder_with_most_of_the_files_is_the_working_directory() -> None:
+    plan = plan_of(
+        {
+            "a/run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
+            "a/ds.json": STAGE_2,
+            "train.py": PLAIN,
+            "ds.json": STAGE_3,
+        },
+        "a/run.sh",
+    )
+    assert plan.config_path.get() == "ds.json"
+
+
+def test_cd_decides_where_files_are_found() -> None:
+    plan = plan_of(
+        {
+            "run.sh": "cd sub\ndeepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
+            "sub/train.py": PLAIN,
+            "sub/ds.json": STAGE_3,
+            "ds.json": STAGE_2,
+            "train.py": PLAIN,
+        }
+    )
+    assert (plan.script, plan.zero_stage.get()) == ("sub/train.py", 3)
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("deepspeed train.py --deepspeed --deepspeed_config ds.json", "ds.json"),
+        ("deepspeed train.py --deepspeed=ds.json", "ds.json"),
+        ("torchrun train.py --ds_config ds.json", "ds.json"),
+        ("accelerate launch --use_deepspeed --deepspeed_config_file ds.json train.py", "ds.json"),
+    ],
+)
+def test_every_spelling_of_the_config_flag_is_understood(command: str, path: str) -> None:
+    plan = plan_of({"run.sh": f"{command}\n", "train.py": PLAIN, "ds.json": STAGE_3})
+    assert plan.config_path.get() == path
+    assert plan.zero_stage.get() == 3
+
+
+@pytest.mark.parametrize(
+    ("preset", "stage"), [("deepspeed_zero2", 2), ("deepspeed_zero3_offload", 3), ("zero3", 3), ("zero2_offload", 2)]
+)
+def test_presets_state_the_stage_without_a_file(preset: str, stage: int) -> None:
+    plan = plan_of({"run.sh": f"NPROC_PER_NODE=8 xtuner train cfg.py --deepspeed {preset}\n"})
+    assert plan.zero_stage.get() == stage
+    assert plan.config is None
+    assert plan.missing == ()
+
+
+def test_a_literal_in_the_script_names_the_config() -> None:
+    script = PLAIN.replace("args=args, model", 'config="conf/ds.json", model')
+    plan = plan_of({"run.sh": "deepspeed train.py\n", "train.py": script, "conf/ds.json": STAGE_3})
+    assert plan.config_path.get() == "conf/ds.json"
+    assert str(plan.config_path.origins[0]) == "train.py:10"
+
+
+def test_the_default_of_an_argument_names_the_config_unless_words_are_unknown() -> None:
+    script = PLAIN.replace('"--steps", type=int, default=10', '"--ds_config", default="ds.json"')
+    files = {"run.sh": "deepspeed train.py\n", "train.py": script, "ds.json": STAGE_3}
+    assert plan_of(files).zero_stage.get() == 3
+    assert plan_of({**files, "run.sh": 'deepspeed train.py "$@"\n'}).zero_stage.is_unknown
+
+
+def test_accelerate_yaml_gives_config_and_world_size() -> None:
+    yaml = "distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    files = {
+        "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+        "acc.yaml": yaml,
+        "train.py": TRAINER,
+        "ds.json": STAGE_3,
+    }
+    plan = plan_of(files)
+    assert (plan.world_size.get(), plan.zero_stage.get(), plan.consumer.get()) == (4, 3, "hf")
+    inline = yaml.replace("deepspeed_config_file: ds.json", "zero_stage: 2")
+    assert plan_of({**files, "acc.yaml": inline}).zero_stage.get() == 2
+
+
+def test_a_config_that_the_launch_script_writes_is_unknown() -> None:
+    run = "sed s/BATCH/8/ template.json > ds.json\ndeepspeed train.py --deepspeed_config ds.json\n"
+    plan = plan_of({"run.sh": run, "train.py": PLAIN, "ds.json": STAGE_3})
+    assert plan.config_path.is_unknown
+    assert plan.zero_stage.is_unknown
+    assert plan.missing == ()
+
+
+def test_a_short_script_has_the_profile_of_the_main_that_it_calls() -> None:
+    plan = plan_of(
+        {
+            "run.sh": "deepspeed llm/train_mem.py --deepspeed ds.json\n",
+            "llm/train_mem.py": "from llm.train import train\n\nif __name__ == '__main__':\n    train()\n",
+            "llm/train.py": TRAINER,
+            "ds.json": STAGE_2,
+        }
+    )
+    assert plan.consumer.get() == "hf"
+    assert plan.profile is not None
+    assert plan.profile.args_path == "llm/train.py"
+
+
+def test_the_trainer_fills_auto_and_keeps_what_the_config_states() -> None:
+    config = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 3, "zero_optimization": {}}'
+    run = "torchrun --nproc_per_node 2 train.py --deepspeed ds.json --per_device_train_batch_size 5\n"
+    plan = plan_of({"run.sh": run, "train.py": TRAINER, "ds.json": config})
+    assert (plan.batch.micro.get(), plan.batch.steps.get()) == (5, 3)
+    assert str(plan.batch.micro.origins[0]) == "run.sh:1"
+
+
+def test_defaults_are_unknown_when_words_are_unknown() -> None:
+    run = 'torchrun --nproc_per_node 2 train.py --deepspeed ds.json --learning_rate 1e-4 "$@"\n'
+    plan = plan_of({"run.sh": run, "train.py": TRAINER, "ds.json": STAGE_2})
+    assert plan.arguments["learning_rate"].get() == 1e-4
+    assert plan.arguments["weight_decay"].is_unknown
+
+
+# Contexts
+
+
+def test_contexts_hold_what_all_runs_of_a_file_agree_on() -> None:
+    run = (
+        "deepspeed --num_gpus 4 train.py --lr 1 --steps 5 --deepspeed_config two.json\n"
+        "deepspeed --num_gpus 4 train.py --lr 2 --steps 5 --deepspeed_config three.json\n"
+    )
+    plans = plans_of({"run.sh": run, "train.py": PLAIN, "two.json": STAGE_2, "three.json": STAGE_3})
+    contexts = contexts_for(plans, Context())
+    script = contexts["train.py"]
+    assert script.world_size.get() == 4
+    assert script.zero_stage.is_unknown
+    assert script.arguments["steps"].get() == "5"
+    assert script.arguments["lr"].is_unknown
+    assert contexts["three.json"].zero_stage.get() == 3
+    assert contexts["three.json"].consumer.get() == "deepspeed"
+
+
+def test_what_the_user_states_stays_where_plans_say_nothing() -> None:
+    plans = plans_of({"run.sh": "torchrun train.py --deepspeed ds.json\n", "train.py": TRAINER, "ds.json": STAGE_2})
+    base = Context(world_size=known(16))
+    contexts = contexts_for(plans, base)
+    assert contexts["ds.json"].world_size.get() == 16
+
+
+def test_documentation_does_not_disagree_with_a_real_launch_file() -> None:
+    files = {
+        "run.sh": "torchrun --nproc_per_node 8 train.py --deepspeed ds.json\n",
+        "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py --deepspeed ds.json\n```\n",
+        "train.py": TRAINER,
+        "ds.json": STAGE_2,
+    }
+    plans = plans_of(files, "README.md") + plans_of(files)
+    assert contexts_for(plans, Context())["train.py"].world_size.get() == 8
