@@ -123,17 +123,18 @@ def lost_flags(doc: ShellDoc) -> Iterator[LostFlag]:
         if row == 0 or line.span.start != span.start or row_of[line.start] != row:
             continue
         above = layout.lines[row - 1]
-        if _was_command(above, node, doc, layout):
+        if _was_command(above, node, doc):
             flag = re.match(r"--[\w-]+", doc.text[span.start - doc.base :])
             yield LostFlag(flag[0] if flag else "", line.span, above)
 
 
-def _was_command(above: Line, node: Node, doc: ShellDoc, layout: Layout) -> bool:
+def _was_command(above: Line, node: Node, doc: ShellDoc) -> bool:
     """The line above ends a command that the options belonged to."""
     text = above.text.strip()
     if not text or text.startswith("#") or _ENDED.search(text) or text.endswith("\\"):
         return False
-    if re.search(r"(?<!\\)\\[ \t]+$", above.text) or not layout.is_code(above.span.end - 1 - _comment(above, doc)):
+    # A blank or a comment behind the backslash is what is wrong there.
+    if re.search(r"(?<!\\)\\[ \t]+(?:#.*)?$", above.text):
         return False
     while node.prev_named_sibling is None and node.parent is not None:
         node = node.parent
@@ -143,15 +144,6 @@ def _was_command(above: Line, node: Node, doc: ShellDoc, layout: Layout) -> bool
     if before is None or before.type not in ("command", "redirected_statement", "pipeline", "list"):
         return False
     return above.start <= doc.local(before).end + doc.base <= above.end and not before.has_error
-
-
-def _comment(line: Line, doc: ShellDoc) -> int:
-    """Length of a comment at the end of the line, with the blanks before it."""
-    for span in doc.comments:
-        if line.start < span.start < line.end:
-            code = doc.text[line.start - doc.base : span.start - doc.base].rstrip()
-            return len(line.text.rstrip()) - len(code)
-    return 0
 
 
 def _flag_commands(root: Node) -> Iterator[Node]:

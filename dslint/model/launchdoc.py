@@ -11,7 +11,7 @@ from dslint.core.source import SourceFile, Span
 from dslint.model.launch import LaunchCommand, Word
 from dslint.model.launchread import Outer, Shell, read_command
 from dslint.model.shellscope import Scope
-from dslint.model.shellvalues import Invocation, read_invocations
+from dslint.model.shellvalues import Invocation, kept_template, read_invocations
 from dslint.model.shellwords import Value
 from dslint.model.slurm import sbatch_directives
 from dslint.parse.markdown import fences, without_prompts
@@ -77,6 +77,12 @@ def _commands(
 ) -> list[LaunchCommand]:
     out: list[LaunchCommand] = []
     for invocation in read_invocations(shell, lambda raw: _WANTED.search(raw) is not None, scope):
+        raws = [w.raw for w in invocation.words]
+        kept = kept_template(raws[raws[:1] == ["eval"] :], invocation.scope)
+        if kept is not None and depth < _DEPTH:
+            inner = parse_shell(shell.source, kept.text, kept.start)
+            out += _commands(inner, kept.scope.copy(), directives, in_docs, outer, depth + 1)
+            continue
         env = {**invocation.env, **directives}
         read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, in_docs)
         if isinstance(read, LaunchCommand):

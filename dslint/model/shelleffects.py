@@ -65,6 +65,13 @@ def command_names(raw: str) -> set[str] | None:
     return set()
 
 
+def text_names(text: str) -> set[str] | None:
+    """Names that a command line kept in a variable may set when ``eval`` runs it."""
+    if set(re.findall(r"[\w.]+", text)) & (OPENERS - {"."} | SETTERS):
+        return None
+    return set(re.findall(r"([A-Za-z_]\w*)\+?=", text))
+
+
 def side_effects(raw: str) -> set[str]:
     """Names that the expansions inside a statement set: ``${X:=1}``, ``$((i++))``."""
     names = set(_DEFAULT_ASSIGN.findall(raw)) if "${" in raw else set()

@@ -9,6 +9,18 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.shellwords import Lookup, Value
 
 
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A command line kept in a variable: its text as written and where that begins in the file.
+
+    ``scope`` is the state at the assignment, whose values bash put into it.
+    """
+
+    text: str
+    start: int
+    scope: Scope
+
+
 @dataclass(slots=True)
 class Scope:
     """Variables by name: a value, or ``None`` when it is not known; a name that is missing was never set.
@@ -21,14 +33,16 @@ class Scope:
     open: bool = False
     export_all: bool = False
     cwd: Fact[str] = field(default_factory=absent)
+    templates: dict[str, Template] = field(default_factory=dict)
 
     def copy(self) -> Scope:
         """The same state for a subshell or a branch."""
-        return Scope(dict(self.values), set(self.exported), self.open, self.export_all, self.cwd)
+        return Scope(dict(self.values), set(self.exported), self.open, self.export_all, self.cwd, dict(self.templates))
 
     def assign(self, name: str, value: Value | None, export: bool = False) -> None:
         """``name=value``."""
         self.values[name] = value
+        self.templates.pop(name, None)
         if export or self.export_all:
             self.exported.add(name)
 
@@ -37,8 +51,10 @@ class Scope:
         if names is None:
             self.open = True
             self.values = dict.fromkeys(self.values)
+            self.templates = {}
         else:
             self.values.update(dict.fromkeys(names))
+            self.templates = {n: t for n, t in self.templates.items() if n not in names}
 
     def merge(self, other: Scope) -> None:
         """Control flow may have come here with either state: what differs is not known."""
@@ -47,6 +63,7 @@ class Scope:
             if mine is None or theirs is None or (mine.text, mine.items) != (theirs.text, theirs.items):
                 self.values[name] = None
         self.forget(self.exported ^ other.exported)
+        self.templates = {n: t for n, t in self.templates.items() if other.templates.get(n) is t}
         self.exported |= other.exported
         self.open = self.open or other.open
         self.export_all = self.export_all or other.export_all

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.launch import Word
-from dslint.model.shelleffects import OPENERS, SETTERS, assigned_names, command_names, side_effects
-from dslint.model.shellscope import Scope
+from dslint.model.shelleffects import OPENERS, SETTERS, assigned_names, command_names, side_effects, text_names
+from dslint.model.shellscope import Scope, Template
 from dslint.model.shellwords import UnknownWordError, Value, expand, expand_assignment, expand_quoted
 from dslint.parse.shell import ShellDoc
 
@@ -189,6 +189,17 @@ class _Reader:
             value = _appended(scope.values.get(name), value)
         scope.forget(side_effects(raw))
         scope.assign(name, value, export)
+        if simple and self.wanted(raw):
+            self._keep_template(name, node, scope)
+
+    def _keep_template(self, name: str, node: Node, scope: Scope) -> None:
+        """``run="torchrun ..."``: a later ``eval $run`` reads the text as it stands here."""
+        span = self.doc.local(node)
+        match = re.fullmatch(r"\w+=(?:\"([^\"`]*)\"|'([^']*)')", self.doc.raw(node), re.DOTALL)
+        if match is None or self.doc.anchor is not None or re.search(r"\\[^\n]", match[1] or ""):
+            return
+        start = span.start + match.start(1 if match[1] is not None else 2)
+        scope.templates[name] = Template(match[1] or match[2] or "", start + self.doc.base, scope.copy())
 
     def _value(self, node: Node, value: Node | None, scope: Scope) -> Value | None:
         lookup = scope.lookup()
@@ -238,10 +249,10 @@ class _Reader:
         raw = self.doc.raw(node)
         head = node.child_by_field_name("name")
         name = self.doc.raw(head) if head is not None else ""
-        if name and (name in self.functions or name in OPENERS or name in SETTERS or name in _STATE):
-            self._builtin(name, node, raw, scope, redirects or [])
         if self.wanted(raw):
             self._emit(node, scope, redirects or [])
+        if name and (name in self.functions or name in OPENERS or name in SETTERS or name in _STATE):
+            self._builtin(name, node, raw, scope, redirects or [])
         if "=" in raw or "((" in raw:
             self._default_assignment(name, node, raw, scope)
 
@@ -289,6 +300,8 @@ class _Reader:
             scope.cwd = self._changed(arguments, scope)
         elif name == "set":
             self._set(arguments, scope)
+        elif name == "eval" and (kept := kept_template([w.strip('"') for w in arguments], scope)) is not None:
+            scope.forget(text_names(kept.text))
         elif name == "read" and (body := self._read_heredoc(arguments, scope, redirects)) is not None:
             scope.assign(arguments[-1], body)
         else:
@@ -339,10 +352,17 @@ class _Reader:
         return known(_joined(scope.cwd.get_or(""), target))
 
 
+_VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 _STATE = frozenset({"cd", "set", "command", "builtin", "pushd", "popd"})
 _OWN_DIRECTORY = re.compile(
     r"""["']?(?:\$\(\s*dirname\s+(?:--\s+)?["']?\$(?:0|\{0\}|\{?BASH_SOURCE(?:\[0\])?\}?)["']?\s*\)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})["']?(?P<tail>(?:/[\w./-]*)?["']?)"""
 )
+
+
+def kept_template(raws: list[str], scope: Scope) -> Template | None:
+    """The command line that ``$run`` stands for; every word of an unquoted variable carries the same text."""
+    match = _VARIABLE.fullmatch(raws[0]) if len(set(raws)) == 1 else None
+    return scope.templates.get(match[1]) if match else None
 
 
 def _joined(base: str, tail: str) -> str:
