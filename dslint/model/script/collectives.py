@@ -8,6 +8,18 @@ import libcst as cst
 
 from dslint.model.script.names import Names, last_name
 from dslint.model.script.objects import Objects
+from dslint.model.script.vocabulary import (
+    ACCELERATE_FUNCTIONS,
+    ACCELERATOR,
+    BARRIERS,
+    DEFAULT_GROUPS,
+    DISTRIBUTED_ROOTS,
+    ENGINE,
+    GROUP_POSITION,
+    METHODS,
+    MMENGINE,
+    TRAINER,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,80 +34,6 @@ class Collective:
     key: str
     family: str
     needs_stage3: bool = False
-
-
-# Functions of torch.distributed and its look-alikes: the position of their ``group`` argument.
-_GROUP_POSITION = {
-    "barrier": 0,
-    "monitored_barrier": 0,
-    "all_reduce": 2,
-    "all_gather": 2,
-    "all_gather_object": 2,
-    "all_gather_into_tensor": 2,
-    "_all_gather_base": 2,
-    "all_gather_coalesced": 2,
-    "all_reduce_coalesced": 2,
-    "reduce": 3,
-    "reduce_scatter": 3,
-    "reduce_scatter_tensor": 3,
-    "broadcast": 2,
-    "broadcast_object_list": 2,
-    "gather": 3,
-    "gather_object": 3,
-    "scatter": 3,
-    "scatter_object_list": 3,
-    "all_to_all": 2,
-    "all_to_all_single": 4,
-}
-_MMENGINE = frozenset(
-    {
-        *("barrier", "all_reduce", "all_gather", "gather", "broadcast", "sync_random_seed", "broadcast_object_list"),
-        *("all_gather_object", "gather_object", "collect_results", "collect_results_cpu", "collect_results_gpu"),
-        *("all_reduce_dict", "all_reduce_params"),
-    }
-)
-_ACCELERATE_FUNCTIONS = frozenset(
-    {
-        *("wait_for_everyone", "gather", "gather_object", "broadcast", "broadcast_object_list", "reduce"),
-        *("pad_across_processes", "synchronize_rng_states"),
-    }
-)
-_ENGINE: dict[str, bool] = {
-    "save_checkpoint": False,
-    "step": False,
-    "backward": False,
-    "train_batch": False,
-    "eval_batch": False,
-    "save_16bit_model": True,
-    "save_fp16_model": True,
-    "_zero3_consolidated_16bit_state_dict": True,
-    "generate": True,
-    "forward": True,
-}
-_ACCELERATOR: dict[str, bool] = {
-    "wait_for_everyone": False,
-    "gather": False,
-    "gather_for_metrics": False,
-    "reduce": False,
-    "pad_across_processes": False,
-    "get_state_dict": True,
-    "save_state": True,
-}
-_TRAINER: dict[str, bool] = {
-    "train": False,
-    "evaluate": False,
-    "predict": False,
-    "save_model": True,
-    "push_to_hub": True,
-}
-_BARRIERS = frozenset({"barrier", "monitored_barrier", "wait_for_everyone", "synchronize"})
-_DISTRIBUTED_ROOTS = (
-    "torch.distributed",
-    "deepspeed.comm",
-    "deepspeed.comm.comm",
-    "torch.distributed.distributed_c10d",
-)
-_DEFAULT_GROUPS = frozenset({"None", "WORLD"})
 
 
 class Collectives:
@@ -116,33 +54,33 @@ class Collectives:
 
     def _function(self, name: str, call: cst.Call) -> Collective | None:
         module, _, function = name.rpartition(".")
-        if module in _DISTRIBUTED_ROOTS and function in _GROUP_POSITION:
+        if module in DISTRIBUTED_ROOTS and function in GROUP_POSITION:
             return None if self._on_subgroup(call, function) else Collective(_key(function), "torch")
         if name == "deepspeed.initialize":
             return Collective("initialize", "engine")
         if name in ("deepspeed.zero.GatheredParameters", "deepspeed.runtime.zero.GatheredParameters"):
             return Collective("GatheredParameters", "engine", needs_stage3=True)
-        if module.startswith("mmengine.dist") and function in _MMENGINE:
+        if module.startswith("mmengine.dist") and function in MMENGINE:
             return None if _keyword(call, "group") else Collective(_key(function), "mmengine")
-        if module in ("accelerate.utils", "accelerate.utils.operations") and function in _ACCELERATE_FUNCTIONS:
+        if module in ("accelerate.utils", "accelerate.utils.operations") and function in ACCELERATE_FUNCTIONS:
             return Collective(_key(function), "accelerate")
         return None
 
     def _method(self, called: cst.Attribute) -> Collective | None:
         method = called.attr.value
-        if method not in _METHODS:
+        if method not in METHODS:
             return None
         kind = self._objects.kind(called.value)
         if not kind and isinstance(called.value, cst.Call) and last_name(called.value.func) == "super":
             return None
-        if kind == "engine" and method in _ENGINE:
-            return Collective(_key(method), "engine", _ENGINE[method])
+        if kind == "engine" and method in ENGINE:
+            return Collective(_key(method), "engine", ENGINE[method])
         if kind == "engine_module" and method in ("generate", "forward"):
             return Collective(method, "engine", needs_stage3=True)
-        if kind == "accelerator" and method in _ACCELERATOR:
-            return Collective(_key(method), "accelerate", _ACCELERATOR[method])
-        if kind == "trainer" and method in _TRAINER:
-            return Collective(method, "trainer", _TRAINER[method])
+        if kind == "accelerator" and method in ACCELERATOR:
+            return Collective(_key(method), "accelerate", ACCELERATOR[method])
+        if kind == "trainer" and method in TRAINER:
+            return Collective(method, "trainer", TRAINER[method])
         return None
 
     def _forward(self, called: cst.BaseExpression) -> Collective | None:
@@ -153,7 +91,7 @@ class Collectives:
 
     def _on_subgroup(self, call: cst.Call, function: str) -> bool:
         group = _keyword(call, "group")
-        position = _GROUP_POSITION[function]
+        position = GROUP_POSITION[function]
         if (
             group is None
             and len(call.args) > position
@@ -162,14 +100,11 @@ class Collectives:
             group = call.args[position].value
         if group is None:
             return any(a.star == "**" for a in call.args)
-        return last_name(group) not in _DEFAULT_GROUPS
-
-
-_METHODS = frozenset({*_ENGINE, *_ACCELERATOR, *_TRAINER})
+        return last_name(group) not in DEFAULT_GROUPS
 
 
 def _key(function: str) -> str:
-    return "barrier" if function in _BARRIERS else function
+    return "barrier" if function in BARRIERS else function
 
 
 def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:

@@ -10,13 +10,8 @@ import libcst as cst
 from dslint.model.script.names import Names, dotted, last_name
 from dslint.model.script.rankexpr import Branches, RankExpressions, Ranks
 from dslint.model.script.tree import Tree
+from dslint.model.script.vocabulary import MAIN_DECORATORS
 
-_MAIN_DECORATORS = frozenset(
-    {
-        *("rank_zero_only", "rank0_only", "master_only", "on_main_process", "on_local_main_process"),
-        *("main_process_only", "only_main_process", "local_main_process_only"),
-    }
-)
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 
 
@@ -135,7 +130,7 @@ class Guards:
         for decorator in function.decorators:
             expression = decorator.decorator
             name = last_name(expression.func if isinstance(expression, cst.Call) else expression)
-            if name in _MAIN_DECORATORS:
+            if name in MAIN_DECORATORS:
                 yield Condition(Ranks.MAIN, "decorator", decorator, function)
 
     def _is_plain(self, test: cst.CSTNode) -> bool:

@@ -33,6 +33,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location
 from dslint.model.script.guards import Guard
+from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.rankexpr import Ranks
 from dslint.model.script.summaries import Event
 from dslint.rules.base import RuleMeta, bad, good
@@ -68,6 +69,9 @@ _HINTS = {
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
     "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
 }
+
+
+precheck = has_guarded_collective
 
 
 class Check(ScriptCheck):

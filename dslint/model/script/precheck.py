@@ -1,0 +1,150 @@
+"""Cheap looks at the standard library's syntax tree: can a rule about collectives fire on this file at all?
+
+They may say yes too often, never no wrongly for the patterns that the full analysis knows.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.model.script.vocabulary import COLLECTIVE_NAMES, MAIN_DECORATORS
+
+_RANKISH = re.compile(r"rank|main|master|should_save|process_zero|global_zero|process_index|procid|localid", re.I)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def has_guarded_collective(tree: ast.Module) -> bool:
+    """Some collective, or a function that holds one, may stand behind a rank test."""
+    nodes = list(_nodes(tree))
+    engines = _engines(nodes)
+    if not any(_may_wait(n, engines) for n in nodes if isinstance(n, ast.Call)):
+        return False
+    aliases = _aliases(nodes)
+    waiting = engines | _functions_with_collectives(nodes, engines)
+    for node in nodes:
+        if isinstance(node, _Function) and any(_name(d) in MAIN_DECORATORS for d in node.decorator_list):
+            if _calls_any(node, waiting):
+                return True
+        elif isinstance(node, ast.If | ast.IfExp | ast.While | ast.BoolOp):
+            test = node if isinstance(node, ast.BoolOp) else node.test
+            if _is_rankish(test, aliases) and (_ends_early(node) or _calls_any(node, waiting)):
+                return True
+    return False
+
+
+def has_strided_work(tree: ast.Module) -> bool:
+    """Some sequence is cut into one part a rank."""
+    for node in _nodes(tree):
+        if isinstance(node, ast.Slice):
+            if node.lower is not None and node.step is not None:
+                return True
+        elif isinstance(node, ast.Subscript):
+            if isinstance(node.value, ast.Call) and _called(node.value) in ("array_split", "chunk", "tensor_split"):
+                return True
+        elif isinstance(node, ast.Call):
+            name, count = _called(node), len(node.args)
+            if (name == "range" and count == 3) or (name == "islice" and count == 4):
+                return True
+            if name == "split_between_processes":
+                return True
+    return False
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes; ``ast.walk`` would ask each for its fields by name."""
+    stack: list[ast.AST] = [tree]
+    pop, push, extend = stack.pop, stack.append, stack.extend
+    while stack:
+        node = pop()
+        yield node
+        for value in node.__dict__.values():
+            if isinstance(value, ast.AST):
+                if not isinstance(value, ast.expr_context):
+                    push(value)
+            elif isinstance(value, list):
+                extend([item for item in value if isinstance(item, ast.AST)])
+
+
+def _called(call: ast.Call) -> str:
+    return _name(call.func)
+
+
+def _name(node: ast.AST) -> str:
+    if isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_rankish(test: ast.AST, aliases: set[str]) -> bool:
+    for node in _nodes(test):
+        if isinstance(node, ast.Name) and (node.id in aliases or _RANKISH.search(node.id)):
+            return True
+        if isinstance(node, ast.Attribute) and (node.attr in aliases or _RANKISH.search(node.attr)):
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _RANKISH.search(node.value):
+            return True
+    return False
+
+
+def _aliases(nodes: list[ast.AST]) -> set[str]:
+    """Variables whose value, and functions whose body, speaks of ranks."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Assign) and _is_rankish(node.value, found):
+            found |= {_name(t) for t in node.targets}
+        elif isinstance(node, ast.Return) and node.value is not None and _is_rankish(node.value, found):
+            # Which function returns it does not matter for a first look.
+            found |= {f.name for f in nodes if isinstance(f, _Function) and node in f.body}
+    return found - {""}
+
+
+def _functions_with_collectives(nodes: list[ast.AST], engines: set[str]) -> set[str]:
+    functions = [n for n in nodes if isinstance(n, _Function)]
+    found: set[str] = set()
+    for _ in range(2):
+        found |= {f.name for f in functions if f.name not in found and _calls_any(f, engines | found)}
+    return found
+
+
+def _engines(nodes: list[ast.AST]) -> set[str]:
+    """Names of engines, which may be called like functions."""
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _called(node.value) == "initialize":
+            target = node.targets[0]
+            found.add(_name(target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target))
+    return found - {""}
+
+
+def _calls_any(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(n, ast.Call) and _may_wait(n, names) for n in _nodes(node))
+
+
+def _may_wait(call: ast.Call, others: set[str]) -> bool:
+    """The call may be a collective, or one of ``others``; ``model.train()`` and ``loss.backward()`` are not."""
+    name = _called(call)
+    if name in others:
+        return True
+    if name not in COLLECTIVE_NAMES:
+        return False
+    receiver = _name(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
+    if name == "train":
+        return "trainer" in receiver
+    if name == "backward":
+        return bool(call.args)
+    return not (name == "step" and ("optim" in receiver or "sched" in receiver))
+
+
+def _ends_early(node: ast.AST) -> bool:
+    bodies = (node.body, node.orelse) if isinstance(node, ast.If) else ()
+    return any(
+        b and isinstance(b[-1], ast.Return | ast.Continue | ast.Break | ast.Expr) and _exits(b[-1]) for b in bodies
+    )
+
+
+def _exits(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call) and _called(statement.value) in ("exit", "_exit", "quit")
+    return True

@@ -1,0 +1,214 @@
+"""A loop over the items of this rank runs a collective in every iteration, and the ranks may have different counts.
+
+**What.** The work is dealt out with `range(rank, n, world_size)`, `data[rank::world_size]`,
+`np.array_split(data, world_size)[rank]` or `split_between_processes(data)`, and the body of the loop runs a
+collective: an explicit one, the forward or `generate` of a model that ZeRO stage 3 partitions, or the backward of a
+DDP model.
+
+**Why it hurts.** When the number of items is no multiple of the world size, some ranks make one iteration more than
+the others. That last collective waits for ranks that have already left the loop: the job hangs at the very end
+until the process-group timeout, or pairs up with a later collective. It typically shows as "5 of 8 GPUs finish".
+
+**Fix.** Pad the items to a multiple of the world size and drop the surplus results afterwards
+(`split_between_processes(data, apply_padding=True)`), or collect results once after the loop; for DDP training wrap
+the loop in `with model.join():`.
+
+**When it stays quiet.** Nothing in the loop talks to other ranks (a replicated model doing independent inference,
+with one gather after the loop); the function pads, truncates or checks the remainder (`% world_size`, `// world_size`,
+`ceil`, `apply_padding=True`, `join()`); the number of items and the world size are known and divide evenly.
+
+**Evidence.** Two ranks, five items, ZeRO stage 3: timeout of 8 s at the last item, padded: passes. DDP with 3 and 4
+batches: timeout; with `join()`: passes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.partition import Partition, Partitions
+from dslint.model.script.precheck import has_strided_work
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL207",
+    name="uneven-loop-with-collective",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="ranks run a loop with a collective a different number of times",
+    markers=(
+        r"torch|accelerate",
+        r"rank|process_index|split_between_processes",
+        r"world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
+        r"range\(|::|islice|array_split|chunk\(|tensor_split|split_between_processes",
+    ),
+    references=(
+        "https://github.com/OpenBMB/MiniCPM-V/issues/769",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/427",
+        "https://github.com/pytorch/pytorch/issues/38174",
+        "https://github.com/deepspeedai/DeepSpeed/issues/7170",
+    ),
+)
+
+precheck = has_strided_work
+
+
+class Check(ScriptCheck):
+    """Looks at every loop whose iterable is the share of one rank."""
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        """Made for the first loop."""
+        return Partitions(self.ctx.tree, self.ctx.names, self.ctx.guards, self.ctx.constants)
+
+    def visit_For(self, node: cst.For) -> None:
+        """Judge a loop."""
+        partition = self.partitions.of(node.iter)
+        if partition is None or self._divides(partition) or self.partitions.is_evened(node, partition):
+            return
+        found = self._waiting_call(node)
+        if found is None or any(isinstance(n, cst.Break) for n in self.ctx.tree.own_nodes(node.body)):
+            return  # a loop with a ``break`` may well end evenly
+        call, what, severity = found
+        cut = self.ctx.text(partition.node)
+        self.report(
+            partition.node,
+            f"`{cut}` gives the ranks different numbers of items unless their number is a multiple of the world size,"
+            f" and each iteration runs {what}: ranks with an item more wait for the others until the process-group"
+            " timeout",
+            hint=_hint(partition.node, what),
+            related=(self.ctx.location(call, "needs every rank in each iteration"),),
+            severity=severity,
+        )
+
+    def _divides(self, partition: Partition) -> bool:
+        world, total = self.ctx.run.world_size, partition.total
+        if not (world.is_known and total.is_known) or total.get() < 0 or world.get() < 1:
+            return False
+        return total.get() % world.get() == 0
+
+    def _waiting_call(self, loop: cst.For) -> tuple[cst.Call, str, Severity] | None:
+        """The first call in the body that waits for all ranks; backward of a DDP model as a warning."""
+        ddp = None
+        for node in self.ctx.tree.own_nodes(loop.body):
+            if not isinstance(node, cst.Call):
+                continue
+            event = self.ctx.summaries.event(node)
+            if event is not None and event.guard is None:
+                name = self.ctx.text(node.func)
+                inside = "" if event.through is None else f", which runs `{event.collectives[0].key}`"
+                return node, f"`{name}`{inside}", Severity.ERROR
+            if self.ctx.kind(node.func) == "ddp":
+                ddp = node
+            elif ddp is not None and isinstance(node.func, cst.Attribute) and node.func.attr.value == "backward":
+                return node, "the backward of a DDP model", Severity.WARNING
+        return None
+
+
+def _hint(cut: cst.CSTNode, what: str) -> str:
+    if isinstance(cut, cst.Call) and isinstance(cut.func, cst.Attribute):
+        return "Pass `apply_padding=True` and drop the surplus results, or collect once after the loop"
+    if "DDP" in what:
+        return "Give every rank the same number of batches, or wrap the loop in `with model.join():`"
+    return "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the loop"
+
+
+EXAMPLES = (
+    bad(
+        "Each item is gathered at once",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    answers = []
+    for index in range(rank, len(samples), world_size):
+        answer = model(samples[index])
+        gathered = [None] * world_size
+        dist.all_gather_object(gathered, answer)
+        answers += gathered
+    return answers
+"""
+        },
+        "infer.py:7",
+    ),
+    bad(
+        "Generation with a model that stage 3 partitions",
+        {
+            "generate.py": """\
+import deepspeed
+import torch.distributed as dist
+
+DS_CONFIG = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
+
+
+def run(model, prompts):
+    engine = deepspeed.initialize(model=model, config=DS_CONFIG)[0]
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    outputs = []
+    for prompt in mine:
+        outputs.append(engine.module.generate(prompt, synced_gpus=True))
+    return outputs
+"""
+        },
+        "generate.py:9",
+    ),
+    good(
+        "A replicated model works alone, and one gather follows the loop",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    answers = []
+    for index in range(rank, len(samples), world_size):
+        answers.append(model(samples[index]))
+    gathered = [None] * world_size
+    dist.all_gather_object(gathered, answers)
+    return gathered
+"""
+        },
+    ),
+    good(
+        "The items are padded first",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    count = len(samples)
+    samples = samples + samples[: -count % world_size]
+    answers = []
+    for sample in samples[rank::world_size]:
+        gathered = [None] * world_size
+        dist.all_gather_object(gathered, model(sample))
+        answers += gathered
+    return answers[:count]
+"""
+        },
+    ),
+    good(
+        "A known number of items that the world size divides",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def infer(model):
+    for seed in range(dist.get_rank(), 64, dist.get_world_size()):
+        image = model(seed)
+        dist.all_reduce(image)
+"""
+        },
+        world_size=8,
+    ),
+)
