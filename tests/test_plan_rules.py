@@ -282,6 +282,7 @@ def test_a_missing_config_is_a_warning_at_its_word() -> None:
         f"wget https://example.org/ds.json\n{RUN}",
         f"python make_config.py --out ds.json\n{RUN}",
         f"CONFIG=ds.json\nenvsubst < template > $CONFIG\n{RUN.replace('ds.json', '$CONFIG')}",
+        f"N=ds\nOUT=${{N}}.json\nsed s/A/B/ template > ${{OUT}}\nCONFIG=$OUT\n{RUN.replace('ds.json', '$CONFIG')}",
         f"cd $WORK\n{RUN}",
         RUN.replace("train.py", "theirs/train.py"),
         RUN.replace("ds.json", "zero3"),

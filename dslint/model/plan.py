@@ -11,7 +11,7 @@ from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch import LaunchCommand
 from dslint.model.planargs import effective_arguments, passed_arguments, run_consumer
 from dslint.model.planbatch import batch_of, batch_world, precision_of, run_world
-from dslint.model.planconfig import ConfigChoice, Named, choose_config
+from dslint.model.planconfig import ConfigChoice, Named, choose_config, names_config
 from dslint.model.planfiles import Files, module_path
 from dslint.model.scriptprofile import ScriptProfile, script_profile
 from dslint.model.workspace import Workspace
@@ -80,7 +80,7 @@ def build_plans(commands: Sequence[LaunchCommand], workspace: Workspace) -> list
 def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
     files = Files(command, workspace)
     script = _script_path(command, files)
-    profile = script_profile(script, workspace) if script is not None else None
+    profile = script_profile(script, workspace, names_config(command)) if script is not None else None
     choice = choose_config(command, profile, files.beside(script) if script is not None else files)
     consumer = run_consumer(command, profile, choice)
     arguments = effective_arguments(command, profile, consumer)

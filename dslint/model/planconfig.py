@@ -43,6 +43,13 @@ class ConfigChoice:
     missing: tuple[Named, ...] = ()
 
 
+def names_config(command: LaunchCommand) -> bool:
+    """A flag of the command may choose a config or a ZeRO stage."""
+    if command.script_flag(*CONFIG_FLAGS) is not None:
+        return True
+    return command.launcher_flag("--config_file", "--use_deepspeed", "--zero_stage", *CONFIG_FLAGS) is not None
+
+
 def choose_config(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
     """The config that the launcher, the script's flags or the script itself name, in this order."""
     if command.launcher == "accelerate":

@@ -12,6 +12,7 @@ from dslint.parse.data import DataDoc
 
 # A comment, an assignment, or a line of arguments that ends in a continuation.
 _HARMLESS = re.compile(r"\s*(?:#|(?:export\s+|local\s+)?\w+=|--)")
+_WRITES = r"(?:>>?|\b(?:tee|cp|mv|ln|install|wget|curl|sed -i|jq|envsubst|git clone|touch)\b)"
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
@@ -59,10 +60,10 @@ class Files:
             return False
         names = {posixpath.basename(text), *_VARIABLE.findall(raw)} - {""}
         pattern = "|".join(rf"\b{re.escape(name)}\b" for name in sorted(names))
-        writes = (
-            rf"(?:>>?|\b(?:tee|cp|mv|ln|install|wget|curl|sed -i|jq|envsubst|git clone|touch)\b)[^\n;|&]*(?:{pattern})"
-        )
-        return re.search(writes, source.text) is not None
+        if re.search(rf"{_WRITES}[^\n;|&]*(?:{pattern})", source.text):
+            return True
+        written = set(re.findall(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)", source.text))
+        return any(_may_hold(source.text, variable, text) for variable in written)
 
     def may_appear(self, text: str, raw: str = "") -> bool:
         """A file that is nowhere may still be there when the command runs.
@@ -98,6 +99,15 @@ class Files:
             if name in line and not _HARMLESS.match(line) and not _names_config(line, name):
                 return True
         return False
+
+
+def _may_hold(shell: str, variable: str, text: str) -> bool:
+    """An assignment of the shell variable can have given it this text, other variables standing for anything."""
+    for value in re.findall(rf"\b{variable}=[\"']?([^\s\"';]+)", shell):
+        parts = re.split(r"\$\{?\w+[^}/]*\}?|\$\w+", value)
+        if any(parts) and re.fullmatch(".*".join(map(re.escape, parts)), text):
+            return True
+    return False
 
 
 def _names_config(line: str, name: str) -> bool:

@@ -54,8 +54,8 @@ def read_script_args(script: PyScript) -> ScriptArgs:
         if hf is not None:
             return hf
     reader = _Argparse(script)
-    for call in script.calls:
-        reader.see(call)
+    for qualified, call in script.called:
+        reader.see(qualified, call)
     if reader.declared or reader.is_parser:
         return ScriptArgs(reader.declared, reader.is_open, "argparse")
     if any(origin.split(".")[0] in _OTHER_PARSERS for origin in script.imports.values()):
@@ -70,7 +70,7 @@ def is_training_arguments(qualified: str) -> bool:
 
 
 def _mentioned(script: PyScript) -> set[str]:
-    return {*script.imports, *(script.qualified(call.func) for call in script.calls)}
+    return {*script.imports, *(name for name, _ in script.called)}
 
 
 class _Argparse:
@@ -82,24 +82,20 @@ class _Argparse:
         self.is_parser = False
         self.is_open = False
 
-    def see(self, call: ast.Call) -> None:
+    def see(self, qualified: str, call: ast.Call) -> None:
         """Take in one call of the module."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if name == "add_argument":
             self._add(call)
         elif name in _OPENING_CALLS:
             self.is_open = True
-        elif self.script.qualified(call.func).endswith("ArgumentParser"):
+        elif qualified.endswith("ArgumentParser"):
             self.is_parser = True
             self.is_open |= any(k.arg in ("parents", "fromfile_prefix_chars", None) for k in call.keywords)
         elif any(isinstance(a, ast.Name) and "parser" in a.id.lower() for a in call.args):
-            self._see_helper(call)
-
-    def _see_helper(self, call: ast.Call) -> None:
-        """``add_model_args(parser)``: what a helper of another module adds is not seen."""
-        qualified = self.script.qualified(call.func)
-        is_local = qualified in self.script.functions
-        self.is_open |= not is_local and not qualified.endswith("add_config_arguments")
+            # ``add_model_args(parser)``: what a helper of another module adds is not seen.
+            is_local = qualified in self.script.functions
+            self.is_open |= not is_local and not qualified.endswith("add_config_arguments")
 
     def _add(self, call: ast.Call) -> None:
         names = [text for a in call.args if (text := text_of(a)) is not None]
@@ -129,7 +125,7 @@ class _Argparse:
 
 def _read_dataclass_parser(script: PyScript) -> ScriptArgs | None:
     """``HfArgumentParser((ModelArguments, TrainingArguments))``: every field of the classes is an argument."""
-    parsers = [c for c in script.calls if script.qualified(c.func).endswith(("HfArgumentParser", "TrlParser"))]
+    parsers = [call for name, call in script.called if name.endswith(("HfArgumentParser", "TrlParser"))]
     if not parsers:
         return None
     reader = _Dataclasses(script)

@@ -18,6 +18,8 @@ BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_ac
 # Groups of ranks that share a sample: the batch arithmetic then has a smaller world than the launcher starts.
 _PARALLEL = re.compile(r"PipelineModule|\bmpu\s*=|model_parallel|tensor_parallel|sequence_parallel|pipeline_parallel")
 _WORTH_PARSING = re.compile(r"ArgumentParser|TrlParser|TrainingArguments|deepspeed|Accelerator|import click|typer|fire")
+# What a script must hold to matter for a command that names no config itself.
+_SELF_CONTAINED = re.compile(r"\.h?json[\"']|--launcher[\"']")
 _RUNNERS = ("Runner.from_cfg", "FlexibleRunner.from_cfg", "RUNNERS.build", "init_dist")
 
 
@@ -45,16 +47,19 @@ class ScriptProfile:
     args_path: str = ""
 
 
-def script_profile(path: str, workspace: Workspace) -> ScriptProfile | None:
-    """The profile of a script; ``None`` when it cannot be read.
+def script_profile(path: str, workspace: Workspace, has_config: bool) -> ScriptProfile | None:
+    """The profile of a script; ``None`` when it cannot be read, or when nothing of the run depends on it.
 
-    A script that only calls the ``main`` of another module of the project has the profile of that module.
+    ``has_config``: the command names a config. A script that only calls the ``main`` of another module of the
+    project has the profile of that module.
     """
+    source = workspace.read(path)
+    if source is None or not (has_config or _SELF_CONTAINED.search(source.text)):
+        return None
     profile = workspace.memo("profile", path, read_profile)
     if profile is None or profile.args.parser != "none" or not profile.consumer.is_absent:
         return profile
-    source = workspace.read(path)
-    if source is None or len(source.text) > 4000:
+    if len(source.text) > 4000:
         return profile
     for target in _delegates(source, workspace):
         found = workspace.memo("profile", target, read_profile)
@@ -70,7 +75,7 @@ def read_profile(source: SourceFile) -> ScriptProfile:
     script = read_script(source)
     args = read_script_args(script)
     training, paths = _literal_config(script)
-    initialize = [c for c in script.calls if script.qualified(c.func) == "deepspeed.initialize"]
+    initialize = [call for name, call in script.called if name == "deepspeed.initialize"]
     return ScriptProfile(
         source.path,
         args,
@@ -89,7 +94,7 @@ def _consumer(script: PyScript, args: ScriptArgs, initializes: bool) -> Fact[str
     found: dict[str, None] = {}
     if initializes:
         found["deepspeed"] = None
-    names = {script.qualified(call.func) for call in script.calls}
+    names = {name for name, _ in script.called}
     if args.training_arguments or any(is_training_arguments(n) for n in names):
         found["hf"] = None
     elif any(n.rpartition(".")[2] == "Accelerator" for n in names):
@@ -105,8 +110,7 @@ def _literal_config(script: PyScript) -> tuple[dict[str, Fact[object]], list[Fac
     """Keywords of ``TrainingArguments(...)`` and every config path that stands as a literal."""
     training: dict[str, Fact[object]] = {}
     paths: list[Fact[str]] = []
-    for call in script.calls:
-        name = script.qualified(call.func)
+    for name, call in script.called:
         keywords = {k.arg: k.value for k in call.keywords if k.arg}
         if is_training_arguments(name):
             training = {key: script.literal(value) for key, value in keywords.items()}
@@ -149,14 +153,14 @@ def _openmmlab_launcher(script: PyScript, args: ScriptArgs) -> Declared | None:
     declared = args.declared.get("launcher")
     if declared is None or not {"pytorch", "slurm"} <= set(declared.choices):
         return None
-    names = {script.qualified(call.func) for call in script.calls}
+    names = {name for name, _ in script.called}
     return declared if any(n.endswith(_RUNNERS) for n in names) else None
 
 
 def _delegates(source: SourceFile, workspace: Workspace) -> Iterator[str]:
     """Files of the modules from which a short script imports the function that it calls."""
     script = read_script(source)
-    called = {script.qualified(call.func) for call in script.calls}
+    called = {name for name, _ in script.called}
     for origin in script.imports.values():
         if origin not in called:
             continue
