@@ -69,7 +69,7 @@ def test_a_rule_explains_itself(info: RuleInfo) -> None:
         assert any(example.at for example in rule.examples)
         assert sum(not example.at for example in rule.examples) >= 2
         evidence = rule.explanation.partition("**Evidence.**")[2]
-        assert rule.meta.references or re.search(r"https?://|\d+\.\d+", evidence), "cite public evidence"
+        assert rule.meta.references or re.search(r"https?://|\w\.py`|\d+\.\d+", evidence), "cite public evidence"
 
 
 @pytest.mark.parametrize("info", RULES, ids=ids)
