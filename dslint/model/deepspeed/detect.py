@@ -202,7 +202,7 @@ _PLUGIN_KEYS = _words(
 )
 _ACCELERATE_BYTES = re.compile(
     rb"distributed_type|compute_environment|deepspeed_config|num_machines|machine_rank|main_training_function"
-    rb"|fsdp_config|num_processes",
+    rb"|num_processes|rdzv_backend|downcast_bf16",
 )
 
 
