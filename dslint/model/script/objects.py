@@ -21,6 +21,7 @@ _CLASSES = {
     "deepspeed.runtime.engine.DeepSpeedEngine": "engine",
 }
 _TRAINER_ROOTS = ("transformers.", "trl.")
+_OTHER_TRAINERS = ("pytorch_lightning.", "lightning.", "tokenizers.", "mmengine.", "colossalai.", "flax.")
 
 
 class Objects:
@@ -102,9 +103,16 @@ class Objects:
     def _constructed(self, call: cst.Call) -> str:
         name = self._names.qualified(call.func)
         if name is not None:
-            return self.class_kind(name)
+            return self.class_kind(name) or self._foreign_trainer(name, call)
         local = last_name(call.func) if isinstance(call.func, cst.Name) else ""
         return self._local_class_kind(local) if local else ""
+
+    def _foreign_trainer(self, name: str, call: cst.Call) -> str:
+        """``CPMTrainer(model=model, args=args, ...)`` from another file of the project of a transformers user."""
+        keywords = {a.keyword.value for a in call.args if a.keyword is not None}
+        if not name.endswith("Trainer") or name.startswith(_OTHER_TRAINERS):
+            return ""
+        return "trainer" if {"model", "args"} <= keywords and self._names.imported("transformers") else ""
 
     def _local_class_kind(self, name: str) -> str:
         return next(filter(None, (self.class_kind(base) for base in self._names.class_bases(name))), "")
