@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from dslint.gitindex import tracked
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -47,6 +50,9 @@ KIND_BY_SUFFIX = {
 }
 
 
+_SHELL = re.compile(rb"\b(ba|da|z|k)?sh\b")
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A file that may concern dslint.
@@ -73,7 +79,8 @@ def kind_of(name: str) -> str:
     """The kind a file name promises, "" when the content must tell (no suffix), "-" when it is nothing of ours."""
     suffix = os.path.splitext(name)[1].lower()
     if not suffix:
-        return ""
+        # .gitignore, .env and the like are known by name: nothing of ours.
+        return "-" if name.startswith(".") else ""
     return KIND_BY_SUFFIX.get(suffix, "-")
 
 
@@ -84,7 +91,7 @@ def kind_by_content(raw: bytes) -> str:
         first = head.split(b"\n", 1)[0]
         if b"python" in first:
             return "script"
-        return "shell" if first.rstrip().endswith((b"sh", b"sh -l", b"sh -e", b"sh -x", b"sh -ex")) else "-"
+        return "shell" if _SHELL.search(first) else "-"
     if head.startswith(b"{"):
         return "json"
     return "-"
@@ -193,7 +200,11 @@ class _Walker:
             result = spec.check_file(absolute[len(base) + 1 :] + slash)
             if result.include is not None:
                 verdict = result.include
-        return bool(verdict)
+        return bool(verdict) and absolute not in self._tracked(absolute)
+
+    def _tracked(self, absolute: str) -> frozenset[str]:
+        repository = _repository(os.path.dirname(absolute))
+        return tracked(repository) if repository else frozenset()
 
     def _excluded(self, absolute: str, folder: bool) -> bool:
         if os.path.basename(absolute) in self.names:
@@ -225,16 +236,24 @@ def _ignore_file(folder: str, name: str) -> tuple[tuple[str, GitIgnoreSpec], ...
         return ()
 
 
+@lru_cache(maxsize=4096)
+def _repository(folder: str) -> str | None:
+    """The root of the git checkout around a folder, if any."""
+    if os.path.exists(os.path.join(folder, ".git")):
+        return folder
+    parent = os.path.dirname(folder)
+    return None if parent == folder else _repository(parent)
+
+
 def _parent_ignores(top: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
     """The ignore files of the repository above ``top``, outermost first; none outside a git checkout."""
-    chain = [top]
-    while not os.path.exists(os.path.join(chain[-1], ".git")):
-        parent = os.path.dirname(chain[-1])
-        if parent == chain[-1]:
-            return
-        chain.append(parent)
-    repository = chain[-1]
+    repository = _repository(top)
+    if repository is None:
+        return
     for _, spec in _ignore_file(os.path.join(repository, ".git", "info"), "exclude"):
         yield repository, spec
+    chain = [top]
+    while chain[-1] != repository:
+        chain.append(os.path.dirname(chain[-1]))
     for folder in reversed(chain[1:]):
         yield from _ignore_file(folder, ".gitignore")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from dslint.cache import ResultCache, default_directory, digest, program_fingerp
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
 from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
-from dslint.inputs import Inputs, load
+from dslint.inputs import Inputs, add_config, load
 from dslint.model.context import Context
 from dslint.rules.index import RULES
 from dslint.scripts import Job, check_script, check_scripts, crash, rules_by_marker
@@ -94,6 +94,7 @@ class _Run:
         given = {c.path for c in found.candidates}
         plans = self._plans(inputs, given)
         contexts = self._contexts(plans)
+        self._add_used_configs(paths, inputs, plans, given)
         findings = [
             *inputs.findings,
             *self._document_rules("config", inputs.configs, contexts),
@@ -140,6 +141,20 @@ class _Run:
         from dslint.model.workspace import Workspace
 
         return build_plans(commands, Workspace(Path(), self.overrides))
+
+    def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
+        """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""
+        folders = [os.path.abspath(p) for p in paths if os.path.isdir(p)]
+        for plan in plans:
+            doc = plan.config
+            if doc is None or doc.path in given or plan.command.location.path not in given:
+                continue
+            if any(os.path.abspath(doc.path).startswith(folder + os.sep) for folder in folders):
+                # Excludes are the user's word and hold.
+                allowed = discover([doc.path], replace(_excludes(self.settings), force_exclude=True)).candidates
+                if allowed:
+                    given.add(doc.path)
+                    add_config(inputs, doc)
 
     def _neighbours(self, paths: list[str], given: set[str]) -> list[LaunchDoc]:
         from dslint.discovery import Candidate, Discovery

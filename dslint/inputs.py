@@ -107,8 +107,7 @@ class _Loader:
 
             doc = parse_json(source)
             if detect.is_deepspeed_config(name, doc.data):
-                self.out.configs.append(doc)
-                self.out.findings += syntax_findings(doc)
+                add_config(self.out, doc)
         else:
             from dslint.parse.yamldoc import parse_yaml
 
@@ -116,6 +115,12 @@ class _Loader:
             if detect.is_accelerate_config(name, doc.data):
                 self.out.accelerate.append(doc)
                 self.out.findings += syntax_findings(doc)
+
+
+def add_config(inputs: Inputs, doc: DataDoc) -> None:
+    """Judge a document as a DeepSpeed config."""
+    inputs.configs.append(doc)
+    inputs.findings += syntax_findings(doc)
 
 
 def syntax_findings(doc: DataDoc) -> Sequence[Finding]:

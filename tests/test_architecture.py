@@ -32,6 +32,7 @@ TOP = {
     "surroundings": "engine",
     "discovery": "engine",
     "cache": "engine",
+    "gitindex": "engine",
     "fixer": "engine",
     "settings": "engine",
     "suppress": "engine",
