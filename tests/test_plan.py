@@ -274,6 +274,20 @@ def test_accelerate_yaml_gives_config_and_world_size() -> None:
     assert plan_of({**files, "acc.yaml": inline}).zero_stage.get() == 2
 
 
+def test_a_recipe_holds_the_arguments_of_llamafactory() -> None:
+    recipe = "deepspeed: conf/ds.json\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nbf16: true\n"
+    files = {
+        "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train recipes/sft.yaml learning_rate=1e-5\n",
+        "recipes/sft.yaml": recipe,
+        "conf/ds.json": STAGE_3,
+    }
+    plan = plan_of(files)
+    assert (plan.zero_stage.get(), plan.consumer.get()) == (3, "hf")
+    assert plan.arguments["gradient_accumulation_steps"].get() == 8
+    assert str(plan.arguments["bf16"].origins[0]) == "recipes/sft.yaml:4"
+    assert plan.arguments["learning_rate"].is_unknown
+
+
 def test_a_config_that_the_launch_script_writes_is_unknown() -> None:
     run = "sed s/BATCH/8/ template.json > ds.json\ndeepspeed train.py --deepspeed_config ds.json\n"
     plan = plan_of({"run.sh": run, "train.py": PLAIN, "ds.json": STAGE_3})

@@ -99,6 +99,12 @@ def test_dsl404_is_quiet_when_the_group_forms_or_nobody_can_tell(command: str) -
     assert findings("DSL404", {"run.sh": command + "\n", "tools/train.py": MMENGINE}) == []
 
 
+def test_dsl404_is_quiet_when_the_config_file_may_name_the_launcher() -> None:
+    script = MMENGINE + 'launcher = cfg.get("launcher", args.launcher)\n'
+    files = {"run.sh": "torchrun --nproc_per_node 8 tools/train.py c.py\n", "tools/train.py": script}
+    assert findings("DSL404", files) == []
+
+
 def test_dsl404_is_a_warning_in_documentation() -> None:
     text = "# Start\n\n```bash\ntorchrun --nproc_per_node 8 tools/train.py c.py\n```\n"
     (finding,) = findings("DSL404", {"README.md": text, "tools/train.py": MMENGINE}, "README.md")
@@ -134,6 +140,14 @@ def test_arguments_of_the_trainer_take_part_in_the_triangle() -> None:
     fixed = apply_edits(files["ds.json"], finding.fix.edits)
     assert json.loads(fixed)["train_batch_size"] == "auto"
     assert findings("DSL408", {**files, "ds.json": fixed}) == []
+
+
+def test_runs_that_fail_alike_are_one_finding() -> None:
+    text = config(train_batch_size=32)
+    files = {"run.sh": f"{RUN}\n{RUN}\n{RUN.replace('8', '16')}\n", "train.py": TRAINER, "ds.json": text}
+    found = findings("DSL408", files)
+    assert [f.message.count("8 (run.sh:1)") for f in found] == [1, 0]
+    assert "run.sh:2" in {str(place) for place in found[0].related}
 
 
 def test_a_default_of_the_trainer_is_named_as_such() -> None:

@@ -13,6 +13,7 @@ from dslint.model.planargs import effective_arguments, passed_arguments, run_con
 from dslint.model.planbatch import batch_of, batch_world, precision_of, run_world
 from dslint.model.planconfig import ConfigChoice, Named, choose_config, names_config
 from dslint.model.planfiles import Files, module_path
+from dslint.model.planyaml import recipe, recipe_arguments
 from dslint.model.scriptprofile import ScriptProfile, script_profile
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -20,12 +21,16 @@ from dslint.parse.data import DataDoc
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another run of the same config; ``is_earlier`` when its command stands before this one."""
+    """Another run of the same config; ``is_earlier`` when its command stands before this one.
+
+    ``numbers`` are its batch sizes and world size, for the question whether two runs fail alike.
+    """
 
     command: LaunchCommand
     consumer: Fact[str]
     arguments: Mapping[str, Fact[Any]]
     is_earlier: bool
+    numbers: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,12 @@ class RunPlan:
     config_is_rewritten: bool = False
     peers: tuple[Peer, ...] = ()
 
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The values of the batch triangle, without their places."""
+        facts = (self.batch.train, self.batch.micro, self.batch.steps, self.batch_world)
+        return tuple((fact.state, fact.value) for fact in facts)
+
 
 def build_plans(commands: Sequence[LaunchCommand], workspace: Workspace) -> list[RunPlan]:
     """One plan a command, in the order of the commands."""
@@ -70,11 +81,13 @@ def build_plans(commands: Sequence[LaunchCommand], workspace: Workspace) -> list
             users.setdefault(plan.config.path, []).append(index)
     for indexes in users.values():
         for index in indexes:
-            peers = tuple(
-                Peer(plans[i].command, plans[i].consumer, plans[i].arguments, i < index) for i in indexes if i != index
-            )
+            peers = tuple(_peer(plans[i], i < index) for i in indexes if i != index)
             plans[index] = replace(plans[index], peers=peers)
     return plans
+
+
+def _peer(plan: RunPlan, is_earlier: bool) -> Peer:
+    return Peer(plan.command, plan.consumer, plan.arguments, is_earlier, plan.numbers)
 
 
 def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
@@ -83,7 +96,11 @@ def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
     profile = script_profile(script, workspace, names_config(command)) if script is not None else None
     choice = choose_config(command, profile, files.beside(script) if script is not None else files)
     consumer = run_consumer(command, profile, choice)
-    arguments = effective_arguments(command, profile, consumer)
+    arguments_file = recipe(command, files)
+    if arguments_file is not None:
+        arguments = recipe_arguments(command, arguments_file)
+    else:
+        arguments = effective_arguments(command, profile, consumer)
     world = run_world(command, choice.accelerate)
     is_rewritten = command.launcher_flag("--autotuning") is not None or (profile is not None and profile.changes_config)
     return RunPlan(

@@ -10,6 +10,7 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
 from dslint.model.launch import Flag, LaunchCommand
 from dslint.model.planfiles import Files
+from dslint.model.planyaml import recipe
 from dslint.model.scriptprofile import ScriptProfile
 from dslint.parse.data import DataDoc
 
@@ -52,6 +53,9 @@ def names_config(command: LaunchCommand) -> bool:
 
 def choose_config(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
     """The config that the launcher, the script's flags or the script itself name, in this order."""
+    doc = recipe(command, files)
+    if doc is not None and isinstance(doc.get("/deepspeed"), str):
+        return _load(Named(doc.get("/deepspeed"), doc.value("/deepspeed")), files)
     if command.launcher == "accelerate":
         choice = _from_accelerate(command, files)
         if choice is not None and not choice.path.is_absent:

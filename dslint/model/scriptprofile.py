@@ -20,6 +20,10 @@ _PARALLEL = re.compile(r"PipelineModule|\bmpu\s*=|model_parallel|tensor_parallel
 _WORTH_PARSING = re.compile(r"ArgumentParser|TrlParser|TrainingArguments|deepspeed|Accelerator|import click|typer|fire")
 # What a script must hold to matter for a command that names no config itself.
 _SELF_CONTAINED = re.compile(r"\.h?json[\"']|--launcher[\"']")
+# The config file may name the launcher as well.
+_FROM_CONFIG = re.compile(
+    r"get\(\s*[\"']launcher[\"']|[\"']launcher[\"']\s+(?:not\s+)?in\b|(?:is_none|hasattr)\(\w+, [\"']launcher"
+)
 _RUNNERS = ("Runner.from_cfg", "FlexibleRunner.from_cfg", "RUNNERS.build", "init_dist")
 
 
@@ -152,6 +156,8 @@ def _is_path(node: ast.expr) -> bool:
 def _openmmlab_launcher(script: PyScript, args: ScriptArgs) -> Declared | None:
     declared = args.declared.get("launcher")
     if declared is None or not {"pytorch", "slurm"} <= set(declared.choices):
+        return None
+    if _FROM_CONFIG.search(script.source.text):
         return None
     names = {name for name, _ in script.called}
     return declared if any(n.endswith(_RUNNERS) for n in names) else None

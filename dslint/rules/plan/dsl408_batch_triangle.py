@@ -29,7 +29,7 @@ from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.deepspeed.batch import judge, read_batch
 from dslint.model.edits import replace_value
-from dslint.model.plan import RunPlan
+from dslint.model.plan import Peer, RunPlan
 from dslint.model.planbatch import stated_world
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -131,6 +131,9 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     verdict = judge(plan.batch, stated_world(doc, plan.batch_world, context.world_size))
     if verdict.kind not in ("inconsistent", "indivisible") or verdict.at is None:
         return
+    alike = [peer for peer in plan.peers if peer.numbers == plan.numbers and peer.consumer == plan.consumer]
+    if any(peer.is_earlier for peer in alike):
+        return  # Said once for all runs with these numbers.
     is_trainer = plan.consumer.get_or("") == "hf"
     # Without knowing who reads the config, another program may fill or ignore the numbers.
     severity = Severity.ERROR if plan.consumer.is_known else Severity.WARNING
@@ -140,7 +143,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         hint='Set `train_batch_size` to `"auto"`: the Trainer fills in the product'
         if is_trainer
         else "Correct the number that is wrong, or delete `train_batch_size`: DeepSpeed computes it from the others",
-        related=_related(plan, verdict.related),
+        related=(*_related(plan, verdict.related), *(_also(peer) for peer in alike[:5])),
         fix=_fix(plan) if is_trainer else None,
         severity=_LOWER[severity] if plan.command.in_docs else severity,
         pointer="/train_batch_size",
@@ -152,6 +155,10 @@ def _related(plan: RunPlan, places: tuple[Location, ...]) -> tuple[Location, ...
     if any(place.path == command.path for place in places):
         return places
     return (*places, command.labelled("the command that starts this run"))
+
+
+def _also(peer: Peer) -> Location:
+    return peer.command.location.labelled("another run with the same numbers")
 
 
 def _fix(plan: RunPlan) -> Fix | None:
