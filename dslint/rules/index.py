@@ -119,6 +119,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
+        has_precheck=True,
     ),
     RuleInfo(
         code="DSL203",
@@ -133,6 +134,23 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+    ),
+    RuleInfo(
+        code="DSL207",
+        name="uneven-loop-with-collective",
+        kind="script",
+        severity="error",
+        summary="ranks run a loop with a collective a different number of times",
+        module="dslint.rules.script.dsl207_uneven_loop_with_collective",
+        markers=(
+            "torch|accelerate",
+            "rank|process_index|split_between_processes",
+            "world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
+            "range\\(|::|islice|array_split|chunk\\(|tensor_split|split_between_processes",
+        ),
+        fix="none",
+        since="0.1.0",
+        has_precheck=True,
     ),
     RuleInfo(
         code="DSL221",
