@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dslint.core.source import SourceFile
@@ -154,16 +154,29 @@ def test_another_yaml_file_is_left_alone(data: Any) -> None:
     assert not is_accelerate_config("x.yaml", data)
 
 
+KEYS = ["zero_optimization", "train_batch_size", "fp16", "optimizer", "scheduler", "type", "x", "_c", "model_type"]
+ACCELERATE = ["compute_environment", "distributed_type", "deepspeed_config", "num_processes"]
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
     max_leaves=8,
 )
-keys = st.sampled_from(["zero_optimization", "train_batch_size", "fp16", "optimizer", "stage", "x", "_c", "model_type"])
+keys = st.sampled_from([*KEYS, *ACCELERATE])
 
 
-@given(st.dictionaries(keys, values), st.sampled_from(["ds_config.json", "x.json", "zero3.json", "a/b.hjson"]))
+@settings(deadline=None)
+@given(
+    st.dictionaries(keys, values), st.sampled_from(["ds_config.json", "x.json", "zero3.json", "a/b.hjson", "c.yaml"])
+)
+@example({"optimizer": {"type": {}, "params": 1}, "fp16": {"enabled": []}}, "x.json")
+@example({"compute_environment": {}, "distributed_type": [1]}, "c.yaml")
 def test_any_data_gets_an_answer_and_the_byte_test_never_loses_a_config(data: Any, name: str) -> None:
-    found = is_deepspeed_config(name, data)
-    assert may_be_deepspeed_config(name, json.dumps(data).encode()) or not found
-    assert is_accelerate_config(name, data) is False
+    raw = json.dumps(data).encode()
+    assert may_be_deepspeed_config(name, raw) or not is_deepspeed_config(name, data)
+    assert may_be_accelerate_config(name, raw) or not is_accelerate_config(name, data)
+
+
+def test_a_data_file_of_megabytes_is_not_parsed() -> None:
+    raw = b'{"fp16": 1, "x": "' + b"x" * 1_000_000 + b'"}'
+    assert not may_be_deepspeed_config("data.json", raw)
+    assert may_be_deepspeed_config("ds_config.json", raw)

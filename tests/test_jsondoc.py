@@ -59,6 +59,7 @@ def walk(value: Any, pointer: str = "") -> list[tuple[str, Any]]:
     return found
 
 
+@settings(deadline=None)
 @given(json_values, st.sampled_from([None, 2]), st.booleans())
 def test_generated_json_reads_as_json_loads_does_and_every_span_slices_back(
     value: Any, indent: int | None, ascii_only: bool
@@ -86,7 +87,7 @@ pieces = st.sampled_from([*marks, *words, '"a"', "\u00a0"])
 hjson_pieces = st.sampled_from(["\n", " ", "# c\n", "// c\n", "/* c */", "x y", '"a"', "'b'", "key", *"{}[]:,1"])
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(st.lists(pieces, max_size=40).map("".join), st.text(st.characters(codec=None), max_size=40)))
 @example("{" * 10_000)
 @example("[" * 10_000)
@@ -114,7 +115,7 @@ def test_no_text_makes_the_reader_raise_and_every_span_lies_in_the_text(text: st
         assert doc.problems == ()
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(hjson_pieces, max_size=25).map("".join))
 @example('{a: 1\n"b": [1,2,\n3,]\n# c\n}')
 @example("a: 1\nb: x y\n")
@@ -224,7 +225,7 @@ def test_nesting_beyond_the_limit_ends_the_reading_with_one_problem() -> None:
 
 
 @given(nested(st.none() | st.booleans() | st.integers() | st.text(max_size=12)))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_tree_sitter_sees_the_same_keys_at_the_same_places(value: Any) -> None:
     tree_sitter = pytest.importorskip("tree_sitter")
     grammar = pytest.importorskip("tree_sitter_json")

@@ -92,6 +92,10 @@ def library_name(name: str) -> str | None:
     return plain if plain in LIBRARIES else None
 
 
+_SIMPLE = re.compile(
+    r"\s*[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[\w\s,.-]*\])?\s*((?:==|>=|<=|!=|<|>)\s*\d+(?:\.\d+)*(?:\s*,\s*(?:>=|<=|!=|<|>)"
+    r"\s*\d+(?:\.\d+)*)*)?\s*$"
+)
 _START = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _TAG = re.compile(r"\.git@v?(\d+(?:\.\d+)+)(?:[#;\s]|$)")
 
@@ -102,9 +106,12 @@ def requirement(text: str, start: int, certain: bool = True) -> Statement | None
     library = library_name(match[1]) if match else None
     if library is None or match is None:
         return None
+    span = Span(start + match.start(1), start + len(text.rstrip()))
+    simple = _SIMPLE.match(text)
+    if simple:  # most lines; the rest is worth an import
+        return Statement(library, (simple[1] or "").replace(" ", ""), span, certain)
     from packaging.requirements import InvalidRequirement, Requirement
 
-    span = Span(start + match.start(1), start + len(text.rstrip()))
     try:
         parsed = Requirement(text.strip())
     except InvalidRequirement:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import SequenceMatcher
 from typing import Any
 
 JSON_SUFFIXES = (".json", ".jsonc", ".hjson", ".json5")
@@ -66,6 +65,8 @@ _BYTES = re.compile(
 _ENOUGH = 3.0
 # DeepSpeed reads some sixty keys; a data file with thousands is not worth the comparison.
 _MOST_KEYS = 200
+# The largest known config has 9 kB; data files with the same words in them have megabytes.
+_MOST_BYTES = 300_000
 
 
 def may_be_deepspeed_config(name: str, raw: bytes) -> bool:
@@ -74,6 +75,8 @@ def may_be_deepspeed_config(name: str, raw: bytes) -> bool:
     if not _json_like(base):
         return False
     if b"{%" in raw:  # a Jinja template
+        return False
+    if len(raw) > _MOST_BYTES and not _CONFIG_NAME.search(base):
         return False
     if _STRONG_NAME.search(base):
         return True
@@ -130,9 +133,9 @@ def _section(key: str, value: Any) -> float:
         return 0.0
     kind = value.get("type")
     if key == "optimizer":
-        return 2.0 if kind in _OPTIMIZERS else 1.0 if "type" in value and "params" in value else 0.0
+        return 2.0 if str(kind) in _OPTIMIZERS else 1.0 if "type" in value and "params" in value else 0.0
     if key == "scheduler":
-        return 2.5 if kind in _SCHEDULERS else 0.5 if "type" in value and "params" in value else 0.0
+        return 2.5 if str(kind) in _SCHEDULERS else 0.5 if "type" in value and "params" in value else 0.0
     if key in ("fp16", "bf16", "bfloat16", "amp"):
         return 2.0 if {"enabled", "loss_scale", "initial_scale_power", "loss_scale_window"} & value.keys() else 0.0
     marks = {
@@ -216,7 +219,7 @@ def is_accelerate_config(name: str, data: Any) -> bool:
     if not _base(name).endswith(YAML_SUFFIXES + JSON_SUFFIXES) or not isinstance(data, dict):
         return False
     score = 0
-    if data.get("compute_environment") in _ENVIRONMENTS:
+    if str(data.get("compute_environment")) in _ENVIRONMENTS:
         score += 2
     if "distributed_type" in data:
         known = str(data["distributed_type"]).upper() in _DISTRIBUTED or data["distributed_type"] is False
@@ -257,6 +260,8 @@ def _near(key: str, known: frozenset[str]) -> bool:
     """A misspelling: ``zero_optimisation``, ``train_micro_batch_size``, ``gradient_acumulation_steps``."""
     if len(key) < 8:
         return False
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(b=key, autojunk=False)
     for candidate in known:
         matcher.set_seq1(candidate)
