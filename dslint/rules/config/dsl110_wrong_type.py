@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
 from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN
-from dslint.model.deepspeed.config import is_placeholder, truth
+from dslint.model.deepspeed.config import FILLED_BY_HF, is_placeholder, truth
 from dslint.model.deepspeed.keys import ZERO_REFUSED_SINCE, strict_since
 from dslint.model.deepspeed.schema import Violation, properties, violations
 from dslint.model.edits import replace_value
@@ -107,7 +107,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     for violation in violations(doc):
         if violation.kind == "section":
             yield _section(doc, violation)
-        elif violation.kind in ("type", "value") and not _is_open(violation.value):
+        elif violation.kind in ("type", "value") and not _is_open(violation):
             finding = _value(doc, violation, context)
             if finding is not None:
                 yield finding
@@ -115,8 +115,11 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         yield _legacy_zero(doc)
 
 
-def _is_open(value: Any) -> bool:
-    return value == "auto" or is_placeholder(value)
+def _is_open(violation: Violation) -> bool:
+    """Somebody else fills the value in. ``"auto"`` where nobody does is an error if DeepSpeed checks the value."""
+    if violation.value == "auto":
+        return not violation.raises or violation.pointer in FILLED_BY_HF
+    return is_placeholder(violation.value)
 
 
 def _section(doc: DataDoc, violation: Violation) -> Finding:
