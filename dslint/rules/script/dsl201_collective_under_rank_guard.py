@@ -97,7 +97,8 @@ class Check(ScriptCheck):
         if not all(c.needs_stage3 for c in event.collectives):
             return False
         return any(
-            isinstance(outer, cst.With) and any("GatheredParameters" in self.ctx.text(i.item) for i in outer.items)
+            isinstance(outer, cst.With)
+            and any(i.item is not event.call and "GatheredParameters" in self.ctx.text(i.item) for i in outer.items)
             for outer in self.ctx.parents(event.call)
         )
 
@@ -106,7 +107,8 @@ class Check(ScriptCheck):
         main = guard.ranks is Ranks.MAIN
         who = "only rank 0 calls it" if main else "rank 0 never calls it"
         others = "the other ranks go on without it" if main else "the others wait for rank 0"
-        what = f"`{name}` must be called by every rank"
+        stage = " under ZeRO stage 3" if event.collectives[0].needs_stage3 else ""
+        what = f"`{name}` must be called by every rank{stage}"
         related = [self._guard_place(guard)]
         if event.through is not None:
             what = f"`{name}` runs the collective `{event.collectives[0].key}`, which needs every rank"

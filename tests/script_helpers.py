@@ -1,0 +1,51 @@
+"""Helpers for tests that ask questions about a script."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dslint.core.finding import Finding
+from dslint.core.source import SourceFile
+from dslint.model.context import Context
+from dslint.parse.python import ScriptDoc, parse_script
+from dslint.rules.base import RuleMeta
+from dslint.rules.walk import ScriptCheck, ScriptContext, run_script_rules
+
+
+def document(code: str, path: str = "a.py") -> ScriptDoc:
+    """The parsed script; the code may be indented with the test."""
+    doc = parse_script(SourceFile(path, textwrap.dedent(code)))
+    assert isinstance(doc, ScriptDoc), doc
+    return doc
+
+
+def script(code: str, context: Context | None = None) -> ScriptContext:
+    """What rules would see."""
+    return ScriptContext(document(code), context or Context())
+
+
+def calls(ctx: ScriptContext, name: str) -> Iterator[cst.Call]:
+    """The calls whose callee ends in this name, in source order."""
+    for node in ctx.tree.order:
+        if isinstance(node, cst.Call) and ctx.text(node.func).split(".")[-1] == name:
+            yield node
+
+
+def call(ctx: ScriptContext, name: str) -> cst.Call:
+    """The first call of that name."""
+    return next(calls(ctx, name))
+
+
+def findings(module: object, code: str, context: Context | None = None) -> list[Finding]:
+    """What the rule of a module says about a script."""
+    meta: RuleMeta = module.META  # type: ignore[attr-defined]
+    check: type[ScriptCheck] = module.Check  # type: ignore[attr-defined]
+    doc = document(code)
+    found = run_script_rules(doc, [(meta, check)], context or Context())
+    if found and doc.tree is not None:
+        # A cheap look must never lose what the full analysis finds.
+        assert module.precheck(doc.tree)  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,268 @@
+"""DSL201 and DSL207: what they say, where, and which look-alikes they leave alone."""
+
+from __future__ import annotations
+
+import pytest
+from script_helpers import document, findings
+
+from dslint.core.fact import known, unknown
+from dslint.core.finding import Severity
+from dslint.core.fix import Safety, apply_edits
+from dslint.model.context import Context
+from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
+from dslint.rules.script import dsl207_uneven_loop_with_collective as dsl207
+
+STAGE3 = Context(zero_stage=known(3))
+STAGE2 = Context(zero_stage=known(2))
+DIST = "import torch.distributed as dist\n"
+ENGINE = "import deepspeed\nengine, opt, _, _ = deepspeed.initialize(model=m)\n"
+ACCELERATE = "from accelerate import Accelerator\naccelerator = Accelerator()\n"
+TRAINER = "from transformers import Trainer\ntrainer = Trainer(model=m, args=a)\n"
+
+
+def guarded(call: str) -> str:
+    return f"if rank == 0:\n    x()\n    {call}\n"
+
+
+# -- DSL201 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        DIST + guarded("dist.barrier()"),
+        DIST + guarded("dist.broadcast_object_list(objects, src=0)"),
+        "from deepspeed import comm as dist\n" + guarded("dist.all_reduce(t)"),
+        "from torch.distributed import barrier\n" + guarded("barrier()"),
+        DIST + guarded("dist.barrier(group=None)"),
+        DIST + guarded("dist.all_reduce(t, dist.ReduceOp.SUM, dist.group.WORLD)"),
+        ENGINE + guarded("engine.save_checkpoint(d)"),
+        ENGINE + guarded("engine.step()"),
+        "import deepspeed\nengine = deepspeed.initialize(model=m)[0]\n" + guarded("engine.save_checkpoint(d)"),
+        "import deepspeed\ndef save(model_engine):\n    if rank == 0:\n        model_engine.save_checkpoint(d)\n",
+        ENGINE + "def save(e):\n    if rank == 0:\n        e.save_checkpoint(d)\nsave(engine)\n",
+        "import deepspeed\nclass T:\n    def __init__(self):\n        self.e, *_ = deepspeed.initialize(model=m)\n"
+        "    def save(self):\n        if self.rank == 0:\n            self.e.save_checkpoint(d)\n",
+        ACCELERATE + "if accelerator.is_main_process:\n    y = accelerator.gather(x)\n",
+        ACCELERATE + "if not accelerator.is_main_process:\n    accelerator.wait_for_everyone()\n",
+        "from accelerate import Accelerator\ndef f(accelerator: Accelerator):\n"
+        "    if accelerator.is_main_process:\n        accelerator.wait_for_everyone()\n",
+        TRAINER + "if trainer.is_world_process_zero():\n    trainer.evaluate()\n",
+        "from transformers import Trainer\nclass My(Trainer):\n    pass\nt = My(model=m)\n" + guarded("t.evaluate()"),
+        "import mmengine.dist as dist\n" + guarded("dist.all_reduce(t)"),
+        DIST + "@rank_zero_only\ndef save():\n    dist.barrier()\n",
+        DIST + "rank == 0 and dist.barrier()\n",
+        DIST + "def a():\n    dist.barrier()\ndef b():\n    a()\n" + guarded("b()"),
+        DIST + "class A:\n    def sync(self):\n        dist.barrier()\n    def f(self):\n"
+        "        if self.rank == 0:\n            self.sync()\n",
+    ],
+)
+def test_dsl201_fires_once_on_a_collective_that_only_some_ranks_reach(code: str) -> None:
+    (found,) = findings(dsl201, code)
+    assert found.severity is Severity.ERROR
+    assert "process-group timeout" in found.message
+    assert found.related
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        # a distance, not a module
+        "import torch\ndist = cdist(a, b)\nif rank == 0:\n    dist.barrier()\n    dist.gather(x)\n",
+        DIST + "if rank == 0:\n    dist.barrier(group=local_group)\n",
+        DIST + "if rank == 0:\n    dist.all_reduce(t, dist.ReduceOp.SUM, tp_group)\n",
+        DIST + "if rank == 0:\n    dist.all_reduce(t, **options)\n",
+        DIST + "if rank == 0:\n    dist.send(t, dst=1)\n    dist.destroy_process_group()\n    dist.get_rank()\n",
+        DIST + "if rank == -1:\n    dist.barrier()\n",
+        DIST + "if state.should_save:\n    dist.barrier()\n",
+        DIST + "if step % 10 == 0:\n    dist.barrier()\n",
+        DIST + "def sync(wait=False):\n    if wait:\n        dist.barrier()\nif rank == 0:\n    sync()\n",
+        ENGINE + guarded("opt.step()"),
+        ENGINE + guarded("engine.load_checkpoint(d)"),
+        ENGINE + guarded("other.save_checkpoint(d)"),
+        "from pytorch_lightning import Trainer\ntrainer = Trainer()\n" + guarded("trainer.test()"),
+        "from pytorch_lightning import Trainer\ntrainer = Trainer()\n" + guarded("trainer.predict()"),
+        TRAINER + guarded("trainer.save_state()"),
+        TRAINER + guarded("trainer.log_metrics('eval', m)"),
+        TRAINER + guarded("trainer._save(d)"),
+        TRAINER + guarded("trainer.create_model_card()"),
+        ACCELERATE + "if accelerator.is_main_process:\n    accelerator.print(1)\n    accelerator.log({})\n",
+        ACCELERATE + "with accelerator.main_process_first():\n    load()\naccelerator.wait_for_everyone()\n",
+        "import deepspeed\ndef f(engine):\n    if rank == 0:\n        engine.step()\n",
+    ],
+)
+def test_dsl201_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl201, code) == []
+
+
+CONDITIONAL = [
+    TRAINER + guarded("trainer.save_model(d)"),
+    TRAINER + guarded("trainer.push_to_hub()"),
+    ACCELERATE + "if accelerator.is_main_process:\n    accelerator.save_state(d)\n",
+    ACCELERATE + "if accelerator.is_main_process:\n    s = accelerator.get_state_dict(m)\n",
+    ENGINE + guarded("engine.save_16bit_model(d)"),
+    ENGINE + guarded("engine(batch)"),
+    ENGINE + guarded("engine.module.generate(batch)"),
+    ENGINE + "if rank == 0:\n    with deepspeed.zero.GatheredParameters(p):\n        x()\n",
+    "from transformers import AutoModel\nfrom mine import MyTrainer\ntrainer = MyTrainer(model=m, args=a)\n"
+    + guarded("trainer.save_model(d)"),
+]
+
+
+@pytest.mark.parametrize("code", CONDITIONAL)
+def test_dsl201_reports_what_only_stage_3_makes_collective_when_stage_3_is_known(code: str) -> None:
+    (found,) = findings(dsl201, code, STAGE3)
+    assert "under ZeRO stage 3" in found.message
+    for context in (Context(), STAGE2, Context(zero_stage=unknown("two configs"))):
+        assert findings(dsl201, code, context) == []
+
+
+def test_dsl201_quiet_when_the_parameters_were_gathered_by_all_ranks() -> None:
+    code = (
+        "with deepspeed.zero.GatheredParameters(p):\n    if rank == 0:\n        engine.module.generate(x)\n"
+        "        engine.save_checkpoint\n"
+    )
+    assert findings(dsl201, ENGINE + code, STAGE3) == []
+
+
+def test_dsl201_reports_each_guard_once_and_names_the_rest() -> None:
+    code = DIST + "if rank == 0:\n    dist.barrier()\n    dist.all_reduce(t)\n    dist.broadcast(t, 0)\n"
+    (found,) = findings(dsl201, code)
+    assert found.location.region.line == 3
+    assert [r.region.line for r in found.related] == [2, 4, 5]
+
+
+def test_dsl201_says_which_side_waits() -> None:
+    (found,) = findings(dsl201, DIST + "if rank != 0:\n    dist.barrier()\n")
+    assert "rank 0 never calls it" in found.message
+    (found,) = findings(dsl201, DIST + "def f():\n    if rank != 0:\n        return\n    dist.barrier()\n")
+    assert "only rank 0 calls it" in found.message
+    assert found.related[0].region.line == 3
+
+
+def fixed(code: str) -> tuple[str, Safety] | None:
+    (found,) = findings(dsl201, code)
+    if found.fix is None:
+        return None
+    text = apply_edits(document(code).source.text, found.fix.edits)
+    assert findings(dsl201, text) == []
+    return text, found.fix.safety
+
+
+def test_dsl201_fix_dedents_the_only_statement() -> None:
+    code = ENGINE + "def f():\n    # keep\n    if rank == 0:\n        engine.save_checkpoint(d)  # note\n    done()\n"
+    expected = ENGINE + "def f():\n    # keep\n    engine.save_checkpoint(d)  # note\n    done()\n"
+    assert fixed(code) == (expected, Safety.SAFE)
+
+
+def test_dsl201_fix_keeps_the_lines_of_a_long_call() -> None:
+    code = ENGINE + "if rank == 0:\n    engine.save_checkpoint(\n        d,\n        tag=t,\n    )\n"
+    assert fixed(code) == (ENGINE + "engine.save_checkpoint(\n    d,\n    tag=t,\n)\n", Safety.SAFE)
+
+
+def test_dsl201_fix_of_an_exchange_of_data_needs_a_look() -> None:
+    found = fixed(DIST + "if rank == 0:\n    dist.broadcast_object_list(objects)\n")
+    assert found is not None
+    assert found[1] is Safety.UNSAFE
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        DIST + "if rank == 0:\n    x()\n    dist.barrier()\n",
+        DIST + "if rank == 0:\n    dist.barrier()\nelse:\n    x()\n",
+        DIST + "if rank == 0 and verbose:\n    dist.barrier()\n",
+        DIST + "if a:\n    x()\nelif rank == 0:\n    dist.barrier()\n",
+        DIST + "if rank == 0:\n    # why\n    dist.barrier()\n",
+        DIST + "if rank == 0: dist.barrier()\n",
+        DIST + "if rank == 0:\n    y = dist.barrier()\n",
+        DIST + "lead = rank == 0 and verbose\nif lead:\n    dist.barrier()\n",
+        DIST + "def f():\n    if rank != 0:\n        return\n    dist.barrier()\n",
+        DIST + "while rank == 0:\n    dist.barrier()\n",
+    ],
+)
+def test_dsl201_offers_no_fix_that_could_change_more(code: str) -> None:
+    assert fixed(code) is None
+
+
+# -- DSL207 -------------------------------------------------------------------------------------------------------
+
+CUTS = [
+    "for i in range(rank, len(data), world_size):",
+    "for i in range(dist.get_rank(), n, dist.get_world_size()):",
+    "for i in tqdm(range(rank, n, world_size)):",
+    "for x in data[rank::world_size]:",
+    "for i, x in enumerate(data[rank::world_size]):",
+    "for x in np.array_split(data, world_size)[rank]:",
+    "for x in data.chunk(world_size)[rank]:",
+    "for x in islice(data, rank, None, world_size):",
+    "for i in range(int(os.environ['RANK']), n, int(os.environ['WORLD_SIZE'])):",
+    "for i in range(accelerator.process_index, n, accelerator.num_processes):",
+]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_dsl207_fires_on_every_way_to_deal_out_the_work(cut: str) -> None:
+    (found,) = findings(dsl207, f"{DIST}{cut}\n    dist.all_reduce(f(x))\n")
+    assert found.severity is Severity.ERROR
+    assert found.location.region.line == 2
+    assert found.related[0].region.line == 3
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_dsl207_quiet_when_the_gather_follows_the_loop(cut: str) -> None:
+    assert findings(dsl207, f"{DIST}{cut}\n    r.append(model(x))\ndist.all_gather_object(out, r)\n") == []
+
+
+def test_dsl207_follows_a_name_and_a_context_manager() -> None:
+    code = DIST + "mine = data[rank::world_size]\nfor x in mine:\n    dist.all_reduce(x)\n"
+    assert [f.location.region.line for f in findings(dsl207, code)] == [2]
+    code = ACCELERATE + "with accelerator.split_between_processes(data) as part:\n    for x in part:\n"
+    (found,) = findings(dsl207, code + "        accelerator.gather(x)\n")
+    assert "apply_padding=True" in found.hint
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for i in range(0, n, world_size):\n    dist.all_reduce(x)",
+        "for i in range(rank, n):\n    dist.all_reduce(x)",
+        "for i in range(rank * k, (rank + 1) * k):\n    dist.all_reduce(x)",
+        "for x in data[rank::stride]:\n    dist.all_reduce(x)",
+        "assert len(data) % world_size == 0\nfor x in data[rank::world_size]:\n    dist.all_reduce(x)",
+        "n = len(data) // world_size * world_size\nfor i in range(rank, n, world_size):\n    dist.all_reduce(x)",
+        "n = ceil(len(data) / world_size) * world_size\nfor i in range(rank, n, world_size):\n    dist.all_reduce(x)",
+        "data = pad_to_multiple(data)\nfor x in data[rank::world_size]:\n    dist.all_reduce(x)",
+        "for x in data[rank::world_size]:\n    dist.all_reduce(x, group=g)",
+        "for x in data[rank::world_size]:\n    if done(x):\n        break\n    dist.all_reduce(x)",
+        "with accelerator.split_between_processes(data, apply_padding=True) as d:\n    for x in d:\n"
+        "        dist.all_reduce(x)",
+        "for x in data[rank::world_size]:\n    def later():\n        dist.barrier()",
+    ],
+)
+def test_dsl207_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl207, DIST + code + "\n") == []
+
+
+def test_dsl207_quiet_when_the_numbers_divide() -> None:
+    code = DIST + "for i in range(rank, 64, world_size):\n    dist.all_reduce(x)\n"
+    assert findings(dsl207, code, Context(world_size=known(8))) == []
+    assert len(findings(dsl207, code, Context(world_size=known(6)))) == 1
+    assert len(findings(dsl207, code)) == 1
+
+
+def test_dsl207_knows_that_stage_3_makes_a_forward_collective() -> None:
+    code = ENGINE + "for x in data[rank::world_size]:\n    engine.module.generate(x)\n"
+    assert len(findings(dsl207, code, STAGE3)) == 1
+    assert findings(dsl207, code, STAGE2) == []
+    assert findings(dsl207, code) == []
+
+
+def test_dsl207_warns_on_the_backward_of_a_ddp_model() -> None:
+    code = (
+        "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n"
+        "for x in data[rank::world_size]:\n    loss = model(x)\n    loss.backward()\n"
+    )
+    (found,) = findings(dsl207, code)
+    assert found.severity is Severity.WARNING
+    assert findings(dsl207, code.replace("for x", "with model.join():\n  for x").replace("    loss", "     loss")) == []
