@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import shlex
 import statistics
 import subprocess
@@ -30,10 +31,14 @@ SAMPLE_SECONDS = 0.005
 
 @dataclass(frozen=True)
 class Case:
-    """One command line; ``cold`` gives it an empty cache folder each time, otherwise it finds what it left before."""
+    """One command line, run inside ``folder``.
+
+    ``cold`` gives it an empty cache folder each time, otherwise it finds what it left before.
+    """
 
     name: str
     arguments: tuple[str, ...]
+    folder: Path
     cold: bool = False
     linting: bool = True
 
@@ -44,6 +49,7 @@ class Result:
 
     case: Case
     seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
     peak_rss: float = 0.0
     peak_pss: float = 0.0
     processes: int = 0
@@ -88,15 +94,22 @@ def _arguments() -> argparse.Namespace:
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
-    project = str(args.project.resolve())
+    project = args.project.resolve()
     return [
-        Case("--version", ("--version",), linting=False),
-        Case("--help", ("--help",), linting=False),
-        Case(f"config {args.config.name}", (str(args.config.resolve()),), cold=True),
-        Case(f"script {args.script.name}", (str(args.script.resolve()),), cold=True),
-        Case(f"project {args.project.resolve().name}, cold", (project,), cold=True),
-        Case(f"project {args.project.resolve().name}, warm", (project,)),
+        Case("--version", ("--version",), project, linting=False),
+        Case("--help", ("--help",), project, linting=False),
+        _one_file("config", args.config.resolve()),
+        _one_file("script", args.script.resolve()),
+        Case(f"project {project.name}, cold", (".",), project, cold=True),
+        Case(f"project {project.name}, warm", (".",), project),
     ]
+
+
+def _one_file(kind: str, path: Path) -> Case:
+    """The file as a hook passes it: named from the root of its project (the nearest folder with a project file)."""
+    marks = ("pyproject.toml", "requirements.txt", "setup.py", ".git")
+    root = next((p for p in path.parents if any((p / mark).exists() for mark in marks)), path.parent)
+    return Case(f"{kind} {path.name}", (str(path.relative_to(root)),), root, cold=True)
 
 
 def _print_machine(dslint: list[str], args: argparse.Namespace) -> None:
@@ -115,12 +128,20 @@ def _measure(case: Case, dslint: list[str], runs: int) -> Result:
         result.findings = _findings(case, [*dslint, *_command(case, next(caches))])
         for _ in range(runs):
             command = [*dslint, *_command(case, next(caches))]
-            began = time.perf_counter()
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            began, cpu = time.perf_counter(), _cpu_of_children()
+            done = subprocess.run(
+                command, cwd=case.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
             result.seconds.append(time.perf_counter() - began)
+            result.cpu_seconds.append(_cpu_of_children() - cpu)
             _must_have_worked(done.returncode, command, done.stderr)
         _sample(result, [*dslint, *_command(case, next(caches))])
     return result
+
+
+def _cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _caches(case: Case, scratch: Path) -> Iterator[Path]:
@@ -137,7 +158,7 @@ def _command(case: Case, cache: Path) -> list[str]:
 
 
 def _findings(case: Case, command: list[str]) -> int | None:
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=case.folder, capture_output=True, text=True)
     _must_have_worked(done.returncode, command, done.stderr)
     return len(done.stdout.splitlines()) if case.linting else None
 
@@ -153,7 +174,7 @@ def _sample(result: Result, command: list[str]) -> None:
     Resident pages that processes share (a forked pool shares most) count once for each process in RSS; the
     proportional figure (PSS) counts them once in all. The kernel makes PSS slow to read, hence every tenth time.
     """
-    with _running(command) as process:
+    with _running(command, result.case.folder) as process:
         tick = 0
         while process.poll() is None:
             pids = _family(process.pid)
@@ -168,8 +189,8 @@ def _sample(result: Result, command: list[str]) -> None:
 
 
 @contextmanager
-def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -207,7 +228,7 @@ def _memory(pid: int, file: str, key: str) -> int:
 
 
 def _table(results: list[Result]) -> str:
-    head = ("case", "median", "min", "max", "peak RSS", "peak PSS", "processes", "findings")
+    head = ("case", "median", "min", "max", "CPU", "peak RSS", "peak PSS", "processes", "findings")
     rows = [head]
     for result in results:
         rows.append(
@@ -216,6 +237,7 @@ def _table(results: list[Result]) -> str:
                 f"{statistics.median(result.seconds) * 1000:.0f} ms",
                 f"{min(result.seconds) * 1000:.0f} ms",
                 f"{max(result.seconds) * 1000:.0f} ms",
+                f"{statistics.median(result.cpu_seconds) * 1000:.0f} ms",
                 f"{result.peak_rss:.0f} MiB",
                 f"{result.peak_pss:.0f} MiB",
                 str(result.processes),
@@ -237,6 +259,7 @@ def _plain(result: Result) -> dict[str, object]:
         "case": result.case.name,
         "seconds": [round(value, 4) for value in result.seconds],
         "median": round(statistics.median(result.seconds), 4),
+        "cpu_median": round(statistics.median(result.cpu_seconds), 4),
         "peak_rss_mib": round(result.peak_rss, 1),
         "peak_pss_mib": round(result.peak_pss, 1),
         "processes": result.processes,
