@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dslint.core.fact import known
 from dslint.core.source import SourceFile
@@ -360,3 +362,35 @@ def test_documentation_does_not_disagree_with_a_real_launch_file() -> None:
     }
     plans = plans_of(files, "README.md") + plans_of(files)
     assert contexts_for(plans, Context())["train.py"].world_size.get() == 8
+
+
+WORDS = """torchrun --nproc_per_node 8 train.py --deepspeed ds.json = $A " ' --config_file a.yaml cd -m pkg.run { } [ :
+é > ) TrainingArguments( HfArgumentParser( parser.add_argument( "zero_optimization" "stage" "auto" "train_batch_size"
+deepspeed_config: zero_stage -1 ~/ 1e999"""
+PIECES = st.sampled_from(
+    [*WORDS.split(), " ", "\\\n", "\n", "\0", "class A(B):", "import argparse", "accelerate launch"]
+)
+TEXTS = st.lists(PIECES, max_size=25).map("".join)
+
+
+@given(run=TEXTS, script=TEXTS, config=TEXTS, yaml=TEXTS)
+@settings(max_examples=150, deadline=None)
+def test_no_text_breaks_the_plan(run: str, script: str, config: str, yaml: str) -> None:
+    files = {"train.py": script, "pkg/run.py": script, "ds.json": config, "a.yaml": yaml}
+    commands = (
+        "torchrun --nproc_per_node 2 train.py --deepspeed ds.json\n"
+        "accelerate launch --config_file a.yaml -m pkg.run --deepspeed_config ds.json\n"
+        "llamafactory-cli train a.yaml\n"
+    )
+    plans = plans_of({**files, "run.sh": commands}) + plans_of({**files, "run.sh": f"{commands}{run}\n"})
+    contexts_for(plans, Context())
+    assert len(plans) >= 3
+
+
+def test_a_config_of_another_shape_is_no_fact() -> None:
+    for text in ("[]", "3", '{"zero_optimization": [1]}', '{"zero_optimization": {"stage": "auto"}}', "{", ""):
+        plan = plan_of(
+            {"run.sh": "deepspeed train.py --deepspeed_config ds.json\n", "train.py": PLAIN, "ds.json": text}
+        )
+        assert not plan.zero_stage.is_known or plan.zero_stage.get() == 0, text
+        assert not plan.batch.train.is_known

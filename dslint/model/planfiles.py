@@ -60,10 +60,12 @@ class Files:
             return False
         names = {posixpath.basename(text), *_VARIABLE.findall(raw)} - {""}
         pattern = "|".join(rf"\b{re.escape(name)}\b" for name in sorted(names))
-        if re.search(rf"{_WRITES}[^\n;|&]*(?:{pattern})", source.text):
+        # A longer line is data: it must not cost a quadratic search.
+        shell = "\n".join(line for line in source.text.splitlines() if len(line) < 4000)
+        if re.search(rf"{_WRITES}[^\n;|&]*(?:{pattern})", shell):
             return True
-        written = set(re.findall(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)", source.text))
-        return any(_may_hold(source.text, variable, text) for variable in written)
+        written = set(re.findall(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)", shell))
+        return any(_may_hold(shell, variable, text) for variable in written)
 
     def may_appear(self, text: str, raw: str = "") -> bool:
         """A file that is nowhere may still be there when the command runs.
