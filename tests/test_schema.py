@@ -1,0 +1,189 @@
+"""The committed schema: valid, up to date with its generator, and right about configs that DeepSpeed accepts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator
+
+from dslint.core.source import SourceFile
+from dslint.model.deepspeed.keys import ABSENT_IN, STRICT_SINCE, absent_in, home_of, misspelled
+from dslint.model.deepspeed.schema import NEWEST, load_schema, properties, schema_at, violations
+from dslint.model.deepspeed.suggest import closest, slips
+from dslint.parse.jsondoc import parse_json
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMA = ROOT / "schemas" / "deepspeed" / f"{NEWEST}.schema.json"
+GENERATOR = ROOT / "scripts" / "generate_deepspeed_schema.py"
+
+GOOD: dict[str, dict[str, Any]] = {
+    "plain DeepSpeed": {
+        "train_batch_size": 16,
+        "gradient_accumulation_steps": 1,
+        "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 3e-7}},
+        "scheduler": {
+            "type": "WarmupLR",
+            "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-3, "warmup_num_steps": 1000},
+        },
+        "fp16": {"enabled": True, "loss_scale": 0, "initial_scale_power": 16, "min_loss_scale": 1},
+        "gradient_clipping": 1.0,
+        "steps_per_print": 100,
+        "wall_clock_breakdown": False,
+    },
+    "transformers with ZeRO-3 offload": {
+        "fp16": {"enabled": "auto", "loss_scale": 0, "hysteresis": 2},
+        "bf16": {"enabled": "auto"},
+        "optimizer": {
+            "type": "AdamW",
+            "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
+        },
+        "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}},
+        "zero_optimization": {
+            "stage": 3,
+            "offload_optimizer": {"device": "cpu", "pin_memory": True},
+            "offload_param": {"device": "nvme", "nvme_path": "/local", "buffer_count": 5, "max_in_cpu": 1e9},
+            "overlap_comm": True,
+            "sub_group_size": 1e9,
+            "reduce_bucket_size": "auto",
+            "stage3_prefetch_bucket_size": "auto",
+            "stage3_gather_16bit_weights_on_model_save": True,
+        },
+        "gradient_clipping": "auto",
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+    },
+    "monitors and profilers": {
+        "$schema": "https://example.org/ds.schema.json",
+        "_comment": ["for one node"],
+        "train_micro_batch_size_per_gpu": 2,
+        "tensorboard": {"enabled": True, "output_path": "logs/", "job_name": "a"},
+        "wandb": {"enabled": True, "team": None, "project": "p"},
+        "comms_logger": {"enabled": True, "prof_ops": ["all_reduce"]},
+        "flops_profiler": {"enabled": True, "profile_step": 1, "output_file": None},
+        "aio": {"block_size": 1048576, "thread_count": 1},
+        "timers": {"throughput": {"enabled": True}},
+        "activation_checkpointing": {"partition_activations": True, "number_checkpoints": None},
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "communication_data_type": "bf16",
+        "checkpoint": {"tag_validation": "Ignore", "writer": {"type": "fast"}},
+    },
+}
+
+
+def run_generator(source: Path, output: Path, *more: str) -> None:
+    command = [sys.executable, str(GENERATOR), str(source), "--output", str(output), *more]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+
+
+def test_the_schema_is_valid_draft_7() -> None:
+    Draft7Validator.check_schema(json.loads(SCHEMA.read_text("utf-8")))
+
+
+@pytest.mark.parametrize("config", GOOD.values(), ids=list(GOOD))
+def test_configs_as_in_the_documentation_are_valid(config: dict[str, Any]) -> None:
+    assert [e.message for e in Draft7Validator(load_schema()).iter_errors(config)] == []
+    assert violations(parse_json(SourceFile("ds.json", json.dumps(config)))) == ()
+
+
+def test_every_key_has_a_description_or_a_removal_note() -> None:
+    bare = [key for key, schema in load_schema()["properties"].items() if not schema.get("description")]
+    assert bare == []
+
+
+def test_defaults_in_the_schema_are_valid_by_the_schema() -> None:
+    wrong: list[str] = []
+
+    def walk(schema: dict[str, Any], path: str) -> None:
+        for key, inner in schema.get("properties", {}).items():
+            if "default" in inner and inner["default"] is not None:
+                own = Draft7Validator({**inner, "definitions": load_schema()["definitions"]})
+                wrong.extend(f"{path}/{key}: {e.message}" for e in own.iter_errors(inner["default"]))
+            walk(inner, f"{path}/{key}")
+
+    walk(load_schema(), "")
+    assert wrong == []
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed")
+def test_the_generator_gives_the_committed_schema_from_the_installed_deepspeed(tmp_path: Path) -> None:
+    if version("deepspeed") != NEWEST:
+        pytest.skip(f"another release than {NEWEST} is installed")
+    spec = importlib.util.find_spec("deepspeed")
+    assert spec is not None
+    assert spec.origin is not None
+    run_generator(Path(spec.origin).parent, tmp_path / "schema.json", "--version", NEWEST)
+    assert (tmp_path / "schema.json").read_bytes() == SCHEMA.read_bytes()
+
+
+@pytest.mark.skipif("DSLINT_DEEPSPEED_SOURCE" not in os.environ, reason="names an sdist or source tree to compare with")
+def test_the_generator_gives_the_committed_schema_from_a_source_release(tmp_path: Path) -> None:
+    run_generator(Path(os.environ["DSLINT_DEEPSPEED_SOURCE"]), tmp_path / "schema.json", "--version", NEWEST)
+    assert (tmp_path / "schema.json").read_bytes() == SCHEMA.read_bytes()
+
+
+def test_a_violation_names_the_innermost_place() -> None:
+    text = '{"train_batch_size": 8,\n "zero_optimization": {"stage": 2,\n  "offload_param": {"device": "CPU"}}}'
+    doc = parse_json(SourceFile("ds.json", text))
+    (violation,) = violations(doc)
+    assert violation.pointer == "/zero_optimization/offload_param/device"
+    assert doc.value(violation.pointer).region.line == 3
+    assert violation.strict
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "null", '"auto"', "{", '{"zero_optimization": [1, 2'])
+def test_what_is_no_config_object_has_no_violations_and_raises_nothing(text: str) -> None:
+    assert all(v.pointer for v in violations(parse_json(SourceFile("ds.json", text))))
+
+
+def test_the_history_speaks_of_keys_that_the_schema_has() -> None:
+    sections = {name for name in STRICT_SINCE if name not in properties()}
+    assert sections == set()
+    for pointer in ABSENT_IN:
+        parent, _, key = pointer.rpartition("/")
+        assert schema_at(pointer) or schema_at(f"{parent}/stage3_{key}"), pointer
+    assert absent_in("/zero_optimization/stage3_module_granularity_threshold") == "0.15.4"
+    assert absent_in("/zero_optimization/stage") is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("gradient_clipp1ng", "gradient_clipping"),
+        ("zero_optimisation", "zero_optimization"),
+        ("Zero_Optimization", "zero_optimization"),
+        ("gradient-clipping", "gradient_clipping"),
+        ("gradient_acumulation_steps", "gradient_accumulation_steps"),
+        ("gradient_accumulation_step", "gradient_accumulation_steps"),
+        ("schedulre", "scheduler"),
+        ("FP16", "fp16"),
+    ],
+)
+def test_a_slip_finds_its_key(wrong: str, right: str) -> None:
+    assert misspelled(wrong) == right
+
+
+@pytest.mark.parametrize("word", ["log", "tp", "amp", "stage", "model", "seed", "fp8", "cuda_visible_devices"])
+def test_other_words_are_not_taken_for_a_slip(word: str) -> None:
+    assert misspelled(word) is None
+
+
+def test_a_swap_of_neighbours_is_one_slip() -> None:
+    assert slips("stage", "satge", 2) == 1
+    assert slips("kitten", "sitting", 3) == 3
+    assert slips("kitten", "sitting", 2) is None
+    assert closest("overlap_com", ["overlap_comm", "comet"]) == "overlap_comm"
+
+
+def test_a_misplaced_key_has_one_home() -> None:
+    assert home_of("overlap_comm") == "/zero_optimization"
+    assert home_of("gradient_clipping", not_in="/zero_optimization") == ""
+    assert home_of("enabled") is None
