@@ -153,6 +153,7 @@ words = ["a", "b", ": ", "- ", "\n  ", "yes", "1.5", "1e-5", "&m ", "*m", "<<: *
 @example("{a: " * 10_000)
 @example("- " * 10_000)
 @example("? " * 10_000)
+@example("\r".join(" " * i + "a:" for i in range(400)))
 @example("\n".join(" " * i + "a:" for i in range(400)))
 @example("".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]\n" for i in range(9)))
 @example("a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]\n" for i in range(9)))

@@ -55,7 +55,7 @@ class _Reader:
         if nul >= 0:
             self._problem(Span(nul, nul + 1), "the file holds a NUL byte: it is no text")
         if self.tree.too_deep:
-            self._problem(Span(0, 0), "nested too deeply to be read")
+            self._problem(self.tree.too_deep, "nested too deeply: the file is not read")
         root = self.tree.root
         comments, errors = self.tree.comments_and_errors()
         doc.comments = tuple(self._span(node) for node in comments)

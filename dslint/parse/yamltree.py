@@ -8,14 +8,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Span
+from dslint.parse.yamldepth import too_deep
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# tree-sitter-yaml 0.7 keeps two entries per indentation in a buffer for 250 and crashes the process beyond that.
-_MOST_COLUMNS = 120
-_LINE_START = re.compile(r"(?:^|(?<=\r))([ \t]*)((?:[-?:][ \t]+|[&!*][^\s]*[ \t]+)*)", re.M)
-_MARKER = re.compile(r"[^ \t]+[ \t]+")
 _WIDE = re.compile(r"[^\x00-\x7f]")
 
 
@@ -28,7 +25,8 @@ class YamlTree:
 
         self.text = text
         parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_yaml.language()))
-        self.too_deep = _columns(text) > _MOST_COLUMNS
+        # Where the blocks nest so deep that the grammar's scanner would crash; then nothing is parsed.
+        self.too_deep = too_deep(text.replace("\r", "\n"))
         self._tree = parser.parse(b"" if self.too_deep else text.encode("utf-8", "surrogatepass"))
         # Byte offsets behind the characters of more than one byte, and the surplus bytes up to there.
         self._wide: list[int] = []
@@ -67,15 +65,3 @@ class YamlTree:
                 errors.append(node)
             stack.extend(reversed(node.children))
         return comments, errors
-
-
-def _columns(text: str) -> int:
-    """In how many different columns a block may begin: no text can nest deeper than twice that."""
-    found: set[int] = set()
-    for line in _LINE_START.finditer(text):
-        column = len(line[1])
-        found.add(column)
-        for marker in _MARKER.finditer(line[2]):
-            column += len(marker[0])
-            found.add(column)
-    return len(found)
