@@ -29,6 +29,9 @@ _ACTIONS = frozenset(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The ``dslint`` command."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         code = run(given)
         sys.stdout.flush()
@@ -38,6 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # The reader (head, less) went away: nothing is wrong. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OK
+    except OSError as error:
+        # A full disk, or --output-file in a folder that does not exist.
+        _say(f"{error.filename or 'the report cannot be written'}: {error.strerror or error}")
+        if os.environ.get("DSLINT_DEBUG"):
+            raise
+        code = TROUBLE
     except Exception as error:
         _say(f"internal error: {type(error).__name__}: {error} (DSLINT_DEBUG=1 prints the traceback; please report it)")
         if os.environ.get("DSLINT_DEBUG"):
@@ -58,7 +67,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"dslint: {message}\n")
+    # One line, whatever a path or an error holds.
+    sys.stderr.write(f"dslint: {' '.join(message.splitlines())}\n")
 
 
 def _explain(selectors: Sequence[str]) -> int:
@@ -128,7 +138,8 @@ def _standard_input(args: Namespace) -> tuple[list[str], dict[str, str]]:
     if "-" not in paths:
         return paths, {}
     name = os.path.normpath(getattr(args, "stdin_filename", None) or "<stdin>").replace(os.sep, "/")
-    text = sys.stdin.buffer.read().decode("utf-8-sig", "surrogateescape")
+    raw = sys.stdin.buffer.read() if sys.stdin else b""
+    text = raw.decode("utf-8-sig", "surrogateescape")
     return [name if p == "-" else p for p in paths], {name: text}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -97,15 +97,18 @@ def kind_by_content(raw: bytes) -> str:
     return "-"
 
 
-def discover(paths: Sequence[str], settings: ExcludeSettings) -> Discovery:
-    """Walk files and folders; each file is listed once, under the first spelling met."""
+def discover(paths: Sequence[str], settings: ExcludeSettings, texts: Collection[str] = ()) -> Discovery:
+    """Walk files and folders; each file is listed once, under the first spelling met.
+
+    ``texts`` are paths whose text is given (standard input): they need not exist.
+    """
     out = Discovery()
     seen: set[str] = set()
     walker = _Walker(settings, out)
     for given in paths:
         path = _display(given)
         try:
-            mode = os.stat(given).st_mode
+            mode = 0 if path in texts else os.stat(given).st_mode
         except (OSError, ValueError) as error:
             out.missing.append(f"{given}: {getattr(error, 'strerror', None) or error}")
             continue
@@ -229,8 +232,12 @@ def _spec(patterns: Sequence[str]) -> GitIgnoreSpec:
 
 @lru_cache(maxsize=256)
 def _ignore_file(folder: str, name: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
+    path = os.path.join(folder, name)
     try:
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as handle:
+        # A pipe with this name would block.
+        if not os.path.isfile(path):
+            return ()
+        with open(path, encoding="utf-8", errors="replace") as handle:
             return ((folder, _spec(handle.read().splitlines())),)
     except (OSError, ValueError):
         return ()

@@ -13,10 +13,10 @@ from dslint.cache import ResultCache, default_directory, digest, program_fingerp
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
 from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
-from dslint.inputs import Inputs, add_config, load
+from dslint.inputs import Inputs, add_config, crash, load
 from dslint.model.context import Context
 from dslint.rules.index import RULES
-from dslint.scripts import Job, check_script, check_scripts, crash, rules_by_marker
+from dslint.scripts import Job, check_script, check_scripts, rules_by_marker
 from dslint.surroundings import Surroundings, neighbouring_launch_files
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class _Run:
         self.surroundings = Surroundings(settings.world_size, settings.deepspeed_version, overrides)
 
     def check(self, paths: Sequence[str]) -> Result:
-        found = discover(paths, _excludes(self.settings))
+        found = discover(paths, _excludes(self.settings), self.overrides)
         inputs = load(found, self.overrides)
         given = {c.path for c in found.candidates}
         plans = self._plans(inputs, given)
@@ -217,7 +217,7 @@ def _guarded(code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list
     try:
         return list(run())
     except Exception as error:
-        return [crash(code, path, error)]
+        return [crash(f"rule {code}", path, error)]
 
 
 def source_of(path: str, overrides: Mapping[str, str]) -> SourceFile | None:

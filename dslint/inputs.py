@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,11 +12,16 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.discovery import Candidate, Discovery, kind_by_content
 from dslint.parse.reading import Unreadable, decode, read_bytes
-from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
+from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
     from dslint.model.launchdoc import LaunchDoc
     from dslint.parse.data import DataDoc
+
+
+# The name of a text without one.
+STANDARD_INPUT = "<stdin>"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(slots=True)
@@ -33,6 +40,14 @@ class Inputs:
 def top_of(path: str) -> Location:
     """The first character of a file that could not be read."""
     return Location(path, Span(0, 0), Region(1, 1, 1, 1))
+
+
+def crash(what: str, path: str, error: Exception) -> Finding:
+    """A part of dslint failed on a file: a defect of dslint, reported where it happened."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    message = f"{what} crashed with {type(error).__name__}: {error} ({where})".replace("\n", " ")
+    return RULE_CRASHED.finding(top_of(path), message, hint="Please report this with the file that causes it")
 
 
 def load(found: Discovery, overrides: Mapping[str, str]) -> Inputs:
@@ -65,6 +80,22 @@ class _Loader:
                 self.unreadable(path, raw.reason)
             return
         kind = candidate.kind or kind_by_content(raw)
+        if kind == "-" and path == STANDARD_INPUT:
+            kind = "script"
+        try:
+            self._sort(candidate, kind, raw)
+        except RecursionError:
+            self.out.findings.append(SYNTAX_ERROR.finding(top_of(path), "nested too deeply to be read"))
+        except Exception as error:
+            # A reader that fails on one file must not take the others with it.
+            self.out.findings.append(crash("the reader of this file", path, error))
+
+    def _sort(self, candidate: Candidate, kind: str, raw: bytes) -> None:
+        path = candidate.path
+        # No search word is found in UTF-16, so nothing further on would notice.
+        doubtful = candidate.explicit or (kind in ("script", "shell") and raw.startswith(_UTF_16))
+        if doubtful and kind != "-" and self._text(path, raw) is None:
+            return
         if kind == "script":
             self.out.scripts[path] = raw
         elif kind == "notebook":
@@ -95,8 +126,6 @@ class _Loader:
         deepspeed = kind == "json" and detect.may_be_deepspeed_config(name, raw)
         accelerate = kind == "yaml" and detect.may_be_accelerate_config(name, raw)
         if not (deepspeed or accelerate):
-            if candidate.explicit and isinstance(decode(raw), Unreadable):
-                self._text(path, raw)
             return
         text = self._text(path, raw)
         if text is None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
-import os
 import re
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING
 from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
-from dslint.inputs import top_of
+from dslint.inputs import crash, top_of
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
@@ -201,16 +199,8 @@ def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job) -> list
         try:
             findings += run_script_rules(doc, [(rule.meta, rule.check)], job.context)
         except Exception as error:
-            findings.append(crash(rule.meta.code, job.path, error))
+            findings.append(crash(f"rule {rule.meta.code}", job.path, error))
     return findings
-
-
-def crash(code: str, path: str, error: Exception) -> Finding:
-    """A rule failed on a file: a defect of dslint, reported where it happened."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-    message = f"rule {code} crashed with {type(error).__name__}: {error} ({where})".replace("\n", " ")
-    return RULE_CRASHED.finding(top_of(path), message, hint="Please report this with the file that causes it")
 
 
 def _without_notebook_fixes(job: Job, findings: Iterable[Finding]) -> Iterator[Finding]:
