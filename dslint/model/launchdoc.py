@@ -10,8 +10,9 @@ from dslint.core.fact import Fact
 from dslint.core.source import SourceFile, Span
 from dslint.model.launch import LaunchCommand, Word
 from dslint.model.launchread import Outer, Shell, read_command
+from dslint.model.shellcommands import Invocation, kept_template
 from dslint.model.shellscope import Scope
-from dslint.model.shellvalues import Invocation, kept_template, read_invocations
+from dslint.model.shellvalues import read_invocations
 from dslint.model.shellwords import Value
 from dslint.model.slurm import sbatch_directives
 from dslint.parse.markdown import fences, without_prompts
@@ -78,7 +79,7 @@ def _commands(
     out: list[LaunchCommand] = []
     for invocation in read_invocations(shell, lambda raw: _WANTED.search(raw) is not None, scope):
         raws = [w.raw for w in invocation.words]
-        kept = kept_template(raws[raws[:1] == ["eval"] :], invocation.scope)
+        kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
         if kept is not None and depth < _DEPTH:
             inner = parse_shell(shell.source, kept.text, kept.start)
             out += _commands(inner, kept.scope.copy(), directives, in_docs, outer, depth + 1)

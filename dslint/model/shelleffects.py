@@ -41,10 +41,10 @@ def assigned_names(doc: ShellDoc, root: Node) -> set[str] | None:
             if found is None:
                 return None
             names |= found
-        elif kind in ("arithmetic_expansion", "c_style_for_statement") or doc.raw(node).startswith("(("):
+        elif kind == "c_style_for_statement":
             names |= arithmetic_names(doc.raw(node))
-        elif kind == "expansion":
-            names |= set(_DEFAULT_ASSIGN.findall(doc.raw(node)))
+        elif kind in ("arithmetic_expansion", "expansion") or doc.raw(node).startswith("(("):
+            names |= side_effects(doc.raw(node))
         stack += node.named_children
     return names
 
@@ -75,11 +75,23 @@ def text_names(text: str) -> set[str] | None:
 def side_effects(raw: str) -> set[str]:
     """Names that the expansions inside a statement set: ``${X:=1}``, ``$((i++))``."""
     names = set(_DEFAULT_ASSIGN.findall(raw)) if "${" in raw else set()
-    if "((" in raw:
-        names |= arithmetic_names(raw)
+    at = raw.find("((")
+    while at >= 0:
+        end = _closing(raw, at)
+        names |= arithmetic_names(raw[at:end])
+        at = raw.find("((", end)
     return names
 
 
 def arithmetic_names(raw: str) -> set[str]:
     """Names in an arithmetic expression that assigns to something."""
     return set(NAME.findall(raw)) if _CHANGES.search(raw) else set()
+
+
+def _closing(raw: str, at: int) -> int:
+    depth = 0
+    for index in range(at, len(raw)):
+        depth += {"(": 1, ")": -1}.get(raw[index], 0)
+        if not depth:
+            return index + 1
+    return len(raw)

@@ -46,6 +46,12 @@ class Scope:
         if export or self.export_all:
             self.exported.add(name)
 
+    def remove(self, name: str) -> None:
+        """``unset name``."""
+        self.values.pop(name, None)
+        self.templates.pop(name, None)
+        self.exported.discard(name)
+
     def forget(self, names: Iterable[str] | None) -> None:
         """These variables (``None``: all) may have changed."""
         if names is None:

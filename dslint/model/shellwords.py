@@ -15,6 +15,7 @@ from dslint.core.source import Location
 from dslint.model.shellarith import evaluate
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<index>\[[^]]*\])?(?P<append>\+?)=", re.ASCII)
 _BLANKS = " \t\n"
 _RUN = re.compile(r"""[^\\'"$`<>()|&;]+""")
 _ESCAPED_IN_QUOTES = '$`"\\\n'

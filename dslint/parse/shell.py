@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,13 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile, Span
+from dslint.parse.shelllex import PLACEHOLDER
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Tree
 
-# ``<path to model>`` stands for a value in documentation; bash would read two redirections, and the parser loses
-# the rest of the command over them. A variable of the same length keeps all positions.
-_PLACEHOLDER = re.compile(r"""(?<![<>&\d(])<(?=[^\W\d])[^<>\n"'`$|;&]*[^\s<>"'`$|;&](?<!\s\d)>(?!>)""")
 # Nodes whose inside never holds a comment or a syntax error that matters.
 _LEAVES = frozenset({"word", "string", "raw_string", "number", "variable_name", "heredoc_body", "comment"})
 
@@ -74,7 +71,8 @@ def parse_shell(source: SourceFile, text: str | None = None, base: int = 0, anch
     ``anchor`` says where to report it.
     """
     code = source.text if text is None else text
-    data = _PLACEHOLDER.sub(lambda m: "$" + "_" * (len(m[0]) - 1), code).encode("utf-8", "surrogatepass")
+    # The parser loses the rest of a command over ``<x>``; a variable of the same length keeps all positions.
+    data = PLACEHOLDER.sub(lambda m: "$" + "_" * (len(m[0]) - 1), code).encode("utf-8", "surrogatepass")
     tree = _parser().parse(data)
     doc = ShellDoc(source, code, base, tree, anchor=anchor, _points=_code_points(code, len(data)))
     comments: list[Span] = []
