@@ -222,11 +222,11 @@ KEYS = (
     "zero_optimization stage fp16 bf16 enabled optimizer params train_batch_size train_micro_batch_size_per_gpu "
     "gradient_accumulation_steps overlap_comm amp x~/ sequence_parallel_size tensor_parallel autotp_size offload_param "
     "timers throughput"
-).split()
+)
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just("auto")),
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["", *KEYS]), inner, max_size=5)
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["", *KEYS.split()]), inner, max_size=5)
     ),
     max_leaves=25,
 )
