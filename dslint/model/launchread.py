@@ -83,7 +83,7 @@ def _place(source: SourceFile, begin: int, words: Sequence[Word], single: Locati
 
 
 def _head(words: Sequence[Word]) -> Head | None:
-    if not words or words[0].text is None:
+    if not words:
         return None
     name = program_name(words[0])
     adapter = BY_HEAD.get(name)
@@ -128,11 +128,12 @@ def _wrapper_options(head: Head) -> Parsed:
     """The options of srun or mpirun; ``-mca a b`` has two values."""
     words: list[Word] = []
     skip = 0
-    for word in head.rest:
+    for at, word in enumerate(head.rest):
         if skip:
             skip -= 1
         elif head.adapter.name == "mpirun" and word.text in MPI_PAIRS:
-            skip = 2
+            following = head.rest[at + 1].text or "" if at + 1 < len(head.rest) else ""
+            skip = 1 if "env" in word.text and "=" in following else 2
         else:
             words.append(word)
     return parse_options(words, head.adapter.options)

@@ -84,7 +84,8 @@ class CommandReader:
 
     def _keep_template(self, name: str, raw: str, span: Span, scope: Scope) -> None:
         """``run="torchrun ..."``: a later ``eval $run`` reads the text as it stands here."""
-        match = re.fullmatch(r"\w+=(?:\"([^\"`]*)\"|'([^']*)')", raw, re.DOTALL)
+        # Quotes in the middle (``"... --schedule "LE" ..."``) make no difference to the text that eval reads.
+        match = re.fullmatch(r"\w+=(?:\"([^`]*)\"|'([^']*)')", raw, re.DOTALL)
         if match is None or self.doc.anchor is not None or re.search(r"\\[^\n]", match[1] or ""):
             return
         start = span.start + match.start(1 if match[1] is not None else 2)

@@ -40,21 +40,36 @@ def fences(text: str) -> Iterator[Fence]:
     at = 0
     start: tuple[str, int, str, bool] | None = None  # fence, offset of the body, language, inside a quotation
     body: list[str] = []
+    inside_item = False
     for line in lines:
         plain = line.rstrip("\r\n")
         if start is None:
-            match = _OPEN.fullmatch(plain)
-            if match:
-                start = (match["fence"], at + len(line), _language(match["info"]), ">" in match["lead"])
-                body = []
+            start = _opens(plain, at + len(line))
+            inside_item = start is not None and _is_deep(plain)
+            body = []
         elif _closes(plain, start[0], start[3]):
             yield _fence(start, body)
             start = None
+        elif inside_item and plain.strip() and len(plain) - len(plain.lstrip()) < 2:
+            # A fence this deep stands in a list item, and the item ends here.
+            yield _fence(start, body)
+            start = _opens(plain, at + len(line))
+            inside_item = start is not None and _is_deep(plain)
+            body = []
         else:
             body.append(line)
         at += len(line)
     if start is not None:
         yield _fence(start, body)
+
+
+def _opens(line: str, after: int) -> tuple[str, int, str, bool] | None:
+    match = _OPEN.fullmatch(line)
+    return (match["fence"], after, _language(match["info"]), ">" in match["lead"]) if match else None
+
+
+def _is_deep(line: str) -> bool:
+    return len(line) - len(line.lstrip(" ")) >= 4
 
 
 def _fence(start: tuple[str, int, str, bool], body: list[str]) -> Fence:

@@ -94,5 +94,8 @@ BY_MODULE: dict[str, Adapter] = {module: adapter for adapter in ADAPTERS for mod
 
 
 def program_name(word: Word) -> str:
-    """``/opt/venv/bin/torchrun`` -> ``torchrun``."""
-    return (word.text or "").rpartition("/")[2]
+    """``/opt/venv/bin/torchrun`` and ``"$VENV"/bin/torchrun`` -> ``torchrun``."""
+    _, slash, name = (word.raw if word.text is None else word.text).rpartition("/")
+    if word.text is None:
+        name = name if slash and not set(name) & set("$\"'`{}()*") else ""
+    return name

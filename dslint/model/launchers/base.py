@@ -75,7 +75,7 @@ def parse_options(words: Sequence[Word], table: Options) -> Parsed:
             break
         full = table.resolve(name)
         value = glued_value(word, name)
-        if value is None and not name.startswith("--") and len(name) > 2 and name[:2] in table.values:
+        if full is None and value is None and not name.startswith("--") and name[:2] in table.values:
             full, value = name[:2], _tail(word, 2)
         at += 1
         if value is None and at < len(words) and _takes_next(full, table, words[at]):

@@ -48,7 +48,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
     """The words from the launcher on; assignments of ``env NAME=value`` go into ``env``."""
     rest = tuple(words)
-    while rest and rest[0].text is not None:
+    while rest:
         name = program_name(rest[0])
         following = rest[1].text or "" if len(rest) > 1 else ""
         if name == "env":
