@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dslint.core.finding import Severity
@@ -26,15 +27,17 @@ class Removal:
 def removal(violation: Violation, context: Context) -> Removal:
     """Error from the removing release on, information below it, warning when the release is not known."""
     key, since, version = split_pointer(violation.pointer)[-1], violation.removed_in, context.deepspeed
-    # DeepSpeed's own text says what happened and what to use instead; its first sentence fits a line.
-    reason = violation.text.split(". ")[0].rstrip(".")
+    # DeepSpeed's own text says what happened and, for some keys, what to use instead.
+    sentences = re.sub(r"'([\w.]+)'", r"`\1`", violation.text).rstrip(". ").split(". ")
+    reason = sentences[0]
+    instead = next((s for s in sentences if s.startswith(("Use ", "Set "))), "")
     reached = covers(version, f">={since}")
-    hint = f"Delete `{key}`"
+    hint = f"Delete `{key}`" + (f" and {instead[0].lower()}{instead[1:]}" if instead else "")
     if reached == "yes":
         message = f"`{key}` is refused by {version_named(version)}, even when it is switched off: {reason}"
         return Removal(Severity.ERROR, message, hint, version_origin(version))
     if reached == "no":
         message = f"`{key}` works with {version_named(version)} but stops DeepSpeed {since} and later: {reason}"
-        return Removal(Severity.INFO, message, f"{hint} before you upgrade", version_origin(version))
+        return Removal(Severity.INFO, message, f"{hint}, before you upgrade", version_origin(version))
     message = f"`{key}` stops DeepSpeed {since} and later, even when it is switched off: {reason}"
-    return Removal(Severity.WARNING, message, f"{hint}, or pin `deepspeed<{since}`", version_origin(version))
+    return Removal(Severity.WARNING, message, f"{hint}; or pin `deepspeed<{since}`", version_origin(version))

@@ -100,10 +100,10 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, pointer, "true") if pointer else insert_member(doc, _SECTION, _KEY, "true")
     state = "is false" if pointer else "is not set"
     saved_by_library = consumer_of(doc, context) in ("hf", "accelerate")
-    message = (
-        f"ZeRO stage 3 splits every weight over the ranks and `{_KEY}` {state}: "
-        "the model is saved without usable weights"
-    )
+    loss = "the model is saved without usable weights"
+    if not saved_by_library:
+        loss = "if this run saves a model with `save_16bit_model`, nothing is written"
+    message = f"ZeRO stage 3 splits every weight over the ranks and `{_KEY}` {state}: {loss}"
     at = pointer or f"{_SECTION}/stage"
     yield META.finding(
         doc.value(at) if doc.has(at) else doc.value(_SECTION),
