@@ -220,8 +220,12 @@ class _Walker:
 
 
 def _display(path: str) -> str:
-    shown = os.path.normpath(path).replace(os.sep, "/")
-    return shown or "."
+    """The path the user sees: relative below the working directory, however it was spelled."""
+    shown = os.path.normpath(path)
+    here = os.getcwd()
+    if os.path.isabs(shown) and (shown + os.sep).startswith(here + os.sep):
+        shown = os.path.relpath(shown, here)
+    return shown.replace(os.sep, "/")
 
 
 def _spec(patterns: Sequence[str]) -> GitIgnoreSpec:

@@ -16,6 +16,7 @@ from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
 from dslint.inputs import Inputs, add_config, crash, load
 from dslint.model.context import Context
 from dslint.rules.index import RULES
+from dslint.rules.registry import BY_CODE, load_rule
 from dslint.scripts import Job, check_script, check_scripts, rules_by_marker
 from dslint.surroundings import Surroundings, neighbouring_launch_files
 
@@ -106,14 +107,16 @@ class _Run:
         from dslint.suppress import suppress
 
         kept, suppressed = suppress(
-            self._unique(findings), inputs, self.settings, self.overrides, ignore_noqa=self.ignore_noqa
+            self._most_informed(self._unique(findings)),
+            inputs,
+            self.settings,
+            self.overrides,
+            ignore_noqa=self.ignore_noqa,
         )
         kept = sorted((self.settings.adjusted(f) for f in kept), key=_order)
         return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
 
     def _rules(self, kind: str) -> Iterator[tuple[str, Callable[[Any, Context], Iterable[Finding]]]]:
-        from dslint.rules.registry import load_rule
-
         for rule in RULES:
             if rule.kind == kind and rule.code in self.enabled:
                 yield rule.code, load_rule(rule.code).module.check
@@ -202,6 +205,17 @@ class _Run:
         directory = self.settings.cache_dir or default_directory()
         fingerprint = digest(self.settings.fingerprint(), program_fingerprint())
         return ResultCache(directory, str(self.settings.root), fingerprint)
+
+    @staticmethod
+    def _most_informed(findings: list[Finding]) -> list[Finding]:
+        """A rule that knows the run says more than one that knows only the config: one finding for one mistake."""
+        told = {
+            (older, f.location.path, f.pointer)
+            for f in findings
+            if f.pointer is not None and BY_CODE[f.code].kind == "plan"
+            for older in load_rule(f.code).meta.supersedes
+        }
+        return [f for f in findings if (f.code, f.location.path, f.pointer) not in told]
 
     @staticmethod
     def _unique(findings: Iterable[Finding]) -> list[Finding]:

@@ -15,6 +15,8 @@ from dslint.parse.reading import Unreadable, read_text
 _LOCK_LIMIT = 20_000_000
 # How many entries the search for neighbouring launch files looks at: it must stay invisible in a hook.
 _NEIGHBOUR_LIMIT = 3_000
+# How far above a file its project may begin.
+_LEVELS = 6
 
 
 class Surroundings:
@@ -24,9 +26,7 @@ class Surroundings:
         self.overrides = overrides
         self.stated = Context(
             world_size=known(world_size) if world_size else absent(),
-            deepspeed=VersionFact(deepspeed_version, None, "--deepspeed-version")
-            if deepspeed_version
-            else VersionFact(),
+            deepspeed=_stated(deepspeed_version) if deepspeed_version else VersionFact(),
         )
         self._versions: dict[str, dict[str, VersionFact]] = {}
 
@@ -57,7 +57,7 @@ class Surroundings:
         return found
 
     def _read_versions(self, folder: str) -> dict[str, VersionFact]:
-        from dslint.model.versions import parse_versions, version_files
+        from dslint.model.versions import parse_versions, stronger, version_files
 
         try:
             names = sorted(os.listdir(folder))
@@ -70,37 +70,42 @@ class Surroundings:
             if isinstance(text, Unreadable):
                 continue
             for library, fact in parse_versions(SourceFile(shown, text)).items():
-                found.setdefault(library, fact)
+                found[library] = stronger(found[library], fact) if library in found else fact
         return found
+
+
+def _stated(version: str) -> VersionFact:
+    from dslint.model.versions import stated_version
+
+    return stated_version(version)
 
 
 def neighbouring_launch_files(paths: list[str]) -> list[str]:
     """Shell files of the project around the given files, for joins that a partial run would miss."""
     from dslint.discovery import BUILTIN_EXCLUDES, kind_of
 
-    roots = sorted({_project_root(os.path.dirname(os.path.abspath(p))) for p in paths})
+    roots = {_project_root(os.path.dirname(os.path.abspath(p))): os.path.isabs(p) for p in paths}
     found: list[str] = []
     budget = _NEIGHBOUR_LIMIT
-    for root in roots:
+    for root, absolute in sorted(roots.items()):
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(f for f in folders if f not in BUILTIN_EXCLUDES and not f.startswith("."))
             budget -= len(names) + len(folders)
             if budget < 0:
                 return found
-            for name in sorted(names):
-                if kind_of(name) == "shell":
-                    found.append(os.path.relpath(os.path.join(folder, name)).replace(os.sep, "/"))
+            launch = (os.path.join(folder, name) for name in sorted(names) if kind_of(name) == "shell")
+            # Spelled as the given file is, so that the two meet in one plan.
+            found += [p if absolute else os.path.relpath(p).replace(os.sep, "/") for p in launch]
     return found
 
 
 def _project_root(folder: str) -> str:
     """The nearest folder above with a project file; the folder itself outside any project."""
-    at = folder
-    for _ in range(6):
-        if any(os.path.exists(os.path.join(at, mark)) for mark in (".git", "pyproject.toml", "setup.py")):
-            return at
-        parent = os.path.dirname(at)
-        if parent == at:
-            break
-        at = parent
+    above = [folder]
+    while len(above) <= _LEVELS and os.path.dirname(above[-1]) != above[-1]:
+        above.append(os.path.dirname(above[-1]))
+    for marks in ((".git", "pyproject.toml", "setup.py"), ("requirements.txt", "README.md", "scripts")):
+        for at in above:
+            if any(os.path.exists(os.path.join(at, mark)) for mark in marks):
+                return at
     return folder

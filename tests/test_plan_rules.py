@@ -12,9 +12,11 @@ from test_plan import PLAIN, STAGE_2, TRAINER, plans_of
 from dslint.core.fact import known
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Safety, apply_edits
+from dslint.engine import check_paths
 from dslint.model.context import Context
 from dslint.model.hfargs import HF_DEFAULTS, PAIRS
 from dslint.rules.registry import load_rule
+from dslint.settings import make_settings
 
 RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir o"
 FOREIGN = TRAINER.replace("from transformers", "from trl")
@@ -175,10 +177,19 @@ def test_dsl408_is_quiet_when(what: str, change: dict[str, str]) -> None:
     assert findings("DSL408", {**files, **change}) == [], what
 
 
-def test_a_config_that_contradicts_itself_is_left_to_the_config_rule() -> None:
-    text = config(train_batch_size=30, train_micro_batch_size_per_gpu=4)
+def test_the_rule_that_knows_the_command_speaks_for_the_one_that_knows_the_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = config(train_batch_size=30, train_micro_batch_size_per_gpu=4, gradient_accumulation_steps=1)
     files = {"run.sh": "deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n", "train.py": PLAIN}
-    assert findings("DSL408", {**files, "ds.json": text}) == []
+    for name, content in {**files, "ds.json": text}.items():
+        Path(name).write_text(content)
+    (found,) = [f for f in check_paths(["."], make_settings({})).findings if f.code in ("DSL130", "DSL408")]
+    assert found.code == "DSL408"
+    assert "4 (ds.json:3) x 1 (ds.json:4) x 8 (run.sh:1) = 32, not 30 (ds.json:2)" in found.message
+    (alone,) = check_paths(["."], make_settings({"ignore": ["DSL408"], "select": ["DSL130", "DSL408"]})).findings
+    assert alone.code == "DSL130"
 
 
 def test_the_stated_world_size_helps_where_the_command_is_silent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dslint.core.finding import Finding
+from dslint.core.fix import Safety
 from dslint.core.source import Location
 
 # Terminal escapes, line breaks (also the ones that only some programs know) and overrides of the writing direction.
@@ -37,5 +38,5 @@ def message_of(finding: Finding) -> str:
 
 
 def fix_mark(finding: Finding) -> str:
-    """``[*]`` when the finding can be mended by ``--fix`` (with or without ``--unsafe-fixes``)."""
-    return "[*]" if finding.fix else ""
+    """``[*]`` when ``--fix`` alone mends the finding; an unsafe fix needs a decision first."""
+    return "[*]" if finding.fix is not None and finding.fix.safety is Safety.SAFE else ""

@@ -26,6 +26,8 @@ class RuleMeta:
             parsed for this rule only when *every* marker is found.
         versions: library versions the rule speaks about, as requirement strings.
         references: public evidence: issues, source functions, documentation.
+        supersedes: codes of rules that see less of the same mistake: their findings at the same JSON pointer of the
+            same file are dropped.
     """
 
     code: str
@@ -38,6 +40,7 @@ class RuleMeta:
     markers: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
 
     def finding(
         self,

@@ -12,8 +12,8 @@ leave `train_batch_size` out and let DeepSpeed compute it.
 
 **When it stays quiet.** When the world size or the batch size is not readable (`$WORLD_SIZE` of a platform,
 `"auto"` outside the Trainer, an unseen argument), when the script computes or changes the config, and when pipeline,
-tensor or sequence parallel groups may share a sample. When the config contradicts itself already without the
-command, that is `batch-inconsistent`.
+tensor or sequence parallel groups may share a sample. Where it speaks, `batch-inconsistent`, which sees only the
+config, stays silent.
 
 **Evidence.** DeepSpeed `DeepSpeedConfig._set_batch_related_parameters` and `_batch_assertion`; transformers
 `HfTrainerDeepSpeedConfig.trainer_config_process`.
@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.deepspeed.batch import judge, read_batch
+from dslint.model.deepspeed.batch import judge
 from dslint.model.edits import replace_value
 from dslint.model.plan import Peer, RunPlan
 from dslint.model.planbatch import stated_world
@@ -40,6 +40,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="The batch sizes of config and arguments do not fit the world size of the launch command",
     fix="safe",
+    supersedes=("DSL130",),
     versions=("deepspeed>=0.9",),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/6914",
@@ -94,6 +95,7 @@ torchrun --nproc_per_node 8 train.py \\
 EXAMPLES = (
     bad("30 samples cannot be spread over 8 ranks", {"run.sh": _RUN_TRAINER, "train.py": _TRAINER, "ds.json": _FILLED},
         "ds.json:2", fixed={"ds.json": _FILLED.replace("30", '"auto"')}),
+    bad("4 x 1 x 8 = 32, not 30", {"run.sh": _RUN, "train.py": _PLAIN, "ds.json": _CONFIG}, "ds.json:2"),
     bad("the config fits 7 ranks, the command starts 8", {
         "run.sh": _RUN,
         "train.py": _PLAIN,
@@ -126,7 +128,7 @@ _LOWER = {Severity.ERROR: Severity.WARNING, Severity.WARNING: Severity.INFO}
 def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     """Judge the batch triangle of one run."""
     doc = plan.config
-    if doc is None or plan.config_is_rewritten or judge(read_batch(doc), context.world_size).is_wrong:
+    if doc is None or plan.config_is_rewritten:
         return
     verdict = judge(plan.batch, stated_world(doc, plan.batch_world, context.world_size))
     if verdict.kind not in ("inconsistent", "indivisible") or verdict.at is None:

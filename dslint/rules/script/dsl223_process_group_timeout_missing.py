@@ -10,7 +10,7 @@ rank legitimately works alone for long: it downloads or tokenizes the data set w
 for a rank that never comes (a collective under a rank guard, an uneven loop) it only delays the error.
 
 **When it stays quiet.** `timeout` is given, or `**kwargs` may hold it. It is a note only, unless the file shows slow
-work of one rank before a barrier or ZeRO-3 inference. Silent in tests (`test_*.py`, folders `test` and `tests`).
+work of one rank before a barrier or ZeRO-3 inference. Silent in tests (`test_*.py`, files of a folder `tests`).
 
 **Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; DeepSpeed 0.19.8 `constants.default_pg_timeout`. Two
 gloo ranks, one of them 6 s late: with a 2 s timeout the waiting rank raises `Timed out waiting 2000ms for recv
@@ -124,8 +124,8 @@ class Check(ScriptCheck):
 
     def start(self) -> None:
         """Tests of seconds need no timeout."""
-        folders, _, name = self.ctx.doc.path.rpartition("/")
-        self.is_test = name.startswith("test_") or bool({"test", "tests"} & set(folders.split("/")))
+        *folders, name = self.ctx.doc.path.split("/")
+        self.is_test = name.startswith("test_") or folders[-1:] in (["test"], ["tests"])
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when no timeout is passed; escalate on evidence in the same file."""
