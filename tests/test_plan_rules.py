@@ -187,7 +187,7 @@ def test_the_rule_that_knows_the_command_speaks_for_the_one_that_knows_the_confi
         Path(name).write_text(content)
     (found,) = [f for f in check_paths(["."], make_settings({})).findings if f.code in ("DSL130", "DSL408")]
     assert found.code == "DSL408"
-    assert "4 (ds.json:3) x 1 (ds.json:4) x 8 (run.sh:1) = 32, not 30 (ds.json:2)" in found.message
+    assert "4 (ds.json:6) x 1 (ds.json:7) x 8 (run.sh:1) = 32, not 30 (ds.json:5)" in found.message
     (alone,) = check_paths(["."], make_settings({"ignore": ["DSL408"], "select": ["DSL130", "DSL408"]})).findings
     assert alone.code == "DSL130"
 

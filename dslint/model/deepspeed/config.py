@@ -44,6 +44,11 @@ def consumer_of(doc: DataDoc, context: Context) -> str:
     return "hf" if any(doc.get(p) == "auto" for p in FILLED_BY_HF) else "unknown"
 
 
+def trains_with_hf(doc: DataDoc) -> bool:
+    """The config leaves a training setting to transformers or accelerate; bucket sizes alone serve inference too."""
+    return any(doc.get(p) == "auto" for p in FILLED_BY_HF if not p.startswith("/zero_optimization"))
+
+
 def truth(value: Any) -> bool | None:
     """The boolean that pydantic makes of a value; ``None`` where it makes none (``"auto"``, other types)."""
     if isinstance(value, str):

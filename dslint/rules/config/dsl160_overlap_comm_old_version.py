@@ -10,9 +10,9 @@ learns from wrong gradients. Nothing raises.
 **Fix.** Upgrade to `deepspeed>=0.17.5`. Where the version must stay, `false` is always right and costs some speed:
 `--unsafe-fixes` writes it.
 
-**When it stays quiet.** Releases from 0.17.5 on; stage 0; stage 1 before 0.13.0; `overlap_comm` that is `"auto"` or not
-set. When the version is not stated, or a range reaches over 0.17.5, it is only an information. At stage 3 one report
-of the race exists and no release is known that ended it, so the finding says so.
+**When it stays quiet.** Releases from 0.17.5 on; stage 0; stage 1 before 0.13.0; one process; `overlap_comm` that is
+`"auto"` or not set. When the version is not stated, or a range reaches over 0.17.5, it is only an information. At stage
+3 one report of the race exists and no release is known that ended it, so the finding says so.
 
 **Evidence.** https://github.com/haotian-liu/LLaVA/issues/1661, https://github.com/haotian-liu/LLaVA/issues/1231,
 https://github.com/deepspeedai/DeepSpeed/issues/5242, https://github.com/deepspeedai/DeepSpeed/issues/5545,
@@ -92,14 +92,19 @@ EXAMPLES = (
         {"zero1.json": _ZERO2.replace('"stage": 2', '"stage": 1')},
         deepspeed_version="0.12.6",
     ),
+    good("one process has no gradients to reduce", {"zero2.json": _ZERO2}, deepspeed_version="0.12.6", world_size=1),
     good("switched off", {"zero2.json": _ZERO2.replace("true,", "false,", 1)}, deepspeed_version="0.12.6"),
     good("left to the default of the stage", {"zero3.json": _ZERO3.replace('    "overlap_comm": true,\n', "")}),
 )
 
 
+_HINT = f"Upgrade to `deepspeed>={_FIXED_IN}`; where the version must stay, set `overlap_comm` to false"
+_HINT_STAGE_3 = "Set `overlap_comm` to false, or upgrade and compare the gradient norms of some steps with both values"
+
+
 def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     """The switch, the stage and the release together."""
-    if not flag(doc, (_POINTER,)).get_or(False):
+    if not flag(doc, (_POINTER,)).get_or(False) or context.world_size.get_or(0) == 1:
         return
     stage = stage_of(doc)
     severity = _severity(stage.get_or(0), context.deepspeed)
@@ -109,7 +114,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     yield META.finding(
         doc.value(_POINTER),
         _message(stage.get(), context.deepspeed, severity),
-        hint=f"Upgrade to `deepspeed>={_FIXED_IN}`; where the version must stay, set `overlap_comm` to false",
+        hint=_HINT_STAGE_3 if stage.get() == 3 else _HINT,
         related=version_origin(context.deepspeed),
         fix=Fix("Set `overlap_comm` to false", edits, Safety.UNSAFE) if edits else None,
         severity=severity,

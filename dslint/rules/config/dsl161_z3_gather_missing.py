@@ -9,8 +9,8 @@ nothing; the transformers Trainer writes a partitioned checkpoint and no `model.
 **Fix.** Set it to true; `--unsafe-fixes` does. Saving then needs memory for the whole model on rank 0.
 
 **When it stays quiet.** Other stages; `"auto"`, which accelerate fills in. A warning where transformers or accelerate
-read the config (a launch command says so, or a value is left to them as `"auto"`), else an information, because
-inference and benchmarks save nothing.
+read the config for training (a launch command says so, or a batch size, optimizer, scheduler or precision is left to
+them as `"auto"`), else an information, because inference and benchmarks save nothing.
 
 **Evidence.** `DeepSpeedEngine.save_16bit_model` in `deepspeed/runtime/engine.py`;
 https://github.com/huggingface/transformers/issues/20082, https://github.com/huggingface/transformers/pull/25817
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context
-from dslint.model.deepspeed.config import consumer_of, flag, stage_of
+from dslint.model.deepspeed.config import flag, stage_of, trains_with_hf
 from dslint.model.edits import insert_member, replace_value
 from dslint.parse.data import DataDoc
 from dslint.rules.base import RuleMeta, bad, good
@@ -99,7 +99,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     pointer = next((name for name in _NAMES if doc.has(name)), None)
     edits = replace_value(doc, pointer, "true") if pointer else insert_member(doc, _SECTION, _KEY, "true")
     state = "is false" if pointer else "is not set"
-    saved_by_library = consumer_of(doc, context) in ("hf", "accelerate")
+    saved_by_library = context.consumer.get_or("") in ("hf", "accelerate") or trains_with_hf(doc)
     loss = "the model is saved without usable weights"
     if not saved_by_library:
         loss = "if this run saves a model with `save_16bit_model`, nothing is written"
