@@ -89,6 +89,8 @@ class FileIgnores:
 
     def unused(self, paths: Set[str], judged: Callable[[str], bool]) -> list[Finding]:
         """Entries for one judged file that match no finding; a pattern may be meant for files to come."""
+        if not self.patterns:
+            return []
         judged_files = {self._relative(p) for p in paths}
         findings = []
         for pattern in self.patterns:

@@ -15,7 +15,7 @@ from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED
 from dslint.rules.registry import BY_CODE
 from dslint.suppress.comments import Suppressions
 from dslint.suppress.files import FileIgnores
-from dslint.suppress.logical import physical_lines, python_statements, shell_commands
+from dslint.suppress.logical import LogicalLines, physical_lines, python_statements, shell_commands
 from dslint.suppress.suppressed import Suppressed
 
 if TYPE_CHECKING:
@@ -130,7 +130,20 @@ def _python(path: str, text: str, kind: str) -> Suppressions | None:
         source = read_notebook(path, text)
     if not isinstance(source, SourceFile):
         return None
-    return Suppressions.from_comments(source, comment_spans(source.text), python_statements(source.text))
+    code = source.text
+    return Suppressions.from_comments(source, comment_spans(code), _on_demand(lambda: python_statements(code)))
+
+
+def _on_demand(make: Callable[[], LogicalLines]) -> LogicalLines:
+    """The second pass over the tokens of a file, made only for a file that holds a directive and a finding."""
+    made: list[LogicalLines] = []
+
+    def lines(start: int, end: int) -> tuple[int, int]:
+        if not made:
+            made.append(make())
+        return made[0](start, end)
+
+    return lines
 
 
 def _shell_comments(source: SourceFile, kind: str) -> list[Span]:
