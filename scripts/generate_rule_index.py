@@ -107,8 +107,7 @@ def generate() -> str:
         for value in seen:
             if seen.count(value) > 1:
                 raise BrokenRuleError(f"two rules share {value!r}")
-    return HEADER + "".join(row[2] for row in sorted(rows)) + ")
-"
+    return HEADER + "".join(row[2] for row in sorted(rows)) + ")\n"
 
 
 def main() -> int:
