@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from dslint.inputs import Inputs
     from dslint.settings import Settings
 
-# Any directive can concern a file with findings; in the others only one that names dslint can be unused.
-_ANY = re.compile(rb"noqa|dslint", re.IGNORECASE)
+# What can concern a file with findings: our codes and directives, and a ``noqa`` without codes. In the others only
+# a directive that names dslint can be unused. ``noqa: F401``, in most of all files, is neither.
+_CONCERNS = re.compile(rb"dslint|DSL|noqa(?!:\s?[A-Z]+[0-9])", re.IGNORECASE)
 _UNJUDGED = frozenset({SYNTAX_ERROR.code, RULE_CRASHED.code, UNREADABLE_FILE.code})
 
 
@@ -97,7 +98,7 @@ def _files(inputs: Inputs) -> Iterator[tuple[str, _File]]:
 def _directives(path: str, file: _File | None, has_findings: bool, overrides: Mapping[str, str]) -> Suppressions | None:
     if file is None:
         file = _from_disk(path, overrides)
-    concerned = _ANY.search(file.raw) if has_findings else (b"DSL" in file.raw or b"dslint" in file.raw)
+    concerned = _CONCERNS.search(file.raw) if has_findings else (b"DSL" in file.raw or b"dslint" in file.raw)
     if not concerned:
         return None
     text = file.doc.source.text if file.doc else decode(file.raw)
