@@ -115,12 +115,12 @@ def lost_flags(doc: ShellDoc) -> Iterator[LostFlag]:
     if not _FLAG_LINE.search(doc.text) or re.search(r"^[ \t]*usage:", doc.text, re.MULTILINE | re.IGNORECASE):
         return
     layout = Layout(doc)
-    row_of = {line.start: row for row, line in enumerate(layout.lines)}
+    starts = [line.start for line in layout.lines]
     for node in _flag_commands(doc.tree.root_node):
         span = doc.local(node).shifted(doc.base)
-        row = bisect_right([line.start for line in layout.lines], span.start) - 1
+        row = bisect_right(starts, span.start) - 1
         line = layout.lines[row]
-        if row == 0 or line.span.start != span.start or row_of[line.start] != row:
+        if row == 0 or line.span.start != span.start:
             continue
         above = layout.lines[row - 1]
         if _was_command(above, node, doc):

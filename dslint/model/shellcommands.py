@@ -47,6 +47,9 @@ class CommandReader:
         # Names that functions of this file set: any call of one may change them.
         self.functions: dict[str, set[str] | None] = {}
         self.read_up_to = 0
+        self.depth = 0
+        # Names that are set behind a function, by the identity of its node.
+        self.assigned: dict[int, set[str] | None] = {}
 
     def simple(self, node: Node, scope: Scope, redirects: list[Node] | None = None) -> None:
         """Run the simple command that begins where ``node`` begins."""

@@ -43,10 +43,15 @@ def assigned_names(doc: ShellDoc, root: Node) -> set[str] | None:
             names |= found
         elif kind == "c_style_for_statement":
             names |= arithmetic_names(doc.raw(node))
-        elif kind in ("arithmetic_expansion", "expansion") or doc.raw(node).startswith("(("):
+        elif kind in ("arithmetic_expansion", "expansion") or _is_arithmetic(node):
             names |= side_effects(doc.raw(node))
+            continue
         stack += node.named_children
     return names
+
+
+def _is_arithmetic(node: Node) -> bool:
+    return node.type == "compound_statement" and node.child_count > 0 and node.children[0].type == "(("
 
 
 _NAMES = frozenset({"variable_name", "subscript", "word"})

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+# Scripts nest a handful of blocks; each costs several calls.
+_MAX_DEPTH = 50
 _SEQUENCES = frozenset({"program", "do_group", "compound_statement", "then", "negated_command"})
 
 
@@ -34,6 +36,14 @@ class _Reader(CommandReader):
 
     def visit(self, node: Node, scope: Scope) -> None:
         """Run one statement in ``scope``."""
+        if self.depth >= _MAX_DEPTH:
+            scope.forget(assigned_names(self.doc, node))
+            return
+        self.depth += 1
+        self._visit(node, scope)
+        self.depth -= 1
+
+    def _visit(self, node: Node, scope: Scope) -> None:
         kind = node.type
         handler = getattr(self, f"_{kind}", None)
         if handler is not None:
@@ -41,7 +51,7 @@ class _Reader(CommandReader):
         elif node.is_error or kind == "ERROR":
             scope.forget(assigned_names(self.doc, node))
         elif kind in _SEQUENCES:
-            if kind == "compound_statement" and self.doc.raw(node).startswith("(("):
+            if kind == "compound_statement" and node.children[0].type == "((":
                 scope.forget(side_effects(self.doc.raw(node)))
             else:
                 self._sequence(node.children, scope)
@@ -137,16 +147,24 @@ class _Reader(CommandReader):
 
     _while_statement = _for_statement = _c_style_for_statement = _loop
 
+    def _set_after(self, node: Node) -> set[str] | None:
+        """Names that the statements behind ``node`` set."""
+        if node.id not in self.assigned and node.parent is not None:
+            names: set[str] | None = set()
+            for sibling in reversed(node.parent.children):
+                if sibling.type == "function_definition":
+                    self.assigned[sibling.id] = None if names is None else set(names)
+                more = assigned_names(self.doc, sibling)
+                names = None if names is None or more is None else names | more
+        return self.assigned.get(node.id)
+
     def _function_definition(self, node: Node, scope: Scope) -> None:
         names = assigned_names(self.doc, node)
         self.functions[self.doc.raw(node.named_children[0])] = names
         # The body runs at some call below: whatever the rest of the file sets may have been set by then.
         inner = scope.copy()
         inner.forget(names)
-        after = node.next_sibling
-        while after is not None:
-            inner.forget(assigned_names(self.doc, after))
-            after = after.next_sibling
+        inner.forget(self._set_after(node))
         body = node.child_by_field_name("body")
         if body is not None:
             self.visit(body, inner)

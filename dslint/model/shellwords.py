@@ -18,6 +18,9 @@ NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<index>\[[^]]*\])?(?P<append>\+?)=", re.ASCII)
 _BLANKS = " \t\n"
 _RUN = re.compile(r"""[^\\'"$`<>()|&;]+""")
+_DEPTH = 20
+# A text that doubles itself in a loop of assignments is no command line.
+_MAX_LENGTH = 100_000
 _ESCAPED_IN_QUOTES = '$`"\\\n'
 # Unquoted characters that bash replaces by file names, users or lists, or that end a word.
 _ACTIVE = re.compile(r"[*?\[]")
@@ -45,6 +48,8 @@ class Lookup:
     is_unset: Callable[[str], bool]
     split: bool = True
     used: list[Location] = field(default_factory=list)
+    # How many ``${x:-...}`` are open.
+    depth: int = 0
 
     def read(self, name: str) -> Value:
         """The value of a variable, remembering where it was set.
@@ -54,6 +59,8 @@ class Lookup:
         """
         value = self.get(name)
         if value is None:
+            raise UnknownWordError
+        if len(value.text) > _MAX_LENGTH or (value.items is not None and len(value.items) > _MAX_LENGTH // 10):
             raise UnknownWordError
         self.used += [o for o in value.origins if o not in self.used]
         return value
@@ -259,6 +266,9 @@ def _whole(value: Value, index: str, pieces: list[Piece], quoted: bool) -> None:
 
 def _defaulted(name: str, op: str, word: str, lookup: Lookup, pieces: list[Piece], quoted: bool) -> None:
     """``${name:-word}`` and its kin."""
+    lookup.depth += 1
+    if lookup.depth > _DEPTH:
+        raise UnknownWordError
     unset = lookup.is_unset(name)
     if unset and op[-1] in "+?":
         raise UnknownWordError
@@ -280,6 +290,7 @@ def _defaulted(name: str, op: str, word: str, lookup: Lookup, pieces: list[Piece
             Piece(p.text, p.quoted, not p.quoted, p.items) if p.items is None else p
             for p in _pieces(word, lookup, top=False)
         ]
+    lookup.depth -= 1
 
 
 def _fields(pieces: Sequence[Piece], lookup: Lookup) -> list[str]:

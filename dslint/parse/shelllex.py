@@ -154,6 +154,14 @@ def _dollar(text: str, at: int) -> int:
 
 def _bracket(text: str, at: int, closing: str) -> int:
     """The offset after the bracket that closes the one at ``at``."""
+    # Thousands of brackets in each other are no script; the calls nest as deep as they do.
+    try:
+        return _matching(text, at, closing)
+    except RecursionError:
+        raise UnfinishedWordError from None
+
+
+def _matching(text: str, at: int, closing: str) -> int:
     opening = text[at]
     depth = 0
     while at < len(text):
