@@ -15,12 +15,14 @@ class Options:
     """The options of a launcher that stand before the script.
 
     ``values`` take a value, ``switches`` do not; long ones are spelled with ``_``. ``abbreviates``: a unique
-    prefix is as good as the name (argparse).
+    prefix is as good as the name (argparse). ``guesses``: an option that the table does not list may have a value,
+    because launchers gain options with every release.
     """
 
     values: frozenset[str]
     switches: frozenset[str]
     abbreviates: bool = True
+    guesses: bool = True
 
     def resolve(self, name: str) -> str | None:
         """The full name of an option as typed, ``None`` when the launcher has no such option."""
@@ -33,9 +35,9 @@ class Options:
         return fits[0] if len(fits) == 1 else None
 
 
-def options(values: str, switches: str = "", abbreviates: bool = True) -> Options:
+def options(values: str, switches: str = "", abbreviates: bool = True, guesses: bool = True) -> Options:
     """A table from names separated by blanks."""
-    return Options(frozenset(values.split()), frozenset(switches.split()), abbreviates)
+    return Options(frozenset(values.split()), frozenset(switches.split()), abbreviates, guesses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _takes_next(full: str | None, table: Options, following: Word) -> bool:
     if full is not None:
         return full in table.values
     # An option of a version that the table does not know: a script or another option is no value.
-    return flag_name(following) is None and not (following.text or "").endswith(".py")
+    return table.guesses and flag_name(following) is None and not (following.text or "").endswith(".py")
 
 
 def script_flags(words: Sequence[Word]) -> tuple[Flag, ...]:

@@ -10,37 +10,42 @@ from dslint.model.launch import Word
 from dslint.model.launchers.adapters import program_name
 from dslint.model.launchers.base import Options, flag_name, options, parse_options
 
-_NONE = options("", "", abbreviates=False)
+
+def _takes(values: str) -> Options:
+    return options(values, abbreviates=False, guesses=False)
+
+
+_NONE = _takes("")
 # name -> its options and the number of operands before the command it runs.
 _WRAPPERS: dict[str, tuple[Options, int]] = {
     "nohup": (_NONE, 0),
-    "exec": (options("-a"), 0),
-    "time": (options("-f -o"), 0),
+    "exec": (_takes("-a"), 0),
+    "time": (_takes("-f -o"), 0),
     "command": (_NONE, 0),
     "setsid": (_NONE, 0),
     "unbuffer": (_NONE, 0),
-    "nice": (options("-n"), 0),
-    "ionice": (options("-c -n"), 0),
-    "stdbuf": (options("-i -o -e"), 0),
-    "timeout": (options("-s --signal -k --kill_after"), 1),
-    "sudo": (options("-u -g -h -p -C -D"), 0),
-    "taskset": (options("", "-c"), 1),
-    "numactl": (options("-m -N -C -i --membind --cpunodebind --physcpubind --interleave --preferred"), 0),
-    "xvfb-run": (options("-n -s"), 0),
+    "nice": (_takes("-n"), 0),
+    "ionice": (_takes("-c -n"), 0),
+    "stdbuf": (_takes("-i -o -e"), 0),
+    "timeout": (_takes("-s --signal -k --kill_after"), 1),
+    "sudo": (_takes("-u -g -h -p -C -D"), 0),
+    "taskset": (_takes(""), 1),
+    "numactl": (_takes("-m -N -C -i --membind --cpunodebind --physcpubind --interleave --preferred"), 0),
+    "xvfb-run": (_takes("-n -s"), 0),
     "catchsegv": (_NONE, 0),
 }
 # Tools whose first words name a sub-command: ``uv run``, ``conda run -n env``, ``nsys profile -o x``.
 _RUNNERS: dict[tuple[str, str], Options] = {
-    ("uv", "run"): options("--with --extra --group --python -p --env_file --project --directory --package"),
+    ("uv", "run"): _takes("--with --extra --group --python -p --env_file --project --directory --package"),
     ("poetry", "run"): _NONE,
     ("pdm", "run"): _NONE,
     ("hatch", "run"): _NONE,
     ("pipenv", "run"): _NONE,
-    ("pixi", "run"): options("-e --environment"),
-    ("conda", "run"): options("-n --name -p --prefix --cwd"),
-    ("mamba", "run"): options("-n --name -p --prefix --cwd"),
-    ("micromamba", "run"): options("-n --name -p --prefix --cwd"),
-    ("nsys", "profile"): options("-o --output -t --trace -s --sample -w -c --capture_range -f --force_overwrite"),
+    ("pixi", "run"): _takes("-e --environment"),
+    ("conda", "run"): _takes("-n --name -p --prefix --cwd"),
+    ("mamba", "run"): _takes("-n --name -p --prefix --cwd"),
+    ("micromamba", "run"): _takes("-n --name -p --prefix --cwd"),
+    ("nsys", "profile"): _takes("-o --output -t --trace -s --sample -w -c --capture_range -f --force_overwrite"),
 }
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 

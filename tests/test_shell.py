@@ -1,0 +1,194 @@
+"""Shell text and Markdown fences: positions, comments, errors, and input that nobody should write."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dslint.core.source import SourceFile
+from dslint.model.launchdoc import LaunchDoc, may_launch, read_launch_docs
+from dslint.model.shellvalues import read_invocations
+from dslint.parse.markdown import fences, without_prompts
+from dslint.parse.shell import parse_shell
+
+
+def words(script: str, command: str = "run") -> list[str | None]:
+    doc = parse_shell(SourceFile("a/run.sh", script))
+    found = read_invocations(doc, lambda raw: raw.startswith(command))
+    assert found, script
+    return [w.text for w in found[-1].words[1:]]
+
+
+# -- Positions -----------------------------------------------------------------------------------------------------
+
+
+def test_spans_count_code_points_not_bytes() -> None:
+    source = SourceFile("run.sh", "echo é😀 # grüße\nfoo --ü 1 # two\n")
+    doc = parse_shell(source)
+    assert [source.text[c.start : c.end] for c in doc.comments] == ["# grüße", "# two"]
+    invocation = read_invocations(doc, lambda raw: raw.startswith("foo"))[0]
+    assert [(str(w.location), w.location.region.column) for w in invocation.words] == [
+        ("run.sh:2", 1),
+        ("run.sh:2", 5),
+        ("run.sh:2", 9),
+    ]
+
+
+def test_a_fragment_reports_in_the_host_file() -> None:
+    source = SourceFile("README.md", "# Ü\n\n```bash\n# why\ntorchrun a.py  # ok\n```\n")
+    (doc,) = read_launch_docs(source, "markdown")
+    assert [source.text[c.start : c.end] for c in doc.shell.comments] == ["# why", "# ok"]
+    assert str(doc.commands[0].location) == "README.md:5"
+    script = doc.commands[0].script
+    assert script is not None
+    assert source.text[script.location.span.start : script.location.span.end] == "a.py"
+
+
+@given(st.text("ab$\"'\\ \n#(){}<>|&;é`=*", max_size=40))
+def test_any_text_is_read_without_an_exception(text: str) -> None:
+    for kind in ("shell", "markdown"):
+        for doc in read_launch_docs(SourceFile("x", f"torchrun {text}\n```sh\ntorchrun {text}\n"), kind):
+            assert all(0 <= c.location.span.start < c.location.span.end for c in doc.commands)
+
+
+DEEP = 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * DEEP + "torchrun a.py" + ")" * DEEP,
+        "if true; then\n" * DEEP + "torchrun a.py\n" + "fi\n" * DEEP,
+        "torchrun " + "$(" * DEEP + "x" + ")" * DEEP,
+        "torchrun " + "${A:-" * DEEP + "x" + "}" * DEEP,
+        "torchrun $((" + "(" * DEEP + "1" + ")" * DEEP + "))",
+        "torchrun '" + "x\n" * DEEP,
+        "AA=x\n" + 'AA="$AA$AA"\n' * 60 + "torchrun $AA a.py",
+        "torchrun \0 a.py",
+    ],
+    ids=["subshells", "ifs", "substitutions", "defaults", "arithmetic", "open quote", "doubling", "NUL"],
+)
+def test_hostile_scripts_end_without_a_traceback(text: str) -> None:
+    docs = read_launch_docs(SourceFile("run.sh", text), "shell")
+    assert len(docs) == 1
+
+
+def test_what_cannot_be_parsed_is_kept_apart() -> None:
+    doc = parse_shell(SourceFile("run.sh", "if then fi ((\ntorchrun a.py\n"))
+    assert doc.errors
+    assert not parse_shell(SourceFile("run.sh", "torchrun --data <your data> \\\n  a.py\n")).errors
+
+
+# -- Values --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("N=4\nrun $N", ["4"]),
+        ("N=4\nN=8\nrun $N", ["8"]),
+        ("export N=4\nrun --n=${N}", ["--n=4"]),
+        ("run ${N:-8}", ["8"]),
+        ("N=2\nG=8\nrun $((N * G)) $(( $N*$G / 4 ))", ["16", "4"]),
+        ("A='--a 1'\nrun $A \"$A\"", ["--a", "1", "--a 1"]),
+        ("A=(--a 'x y')\nA+=(z)\nrun \"${A[@]}\"", ["--a", "x y", "z"]),
+        ("run \\\n  a \\\n  b 2>&1 >log | tee x", ["a", "b"]),
+        ("run a >log b", ["a", "b"]),
+        ("read -r -d '' A <<EOF\n x \\\n  y\nEOF\nrun $A", ["x", "y"]),
+        (": ${N:=3}\nrun $N", ["3"]),
+        ("if [ $1 ]; then N=4; else N=4; fi\nrun $N", ["4"]),
+        ("(N=4)\nN=2; (N=4)\nrun $N", ["2"]),
+        ("N=2\nN=4 true\nrun $N", ["2"]),
+        ("cd x && N=3 && run $N", ["3"]),
+    ],
+)
+def test_plain_values_are_known(script: str, expected: list[str]) -> None:
+    assert words(script) == expected
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "run $N",
+        "run $1",
+        'run "$@"',
+        "N=$(nproc)\nrun $N",
+        "N=`nproc`\nrun $N",
+        "read N\nrun $N",
+        "N=2\nif [ $1 ]; then N=4; fi\nrun $N",
+        "N=2\nfor N in 1 2; do run $N; done",
+        "N=2\nfor i in 1 2; do run $N; N=4; done",
+        "N=2\nf() { N=4; }\nf\nrun $N",
+        "N=2\nsource env.sh\nrun $N",
+        "N=2\neval $1\nrun $N",
+        "N=2\n((N++))\nrun $N",
+        "N=2\nexport $(cat .env)\nrun $N",
+        "run ~/x",
+        "run *.py",
+        "run {1,2}",
+        "A='*'\nrun $A",
+        "N=2 run $N",
+    ],
+)
+def test_everything_else_is_unknown(script: str) -> None:
+    assert words(script) == [None]
+
+
+def test_activating_an_environment_changes_no_launch_variable() -> None:
+    assert words("N=2\nsource ~/venv/bin/activate\nsource ~/.bashrc\nrun $N") == ["2"]
+
+
+def test_a_value_remembers_where_it_was_set() -> None:
+    doc = parse_shell(SourceFile("run.sh", 'N=2\nA="--n $N"\nrun $A\n'))
+    word = read_invocations(doc, lambda raw: raw.startswith("run"))[0].words[2]
+    assert [str(o) for o in word.origins] == ["run.sh:2", "run.sh:1"]
+
+
+# -- Markdown ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("```bash\na\n```\nb\n```sh\nc\n```\n", [("bash", "a\n"), ("sh", "c\n")]),
+        ("~~~~ console title=x\n~~~\na\n~~~~~\n", [("console", "~~~\na\n")]),
+        ("```{.bash .numberLines}\na\n```\n", [("bash", "a\n")]),
+        ("``` a`b\nno fence\n", []),
+        ("````\n```\nx\n```\n````\n", [("", "```\nx\n```\n")]),
+        ("```sh\nnever closed\n", [("sh", "never closed\n")]),
+        ("- item\n  ```sh\n  a\n  ```\n", [("sh", "  a\n")]),
+        ("> ```sh\n> a\n> ```\n", [("sh", "  a\n")]),
+        ("    * x\n        ```sh\n        a\n- next\n```sh\nb\n```\n", [("sh", "        a\n"), ("sh", "b\n")]),
+        ("```sh\r\na\r\n```\r\n", [("sh", "a\r\n")]),
+    ],
+)
+def test_fences_follow_commonmark(text: str, expected: list[tuple[str, str]]) -> None:
+    found = list(fences(text))
+    assert [(f.language, f.text) for f in found] == expected
+    for fence in found:
+        assert len(fence.text) == fence.span.end - fence.span.start
+
+
+def test_prompts_and_output_are_blanked_in_place() -> None:
+    session = "$ torchrun a.py \\\n>   --x\nepoch 1\n$ ls\n"
+    script = without_prompts(session)
+    assert len(script) == len(session)
+    assert script.split("\n") == ["  torchrun a.py \\", "    --x", "       ", "  ls", ""]
+    assert without_prompts("X=$A\nrun $X\n") == "X=$A\nrun $X\n"
+
+
+def docs(text: str) -> list[LaunchDoc]:
+    return read_launch_docs(SourceFile("README.md", text), "markdown")
+
+
+def test_blocks_without_a_language_count_when_they_launch() -> None:
+    assert len(docs("```\nNPROC_PER_NODE=8 xtuner train c.py\n```\n")) == 1
+    assert docs("```\nloss 1.0, see torchrun\n```\n") == []
+    assert docs("```python\nimport deepspeed\n```\n") == []
+
+
+def test_files_without_a_launcher_are_not_parsed() -> None:
+    assert may_launch(b"#!/bin/bash\ntorchrun a.py\n")
+    assert may_launch(b"python train.py \\\n --x")
+    assert not may_launch(b"#!/bin/bash\nmake install\n")
