@@ -132,6 +132,8 @@ class CommandReader:
                 self._assign(raw, span, scope, export)
             elif export:
                 scope.exported.add(name)
+                if name not in scope.values:  # the caller sets it
+                    scope.forget({name})
             if command == "local" or any(not re.fullmatch(r"-[xrga]+", f) for f in flags):
                 scope.forget({name})
 
