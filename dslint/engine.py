@@ -21,8 +21,8 @@ from dslint.scripts import Job, check_script, check_scripts, rules_by_marker
 from dslint.surroundings import Surroundings, neighbouring_launch_files
 
 if TYPE_CHECKING:
-    from dslint.model.launchdoc import LaunchDoc
-    from dslint.model.plan import RunPlan
+    from dslint.model.launch.document import LaunchDoc
+    from dslint.model.plan.runplan import RunPlan
     from dslint.settings import Settings
     from dslint.suppress import Suppressed
 
@@ -140,7 +140,7 @@ class _Run:
         commands = [command for doc in docs for command in doc.commands]
         if not commands:
             return []
-        from dslint.model.plan import build_plans
+        from dslint.model.plan.runplan import build_plans
         from dslint.model.workspace import Workspace
 
         return build_plans(commands, Workspace(Path(), self.overrides))
@@ -168,7 +168,7 @@ class _Run:
     def _contexts(self, plans: list[RunPlan]) -> Mapping[str, Context]:
         if not plans:
             return {}
-        from dslint.model.plancontext import contexts_for
+        from dslint.model.plan.contexts import contexts_for
 
         return contexts_for(plans, self.surroundings.stated)
 

@@ -15,7 +15,7 @@ from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from dslint.model.launchdoc import LaunchDoc
+    from dslint.model.launch.document import LaunchDoc
     from dslint.parse.data import DataDoc
 
 
@@ -113,7 +113,7 @@ class _Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        from dslint.model.launchdoc import may_launch, read_launch_docs
+        from dslint.model.launch.document import may_launch, read_launch_docs
 
         if may_launch(raw) and (text := self._text(path, raw)) is not None:
             self.out.launch += read_launch_docs(SourceFile(path, text), kind)

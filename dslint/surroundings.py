@@ -57,7 +57,7 @@ class Surroundings:
         return found
 
     def _read_versions(self, folder: str) -> dict[str, VersionFact]:
-        from dslint.model.versions import parse_versions, stronger, version_files
+        from dslint.model.versions.resolve import parse_versions, stronger, version_files
 
         try:
             names = sorted(os.listdir(folder))
@@ -75,7 +75,7 @@ class Surroundings:
 
 
 def _stated(version: str) -> VersionFact:
-    from dslint.model.versions import stated_version
+    from dslint.model.versions.resolve import stated_version
 
     return stated_version(version)
 

@@ -6,8 +6,8 @@ import pytest
 
 from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
-from dslint.model.launch import LaunchCommand
-from dslint.model.launchdoc import read_launch_docs
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import read_launch_docs
 
 
 def commands(script: str, path: str = "run.sh") -> tuple[LaunchCommand, ...]:

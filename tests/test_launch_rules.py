@@ -13,7 +13,7 @@ from dslint.core.finding import Finding
 from dslint.core.fix import apply_edits
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
-from dslint.model.launchdoc import read_launch_docs
+from dslint.model.launch.document import read_launch_docs
 from dslint.rules.registry import BY_CODE
 
 CODES = sorted(code for code, info in BY_CODE.items() if info.kind == "launch")

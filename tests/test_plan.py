@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from dslint.core.fact import known
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
-from dslint.model.launchdoc import read_launch_docs
-from dslint.model.plan import RunPlan, build_plans
-from dslint.model.plancontext import contexts_for
-from dslint.model.pyscript import read_script
-from dslint.model.scriptargs import ScriptArgs, read_script_args
-from dslint.model.scriptprofile import read_profile
+from dslint.model.launch.document import read_launch_docs
+from dslint.model.plan.contexts import contexts_for
+from dslint.model.plan.pyscript import read_script
+from dslint.model.plan.runplan import RunPlan, build_plans
+from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
+from dslint.model.plan.scriptprofile import read_profile
 from dslint.model.workspace import Workspace
 
 TRAINER = """\

@@ -14,7 +14,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Safety, apply_edits
 from dslint.engine import check_paths
 from dslint.model.context import Context
-from dslint.model.hfargs import HF_DEFAULTS, PAIRS
+from dslint.model.plan.hfargs import HF_DEFAULTS, PAIRS
 from dslint.rules.registry import load_rule
 from dslint.settings import make_settings
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from script_helpers import document, findings
 
@@ -9,6 +11,7 @@ from dslint.core.fact import known, unknown
 from dslint.core.finding import Severity
 from dslint.core.fix import Safety, apply_edits
 from dslint.model.context import Context
+from dslint.model.script.vocabulary import COLLECTIVE_NAMES
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl207_uneven_loop_with_collective as dsl207
 
@@ -117,12 +120,11 @@ def test_dsl201_reports_what_only_stage_3_makes_collective_when_stage_3_is_known
         assert findings(dsl201, code, context) == []
 
 
-def test_dsl201_quiet_when_the_parameters_were_gathered_by_all_ranks() -> None:
-    code = (
-        "with deepspeed.zero.GatheredParameters(p):\n    if rank == 0:\n        engine.module.generate(x)\n"
-        "        engine.save_checkpoint\n"
-    )
-    assert findings(dsl201, ENGINE + code, STAGE3) == []
+def test_dsl201_gathering_first_does_not_help_because_the_hooks_of_stage_3_gather_again() -> None:
+    code = "with deepspeed.zero.GatheredParameters(p):\n    if rank == 0:\n        engine.module.generate(x)\n"
+    assert len(findings(dsl201, ENGINE + code, STAGE3)) == 1
+    reads = "with deepspeed.zero.GatheredParameters(p):\n    if rank == 0:\n        torch.save(p, f)\n"
+    assert findings(dsl201, ENGINE + reads, STAGE3) == []
 
 
 def test_dsl201_reports_each_guard_once_and_names_the_rest() -> None:
@@ -183,6 +185,42 @@ def test_dsl201_fix_of_an_exchange_of_data_needs_a_look() -> None:
 )
 def test_dsl201_offers_no_fix_that_could_change_more(code: str) -> None:
     assert fixed(code) is None
+
+
+ENGINE_METHODS = {"step", "backward", "forward", "generate", "train", "train_batch", "eval_batch", "save_16bit_model"}
+ENGINE_METHODS |= {"save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_checkpoint"}
+
+
+@pytest.mark.parametrize("name", sorted(COLLECTIVE_NAMES - ENGINE_METHODS))
+def test_dsl201_markers_let_every_collective_through(name: str) -> None:
+    assert re.search(dsl201.META.markers[2].encode(), f"x.{name}(y)".encode())
+
+
+@pytest.mark.parametrize(
+    "code", ["import deepspeed\ne = deepspeed.initialize(m)", "def f(model_engine): ...", "trainer.train()"]
+)
+def test_dsl201_markers_let_engines_and_trainers_through(code: str) -> None:
+    assert re.search(dsl201.META.markers[2].encode(), code.encode())
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if rank == 0:",
+        "if (\n    rank == 0\n):",
+        "lead = dist.get_rank() == 0",
+        "x = int(os.environ['LOCAL_RANK']) == 0",
+        "first = args.local_rank in (-1, 0)",
+        "@rank_zero_only",
+        "@accelerator.on_main_process",
+        "lead = accelerator.is_main_process",
+        "return args.should_save",
+        "lead = not rank",
+        "x = a if RANK else b",
+    ],
+)
+def test_dsl201_markers_let_every_guard_through(test: str) -> None:
+    assert re.search(dsl201.META.markers[1].encode(), test.encode())
 
 
 # -- DSL207 -------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from dslint.core.source import SourceFile
-from dslint.model.shellcommands import Invocation
-from dslint.model.shellvalues import read_invocations
+from dslint.model.shell.commands import Invocation
+from dslint.model.shell.values import read_invocations
 from dslint.parse.shell import parse_shell
 
 BASH = shutil.which("bash")

@@ -11,7 +11,7 @@ from packaging.version import Version
 from dslint.core.source import SourceFile
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.releases import RELEASES
-from dslint.model.versions import covers, is_pin, parse_versions, stated_version, stronger, version_files
+from dslint.model.versions.resolve import covers, is_pin, parse_versions, stated_version, stronger, version_files
 
 UV_LOCK = """version = 1
 requires-python = ">=3.10"

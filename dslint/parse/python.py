@@ -22,6 +22,7 @@ from dslint.parse.data import ParseProblem
 
 if TYPE_CHECKING:
     import libcst as cst
+    from libcst.metadata import CodeSpan
 
 # LibCST's code generator, which knows the positions, recurses a few frames per level of nesting.
 _CODEGEN_RECURSION = 20_000
@@ -47,7 +48,7 @@ class ScriptDoc:
     source: SourceFile
     module: cst.Module
     tree: ast.Module | None = None
-    _spans: Mapping[cst.CSTNode, tuple[int, int]] | None = field(default=None, repr=False)
+    _spans: Mapping[cst.CSTNode, CodeSpan] | None = field(default=None, repr=False)
     _comments: tuple[Span, ...] | None = field(default=None, repr=False)
 
     @property
@@ -58,9 +59,9 @@ class ScriptDoc:
     def span(self, node: cst.CSTNode) -> Span:
         """Where a node stands, without the whitespace and comments it owns."""
         if self._spans is None:
-            self._spans = _code_point_spans(self.module, self.source.text)
-        start, end = self._spans.get(node, (0, 0))
-        return Span(start, end)
+            self._spans = _code_point_spans(self.module)
+        found = self._spans.get(node)
+        return Span(found.start, found.start + found.length) if found else Span(0, 0)
 
     def location(self, node: cst.CSTNode, label: str = "") -> Location:
         """The place of a node for a finding."""
@@ -164,32 +165,37 @@ def _error_span(source: SourceFile, line: int | None, column: int | None) -> Spa
     return Span(start, max(start, starts[row - 1] + length))
 
 
-def _code_point_spans(module: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, int]]:
-    from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
+def _code_point_spans(module: cst.Module) -> Mapping[cst.CSTNode, CodeSpan]:
+    """The spans of all nodes, from one run of the code generator.
+
+    LibCST's own providers count bytes or lines and visit the whole tree once more, which doubles the cost.
+    """
+    from libcst.metadata.span_provider import SpanProvidingCodegenState
 
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _CODEGEN_RECURSION))
+    spans = _Spans()
+    state = SpanProvidingCodegenState(
+        default_indent=module.default_indent,
+        default_newline=module.default_newline,
+        provider=spans,  # type: ignore[arg-type]
+        get_length=len,
+    )
     try:
         with _no_gc():
-            spans = MetadataWrapper(module, unsafe_skip_copy=True).resolve(ByteSpanPositionProvider)
+            module._codegen(state)
     except RecursionError:
         return {}
     finally:
         sys.setrecursionlimit(limit)
-    if text.isascii():
-        return {node: (span.start, span.start + span.length) for node, span in spans.items()}
-    at = _code_points_by_byte(text)
-    return {node: (at[span.start], at[span.start + span.length]) for node, span in spans.items()}
+    return spans._computed
 
 
-def _code_points_by_byte(text: str) -> list[int]:
-    """For each byte offset of the UTF-8 text, the code point that stands there."""
-    table: list[int] = []
-    for index, character in enumerate(text):
-        code = ord(character)
-        table += [index] * (1 if code < 0x80 else 2 if code < 0x800 else 3 if code < 0x10000 else 4)
-    # Slack: the code generator may end one newline later than a text without a final one.
-    return table + [len(text)] * 3
+class _Spans:
+    """What the code generator needs of a metadata provider."""
+
+    def __init__(self) -> None:
+        self._computed: dict[cst.CSTNode, CodeSpan] = {}
 
 
 @contextmanager

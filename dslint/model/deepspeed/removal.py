@@ -10,7 +10,7 @@ from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.deepspeed.schema import Violation
-from dslint.model.versions import covers
+from dslint.model.versions.resolve import covers
 from dslint.parse.data import split_pointer
 
 

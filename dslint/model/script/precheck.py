@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from dslint.model.script.vocabulary import COLLECTIVE_NAMES, MAIN_DECORATORS
@@ -17,21 +18,63 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def has_guarded_collective(tree: ast.Module) -> bool:
     """Some collective, or a function that holds one, may stand behind a rank test."""
-    nodes = list(_nodes(tree))
-    engines = _engines(nodes)
-    if not any(_may_wait(n, engines) for n in nodes if isinstance(n, ast.Call)):
+    flat = _Flat(tree)
+    if not flat.mark_waiting():
         return False
-    aliases = _aliases(nodes)
-    waiting = engines | _functions_with_collectives(nodes, engines)
-    for node in nodes:
-        if isinstance(node, _Function) and any(_name(d) in MAIN_DECORATORS for d in node.decorator_list):
-            if _calls_any(node, waiting):
-                return True
-        elif isinstance(node, ast.If | ast.IfExp | ast.While | ast.BoolOp):
+    aliases = _aliases(flat.order)
+    for at, node in enumerate(flat.order):
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.BoolOp):
             test = node if isinstance(node, ast.BoolOp) else node.test
-            if _is_rankish(test, aliases) and (_ends_early(node) or _calls_any(node, waiting)):
+            if (flat.waits(at) or _ends_early(node)) and _is_rankish(test, aliases):
+                return True
+        elif isinstance(node, _Function) and flat.waits(at):
+            if any(_name(d) in MAIN_DECORATORS for d in node.decorator_list):
                 return True
     return False
+
+
+class _Flat:
+    """The nodes in an order in which the descendants of a node are a slice."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.order: list[ast.AST] = []
+        parents: list[int] = []
+        stack: list[tuple[ast.AST, int]] = [(tree, -1)]
+        pop, push = stack.pop, stack.append
+        while stack:
+            node, parent = pop()
+            at = len(parents)
+            self.order.append(node)
+            parents.append(parent)
+            for value in node.__dict__.values():
+                if isinstance(value, ast.AST):
+                    push((value, at))
+                elif isinstance(value, list):
+                    for item in value:
+                        if isinstance(item, ast.AST):
+                            push((item, at))
+        self.ends = list(range(1, len(parents) + 1))
+        for at in range(len(parents) - 1, 0, -1):
+            above = parents[at]
+            if self.ends[above] < self.ends[at]:
+                self.ends[above] = self.ends[at]
+        self._waiting: list[int] = []
+
+    def mark_waiting(self) -> bool:
+        """Count the calls that may wait for other ranks, directly or through functions of the file."""
+        calls = [(at, n) for at, n in enumerate(self.order) if isinstance(n, ast.Call)]
+        names = _engines(self.order)
+        self._waiting = [at for at, call in calls if _may_wait(call, names)]
+        functions = [(at, n.name) for at, n in enumerate(self.order) if isinstance(n, _Function)]
+        for _ in range(2):
+            names |= {name for at, name in functions if name not in names and self.waits(at)}
+            self._waiting = [at for at, call in calls if _may_wait(call, names)]
+        return bool(self._waiting)
+
+    def waits(self, at: int) -> bool:
+        """A call of that kind stands inside a node."""
+        found = bisect_left(self._waiting, at)
+        return found < len(self._waiting) and self._waiting[found] < self.ends[at]
 
 
 def has_strided_work(tree: ast.Module) -> bool:
@@ -100,14 +143,6 @@ def _aliases(nodes: list[ast.AST]) -> set[str]:
     return found - {""}
 
 
-def _functions_with_collectives(nodes: list[ast.AST], engines: set[str]) -> set[str]:
-    functions = [n for n in nodes if isinstance(n, _Function)]
-    found: set[str] = set()
-    for _ in range(2):
-        found |= {f.name for f in functions if f.name not in found and _calls_any(f, engines | found)}
-    return found
-
-
 def _engines(nodes: list[ast.AST]) -> set[str]:
     """Names of engines, which may be called like functions."""
     found: set[str] = set()
@@ -116,10 +151,6 @@ def _engines(nodes: list[ast.AST]) -> set[str]:
             target = node.targets[0]
             found.add(_name(target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target))
     return found - {""}
-
-
-def _calls_any(node: ast.AST, names: set[str]) -> bool:
-    return any(isinstance(n, ast.Call) and _may_wait(n, names) for n in _nodes(node))
 
 
 def _may_wait(call: ast.Call, others: set[str]) -> bool:

@@ -37,7 +37,7 @@ from dslint.model.deepspeed.keys import (
 )
 from dslint.model.deepspeed.schema import Violation, is_strict, violations
 from dslint.model.edits import delete_member, rename_key
-from dslint.model.versions import covers
+from dslint.model.versions.resolve import covers
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
 from dslint.rules.base import RuleMeta, bad, good
 

@@ -31,7 +31,7 @@ from dslint.model.deepspeed.config import FILLED_BY_HF, is_placeholder, truth
 from dslint.model.deepspeed.keys import ZERO_REFUSED_SINCE, strict_since
 from dslint.model.deepspeed.schema import Violation, properties, violations
 from dslint.model.edits import replace_value
-from dslint.model.versions import covers
+from dslint.model.versions.resolve import covers
 from dslint.parse.data import DataDoc, split_pointer
 from dslint.rules.base import RuleMeta, bad, good
 

@@ -30,7 +30,7 @@ from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.config import flag, stage_of, version_named, version_origin
 from dslint.model.edits import replace_value
-from dslint.model.versions import covers
+from dslint.model.versions.resolve import covers
 from dslint.parse.data import DataDoc
 from dslint.rules.base import RuleMeta, bad, good
 

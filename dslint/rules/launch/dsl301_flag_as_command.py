@@ -20,8 +20,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
-from dslint.model.continuation import LostFlag, lost_flags
-from dslint.model.launchdoc import LaunchDoc
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.shell.continuation import LostFlag, lost_flags
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
-from dslint.model.continuation import trailing_blanks
-from dslint.model.launchdoc import LaunchDoc
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.shell.continuation import trailing_blanks
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launchdoc import LaunchDoc
-from dslint.model.ports import Port, ports
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.ports import Port, ports
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch import LaunchCommand
-from dslint.model.launchdoc import LaunchDoc
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

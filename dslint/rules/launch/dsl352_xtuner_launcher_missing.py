@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch import LaunchCommand
-from dslint.model.launchdoc import LaunchDoc
-from dslint.model.xtuner import multi_node_origins, starts_torchrun, trains
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.xtuner import multi_node_origins, starts_torchrun, trains
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

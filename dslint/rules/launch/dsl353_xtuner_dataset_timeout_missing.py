@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launchdoc import LaunchDoc
-from dslint.model.xtuner import multi_node_origins, trains
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.xtuner import multi_node_origins, trains
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

@@ -24,8 +24,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
-from dslint.model.launch import Flag, LaunchCommand
-from dslint.model.plan import RunPlan
+from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

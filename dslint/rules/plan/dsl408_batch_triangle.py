@@ -29,8 +29,8 @@ from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.deepspeed.batch import judge
 from dslint.model.edits import replace_value
-from dslint.model.plan import Peer, RunPlan
-from dslint.model.planbatch import stated_world
+from dslint.model.plan.batch import stated_world
+from dslint.model.plan.runplan import Peer, RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

@@ -27,8 +27,8 @@ from dslint.core.fix import Fix, Safety
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.edits import replace_value
-from dslint.model.hfargs import PAIRS, Pair
-from dslint.model.plan import RunPlan
+from dslint.model.plan.hfargs import PAIRS, Pair
+from dslint.model.plan.runplan import RunPlan
 from dslint.parse.data import DataDoc
 from dslint.rules.base import RuleMeta, bad, good
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.model.context import Context
-from dslint.model.plan import RunPlan
+from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

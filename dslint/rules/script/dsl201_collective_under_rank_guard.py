@@ -48,8 +48,14 @@ META = RuleMeta(
     fix="safe",
     markers=(
         r"torch\.distributed|from torch import|deepspeed|accelerate|transformers|trl|mmengine",
-        r"rank|is_main|is_master|should_save|is_world_process_zero|is_local_process_zero|is_global_zero"
-        r"|main_process|PROCID|process_index",
+        # A test or decorator that asks for the rank.
+        r"\b(?:if|elif|while|and|or|not|return)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
+        r"|rank\S* (?:not )?in\b|@[\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero"
+        r"|global_zero|process_index",
+        # A call that waits for all ranks; every engine comes from ``initialize`` or has a name that says so.
+        r"(?:barrier|wait_for_everyone|synchronize\w*|all_\w+|reduce\w*|broadcast\w*|gather\w*|scatter\w*|initialize"
+        r"|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed"
+        r"|collect_results\w*|pad_across_processes)\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\(",
     ),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/797",
@@ -87,20 +93,10 @@ class Check(ScriptCheck):
         if guard is None or (id(guard.owner), guard.ranks) in self.seen:
             return
         event = self.ctx.summaries.event(node)
-        if event is None or self.ctx.summaries.is_paired(event) or self._is_gathered(event):
+        if event is None or self.ctx.summaries.is_paired(event):
             return
         self.seen[id(guard.owner), guard.ranks] = None
         self._report(event, guard)
-
-    def _is_gathered(self, event: Event) -> bool:
-        """Inside ``with GatheredParameters(...)`` the parameters are whole on every rank."""
-        if not all(c.needs_stage3 for c in event.collectives):
-            return False
-        return any(
-            isinstance(outer, cst.With)
-            and any(i.item is not event.call and "GatheredParameters" in self.ctx.text(i.item) for i in outer.items)
-            for outer in self.ctx.parents(event.call)
-        )
 
     def _report(self, event: Event, guard: Guard) -> None:
         name = self.ctx.text(event.call.func)

@@ -43,7 +43,7 @@ META = RuleMeta(
         r"torch|accelerate",
         r"rank|process_index|split_between_processes",
         r"world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
-        r"range\(|::|islice|array_split|chunk\(|tensor_split|split_between_processes",
+        r"range\((?:[^\n]*,){2}|range\(\s*\n|::|islice|array_split|chunk\(|tensor_split|split_between_processes",
     ),
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",

@@ -1,0 +1,101 @@
+"""One adapter per launcher: the words that name it, its options, and the processes it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dslint.model.launch.command import Word
+from dslint.model.launch.launchers import counts, tables
+from dslint.model.launch.launchers.base import Options
+
+MPI_PAIRS = tables.MPI_PAIRS
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """How one launcher reads its words.
+
+    ``heads`` are the spellings of its name as words; ``modules`` the ones after ``python -m``. ``subcommands``
+    start processes, others (``accelerate config``) do not; empty: there are none. ``has_script``: the first
+    operand is a Python script; otherwise a tool of the launcher's own is run.
+    """
+
+    name: str
+    heads: tuple[str, ...]
+    options: Options
+    counter: counts.Counter
+    modules: tuple[str, ...] = ()
+    subcommands: tuple[str, ...] = ()
+    has_script: bool = True
+    module_flags: tuple[str, ...] = ()
+    # The command it starts may be another launcher.
+    wraps: bool = False
+
+
+ADAPTERS = (
+    Adapter(
+        "torchrun",
+        ("torchrun",),
+        tables.TORCHRUN,
+        counts.torchrun,
+        ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.run"),
+        module_flags=("-m", "--module"),
+    ),
+    Adapter(
+        "deepspeed",
+        ("deepspeed", "ds"),
+        tables.DEEPSPEED,
+        counts.deepspeed,
+        ("deepspeed.launcher.runner",),
+        module_flags=("--module",),
+    ),
+    Adapter(
+        "accelerate",
+        ("accelerate",),
+        tables.ACCELERATE,
+        counts.accelerate,
+        ("accelerate.commands.launch",),
+        ("launch",),
+        module_flags=("-m", "--module"),
+    ),
+    Adapter("srun", ("srun",), tables.SRUN, counts.srun, wraps=True),
+    Adapter("mpirun", ("mpirun", "mpiexec", "mpiexec.hydra", "orterun"), tables.MPIRUN, counts.mpirun, wraps=True),
+    Adapter("xtuner", ("xtuner",), tables.NONE, counts.xtuner, subcommands=("train",), has_script=False),
+    Adapter(
+        "swift",
+        ("swift", "megatron"),
+        tables.NONE,
+        counts.by_environment("NNODES", "NPROC_PER_NODE"),
+        subcommands=("sft", "pt", "rlhf"),
+        has_script=False,
+    ),
+    Adapter(
+        "llamafactory",
+        ("llamafactory-cli", "lmf"),
+        tables.NONE,
+        counts.by_environment("NNODES", "NPROC_PER_NODE"),
+        subcommands=("train",),
+        has_script=False,
+    ),
+    Adapter(
+        "axolotl",
+        ("axolotl",),
+        tables.NONE,
+        counts.undecided,
+        ("axolotl.cli.train",),
+        ("train",),
+        has_script=False,
+    ),
+)
+PLAIN = Adapter("python", (), tables.NONE, counts.plain)
+
+BY_HEAD: dict[str, Adapter] = {head: adapter for adapter in ADAPTERS for head in adapter.heads}
+BY_MODULE: dict[str, Adapter] = {module: adapter for adapter in ADAPTERS for module in adapter.modules}
+
+
+def program_name(word: Word) -> str:
+    """``/opt/venv/bin/torchrun`` and ``"$VENV"/bin/torchrun`` -> ``torchrun``."""
+    _, slash, name = (word.raw if word.text is None else word.text).rpartition("/")
+    if word.text is None:
+        name = name if slash and not set(name) & set("$\"'`{}()*") else ""
+    return name

@@ -1,0 +1,152 @@
+"""How many processes a command starts, by launcher: nodes, processes per node and their product with origins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dslint.core.fact import Fact, absent, known, product, unknown
+from dslint.core.source import Location
+from dslint.model.launch.launchers.base import (
+    Parsed,
+    World,
+    closed,
+    divided,
+    env_count,
+    env_text,
+    flag_count,
+    last,
+    one,
+    text_fact,
+    world,
+)
+
+Counter = Callable[[Parsed, Mapping[str, Fact[str]], Location], World]
+
+
+def torchrun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """``--nnodes`` x ``--nproc_per_node``; both are 1 by default."""
+    nodes = flag_count(parsed.flags, "--nnodes").or_else(env_count(env, "PET_NNODES"))
+    per_node = flag_count(parsed.flags, "--nproc_per_node").or_else(env_count(env, "PET_NPROC_PER_NODE"))
+    nodes, per_node = closed(nodes, parsed.open), closed(per_node, parsed.open)
+    return world(
+        nodes.or_else(one(place, "one node, the default of torchrun")),
+        per_node.or_else(one(place, "one process a node, the default of torchrun")),
+    )
+
+
+def deepspeed(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """``--include``, else ``--num_nodes`` x ``--num_gpus``, else the visible devices of one node."""
+    include, exclude = text_fact(last(parsed.flags, "-i", "--include")), last(parsed.flags, "-e", "--exclude")
+    gpus = closed(flag_count(parsed.flags, "--num_gpus", "--num_accelerators"), parsed.open)
+    nodes = flag_count(parsed.flags, "--num_nodes")
+    hosts = last(parsed.flags, "-H", "--hostfile")
+    if exclude is not None:
+        return world(unknown("`--exclude` depends on the hosts"), unknown("`--exclude` depends on the hosts"))
+    if not include.is_absent:
+        return _included(include)
+    if nodes.is_absent and not parsed.open:
+        nodes = unknown("the hostfile decides") if hosts else one(place, "one node without a hostfile")
+    if gpus.is_absent:
+        devices = env_text(env, "CUDA_VISIBLE_DEVICES")
+        alone = nodes.is_known and nodes.get() == 1 and hosts is None
+        gpus = _devices(devices) if alone else unknown("all accelerators of every node")
+    return world(closed(nodes, True), gpus)
+
+
+def _included(include: Fact[str]) -> World:
+    """``localhost:0,1`` or ``worker-0:0,1@worker-1:0,1``."""
+    if not include.is_known:
+        return world(unknown(include.reason), unknown(include.reason))
+    hosts = [h.partition(":") for h in include.get().split("@") if h]
+    slots = [len(s.split(",")) if s else 0 for _, _, s in hosts]
+    nodes: Fact[int] = known(len(hosts), *include.origins)
+    if not slots or 0 in slots:
+        return world(nodes, unknown("all accelerators of a host", *include.origins))
+    per_node: Fact[int] = unknown("the hosts differ", *include.origins)
+    if len(set(slots)) == 1:
+        per_node = known(slots[0], *include.origins)
+    return World(nodes, per_node, known(sum(slots), *include.origins))
+
+
+def _devices(devices: Fact[str]) -> Fact[int]:
+    """How many devices ``CUDA_VISIBLE_DEVICES`` shows; without it all of the machine."""
+    if not devices.is_known:
+        return unknown(devices.reason or "all accelerators of the machine")
+    ids = [i.strip() for i in devices.get().split(",")]
+    if not all(i.isdigit() for i in ids) or len(set(ids)) != len(ids):
+        return unknown("`CUDA_VISIBLE_DEVICES` is not a list of numbers", *devices.origins)
+    return known(len(ids), *devices.origins)
+
+
+def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """``--num_processes`` is the total over all machines."""
+    del env, place
+    nodes = closed(flag_count(parsed.flags, "--num_machines"), parsed.open)
+    total = closed(flag_count(parsed.flags, "--num_processes"), parsed.open)
+    if total.is_absent:
+        total = unknown("the accelerate config decides")
+    return World(nodes, divided(total, nodes), total)
+
+
+def slurm_tasks(parsed: Parsed, env: Mapping[str, Fact[str]]) -> World:
+    """Tasks of ``srun``: its own options, else the ``#SBATCH`` directives of the file."""
+    nodes = flag_count(parsed.flags, "-N", "--nodes").or_else(env_count(env, "SBATCH_NODES"))
+    own_total = flag_count(parsed.flags, "-n", "--ntasks")
+    per_node = flag_count(parsed.flags, "--ntasks_per_node", "--tasks_per_node")
+    if own_total.is_absent:
+        per_node = per_node.or_else(env_count(env, "SBATCH_NTASKS_PER_NODE"))
+    total = own_total.or_else(env_count(env, "SBATCH_NTASKS")) if per_node.is_absent else own_total
+    if parsed.open or last(parsed.flags, "--ntasks_per_gpu", "--ntasks_per_core") is not None:
+        nodes, per_node, total = closed(nodes, True), closed(per_node, True), closed(total, True)
+    if total.is_absent:
+        # One task a node unless somebody says otherwise.
+        total = nodes if per_node.is_absent else product(nodes, per_node)
+    return World(nodes, divided(total, nodes) if per_node.is_absent else per_node, total)
+
+
+def srun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """``srun python``: one process a task."""
+    del place
+    return slurm_tasks(parsed, env)
+
+
+def mpirun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """``-np`` is the total."""
+    del env, place
+    total = closed(flag_count(parsed.flags, "-np", "-n", "-c", "--n", "--np"), parsed.open)
+    per_node = flag_count(parsed.flags, "-npernode", "--npernode", "-N", "-ppn")
+    nodes = divided(total, per_node) if total.is_known and per_node.is_known else unknown("the host list decides")
+    return World(nodes, per_node, total)
+
+
+def by_environment(nodes: str, per_node: str) -> Counter:
+    """Tools that start torchrun with counts from the environment (XTuner, ms-swift, LLaMA-Factory)."""
+
+    def counter(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+        del parsed
+        machines, processes = env_count(env, nodes), env_count(env, per_node)
+        if machines.is_absent and not processes.is_absent:
+            machines = one(place, f"one node without `{nodes}`")
+        return world(machines, processes)
+
+    return counter
+
+
+def xtuner(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """``xtuner train`` starts torchrun with ``NNODES`` and ``NPROC_PER_NODE`` (XTuner ``entry_point.cli``)."""
+    spread = by_environment("NNODES", "NPROC_PER_NODE")(parsed, env, place)
+    if spread.per_node.is_absent and spread.nodes.is_known:
+        return world(spread.nodes, one(place, "one process a node without `NPROC_PER_NODE`"))
+    return spread
+
+
+def undecided(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """The tool reads a config file that is not looked into."""
+    del parsed, env, place
+    return World(unknown("a config file decides"), unknown("a config file decides"), unknown("a config file decides"))
+
+
+def plain(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """A single process, unless the script itself starts more."""
+    del parsed, env, place
+    return World(absent(), absent(), absent())

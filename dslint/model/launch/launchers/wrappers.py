@@ -1,0 +1,85 @@
+"""Programs that run another program: what stands before the launcher is taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dslint.core.fact import Fact, known, unknown
+from dslint.model.launch.command import Word
+from dslint.model.launch.launchers.adapters import program_name
+from dslint.model.launch.launchers.base import Options, flag_name, options, parse_options
+
+
+def _takes(values: str) -> Options:
+    return options(values, abbreviates=False, guesses=False)
+
+
+_NONE = _takes("")
+# name -> its options and the number of operands before the command it runs.
+_WRAPPERS: dict[str, tuple[Options, int]] = {
+    "nohup": (_NONE, 0),
+    "exec": (_takes("-a"), 0),
+    "time": (_takes("-f -o"), 0),
+    "command": (_NONE, 0),
+    "setsid": (_NONE, 0),
+    "unbuffer": (_NONE, 0),
+    "nice": (_takes("-n"), 0),
+    "ionice": (_takes("-c -n"), 0),
+    "stdbuf": (_takes("-i -o -e"), 0),
+    "timeout": (_takes("-s --signal -k --kill_after"), 1),
+    "sudo": (_takes("-u -g -h -p -C -D"), 0),
+    "taskset": (_takes(""), 1),
+    "numactl": (_takes("-m -N -C -i --membind --cpunodebind --physcpubind --interleave --preferred"), 0),
+    "xvfb-run": (_takes("-n -s"), 0),
+    "catchsegv": (_NONE, 0),
+}
+# Tools whose first words name a sub-command: ``uv run``, ``conda run -n env``, ``nsys profile -o x``.
+_RUNNERS: dict[tuple[str, str], Options] = {
+    ("uv", "run"): _takes("--with --extra --group --python -p --env_file --project --directory --package"),
+    ("poetry", "run"): _NONE,
+    ("pdm", "run"): _NONE,
+    ("hatch", "run"): _NONE,
+    ("pipenv", "run"): _NONE,
+    ("pixi", "run"): _takes("-e --environment"),
+    ("conda", "run"): _takes("-n --name -p --prefix --cwd"),
+    ("mamba", "run"): _takes("-n --name -p --prefix --cwd"),
+    ("micromamba", "run"): _takes("-n --name -p --prefix --cwd"),
+    ("nsys", "profile"): _takes("-o --output -t --trace -s --sample -w -c --capture_range -f --force_overwrite"),
+}
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+
+
+def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
+    """The words from the launcher on; assignments of ``env NAME=value`` go into ``env``."""
+    rest = tuple(words)
+    while rest:
+        name = program_name(rest[0])
+        following = rest[1].text or "" if len(rest) > 1 else ""
+        if name == "env":
+            rest = _environment(rest[1:], env)
+        elif name in _WRAPPERS:
+            table, operands = _WRAPPERS[name]
+            rest = parse_options(rest[1:], table).rest[operands:]
+        elif (name, following) in _RUNNERS:
+            rest = parse_options(rest[2:], _RUNNERS[name, following]).rest
+        else:
+            break
+    return rest
+
+
+def _environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        match = _ASSIGNMENT.match(word.text if word.text is not None else word.raw)
+        if match and word.text is not None:
+            env[match[1]] = known(match[2], word.location.labelled(word.text), *word.origins)
+        elif match:
+            env[match[1]] = unknown(f"`{match[1]}` is computed", word.location)
+        elif word.text in ("-u", "-C", "-S"):
+            at += 1
+        elif flag_name(word) is None and not word.spreads:
+            break
+        at += 1
+    return tuple(words[at:])

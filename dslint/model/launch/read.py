@@ -1,0 +1,220 @@
+"""From the words of a shell command to a launch command: wrappers off, launcher, script, arguments, world size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dslint.core.fact import Fact, absent
+from dslint.core.source import Location, SourceFile, Span
+from dslint.model.launch.command import Flag, LaunchCommand, Word
+from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
+from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
+from dslint.model.launch.launchers.counts import slurm_tasks
+from dslint.model.launch.launchers.wrappers import unwrap
+
+_PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)?)?")
+# Options of the interpreter that take a value.
+_PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The launcher around: ``srun``, ``mpirun``."""
+
+    name: str = ""
+    parsed: Parsed = field(default_factory=lambda: Parsed((), ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """``bash -c TEXT`` or ``eval TEXT``: a command line inside a word; ``outer`` is what stands around it."""
+
+    kind: str
+    words: tuple[Word, ...]
+    outer: Outer
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The launcher of a command: its words, its adapter, what follows."""
+
+    adapter: Adapter
+    program: str
+    rest: tuple[Word, ...]
+    # ``python x.py`` and ``python -m x``: the script is known already.
+    script: Word | None = None
+    is_module: bool = False
+
+
+def read_command(
+    words: Sequence[Word],
+    env: Mapping[str, Fact[str]],
+    source: SourceFile,
+    outer: Outer | None = None,
+    cwd: Fact[str] | None = None,
+    in_docs: bool = False,
+) -> LaunchCommand | Shell | None:
+    """The launch that these words are, ``None`` when they start no training processes."""
+    seen = dict(env)
+    rest = unwrap(words, seen)
+    outer = outer or Outer()
+    head = _head(rest)
+    if head is None:
+        return _shell(rest, outer)
+    if head.adapter.wraps:
+        parsed = _wrapper_options(head)
+        inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs)
+        if not isinstance(inner, LaunchCommand):
+            return inner
+        begin = words[0].location.span.start
+        return replace(inner, words=tuple(words), location=_place(source, begin, inner.words, words[0].location))
+    command = _command(head, seen, outer, rest)
+    if command is None:
+        return None
+    place = _place(source, words[0].location.span.start, words, words[0].location)
+    return replace(command, words=tuple(words), location=place, in_docs=in_docs, cwd=cwd or absent())
+
+
+def _place(source: SourceFile, begin: int, words: Sequence[Word], single: Location) -> Location:
+    end = max(w.location.span.end for w in words)
+    return source.location(Span(begin, end)) if end > begin else single
+
+
+def _head(words: Sequence[Word]) -> Head | None:
+    if not words:
+        return None
+    name = program_name(words[0])
+    adapter = BY_HEAD.get(name)
+    if adapter is not None:
+        return _subcommand(adapter, name, tuple(words[1:]))
+    if _PYTHON.fullmatch(name):
+        return _python(name, words)
+    return None
+
+
+def _subcommand(adapter: Adapter, program: str, rest: tuple[Word, ...]) -> Head | None:
+    if not adapter.subcommands:
+        return Head(adapter, program, rest)
+    if rest and rest[0].text in adapter.subcommands:
+        return Head(adapter, f"{program} {rest[0].text}", rest[1:])
+    return None
+
+
+def _python(name: str, words: Sequence[Word]) -> Head | None:
+    at = 1
+    while at < len(words):
+        word = words[at]
+        text = word.text
+        if text == "-m" and at + 1 < len(words):
+            module = words[at + 1]
+            adapter = BY_MODULE.get(module.text or "")
+            if adapter is not None:
+                return Head(adapter, f"{name} -m {module.text}", tuple(words[at + 2 :]))
+            return Head(PLAIN, name, tuple(words[at + 2 :]), module, is_module=True)
+        if text in ("-c", "-") or word.spreads:
+            return None
+        if flag_name(word) is None:
+            found = BY_HEAD.get(program_name(word))
+            if found is not None and not (text or "").endswith(".py"):
+                return _subcommand(found, f"{name} {text}", tuple(words[at + 1 :]))
+            return Head(PLAIN, name, tuple(words[at + 1 :]), word)
+        at += 2 if text in _PYTHON_VALUES else 1
+    return None
+
+
+def _wrapper_options(head: Head) -> Parsed:
+    """The options of srun or mpirun; ``-mca a b`` has two values."""
+    words: list[Word] = []
+    skip = 0
+    for at, word in enumerate(head.rest):
+        if skip:
+            skip -= 1
+        elif head.adapter.name == "mpirun" and word.text in MPI_PAIRS:
+            following = head.rest[at + 1].text or "" if at + 1 < len(head.rest) else ""
+            skip = 1 if "env" in word.text and "=" in following else 2
+        else:
+            words.append(word)
+    return parse_options(words, head.adapter.options)
+
+
+def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequence[Word]) -> LaunchCommand | None:
+    adapter = head.adapter
+    place = words[0].location
+    parsed = (
+        Parsed((), head.rest) if head.script or not adapter.has_script else parse_options(head.rest, adapter.options)
+    )
+    script, arguments, is_module = head.script, parsed.rest, head.is_module
+    if script is None and adapter.has_script:
+        if not parsed.rest and not parsed.open and not parsed.flags:
+            return None
+        script, arguments = (parsed.rest[0], parsed.rest[1:]) if parsed.rest else (None, ())
+        is_module = last(parsed.flags, *adapter.module_flags) is not None
+    world = _world(adapter, parsed, env, outer, place)
+    launcher, flags = adapter.name, parsed.flags
+    outer_name, outer_flags = outer.name, outer.parsed.flags
+    if adapter is PLAIN and outer.name:
+        launcher, flags, outer_name, outer_flags = outer.name, outer.parsed.flags, "", ()
+    return LaunchCommand(
+        launcher=launcher,
+        program=head.program,
+        location=place,
+        words=tuple(words),
+        launcher_flags=flags,
+        outer=outer_name,
+        outer_flags=outer_flags,
+        script=script,
+        is_module=is_module,
+        script_args=tuple(arguments),
+        script_flags=script_flags(arguments),
+        env=env,
+        nodes=world.nodes,
+        processes_per_node=world.per_node,
+        world_size=world.total,
+        has_unknown_words=parsed.open or _unknown(arguments),
+    )
+
+
+def _world(adapter: Adapter, parsed: Parsed, env: dict[str, Fact[str]], outer: Outer, place: Location) -> World:
+    if adapter is PLAIN and outer.name:
+        return BY_HEAD[outer.name].counter(outer.parsed, env, place)
+    slurm_launcher = _value(script_flags(parsed.rest), "--launcher") == "slurm"
+    if adapter.name == "xtuner" and outer.name == "srun" and (slurm_launcher or "NPROC_PER_NODE" not in env):
+        return slurm_tasks(outer.parsed, env)
+    return adapter.counter(parsed, env, place)
+
+
+def _value(flags: Sequence[Flag], name: str) -> str | None:
+    flag = last(flags, name)
+    return flag.value.text if flag is not None and flag.value is not None else None
+
+
+def _unknown(arguments: Sequence[Word]) -> bool:
+    """Whether arguments may hold flags that cannot be seen: a free-standing unknown word, or one that spreads."""
+    previous_is_flag = False
+    for word in arguments:
+        name = flag_name(word)
+        if word.text is None and name is None and (word.spreads or (not previous_is_flag and _bare(word))):
+            return True
+        previous_is_flag = name is not None and "=" not in (word.text or word.raw)
+    return False
+
+
+def _bare(word: Word) -> bool:
+    return not word.raw.startswith(('"', "'")) and word.raw.startswith("$")
+
+
+def _shell(words: Sequence[Word], outer: Outer) -> Shell | None:
+    if not words or words[0].text is None:
+        return None
+    name = program_name(words[0])
+    if name == "eval":
+        return Shell("eval", tuple(words[1:]), outer)
+    if name in ("bash", "sh", "zsh"):
+        for index, word in enumerate(words[1:], 1):
+            if word.text is not None and re.fullmatch(r"-[a-z]*c", word.text):
+                return Shell("-c", tuple(words[index + 1 : index + 2]), outer)
+            if flag_name(word) is None:
+                break
+    return None

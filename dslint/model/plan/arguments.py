@@ -1,0 +1,146 @@
+"""The arguments that a run's script receives, and who reads its DeepSpeed config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.model.launch.command import Flag, LaunchCommand, canonical
+from dslint.model.plan.hfargs import HF_DEFAULTS, HF_NAMES, is_flag, parse_value
+from dslint.model.plan.scriptargs import Declared
+from dslint.model.plan.scriptprofile import ScriptProfile
+
+if TYPE_CHECKING:
+    from dslint.model.plan.config import ConfigChoice
+
+# Command-line tools around the Trainer of transformers that take its arguments by their own names.
+_HF_TOOLS = {"swift", "llamafactory"}
+
+
+def passed_arguments(command: LaunchCommand) -> dict[str, Fact[str]]:
+    """The script's arguments as the command words them, by destination; a bare switch is ``True``."""
+    passed: dict[str, Fact[str]] = {}
+    for flag in command.script_flags:
+        if not flag.name.startswith("--"):
+            continue
+        passed[canonical(flag.name)[2:]] = _text(flag)
+    return passed
+
+
+def run_consumer(command: LaunchCommand, profile: ScriptProfile | None, choice: ConfigChoice) -> Fact[str]:
+    """``hf`` | ``deepspeed`` | ``accelerate``: who hands the config to DeepSpeed."""
+    if command.launcher in _HF_TOOLS:
+        return known("hf")
+    if command.launcher in ("xtuner", "axolotl"):
+        return unknown(f"{command.launcher} fills the config by its own rules")
+    stated = profile.consumer if profile is not None else absent()
+    if stated.is_absent and _looks_like_trainer(command, choice):
+        return known("hf")
+    if stated.is_absent:
+        return unknown("the script does not show who reads the config")
+    if command.launcher == "accelerate" and stated.get_or("") == "deepspeed":
+        return unknown("accelerate and the script both configure DeepSpeed")
+    return stated
+
+
+def _looks_like_trainer(command: LaunchCommand, choice: ConfigChoice) -> bool:
+    """``--deepspeed FILE`` together with names that only ``TrainingArguments`` uses in this combination."""
+    flag = command.script_flag("--deepspeed")
+    if flag is None or flag.value is None or choice.named is None or choice.named.text != flag.value.text:
+        return False
+    needed = ("--output_dir", "--per_device_train_batch_size")
+    typical = ("--save_strategy", "--save_steps", "--logging_steps", "--lr_scheduler_type", "--report_to")
+    return all(command.script_flag(n) for n in needed) and any(command.script_flag(n) for n in typical)
+
+
+def effective_arguments(
+    command: LaunchCommand, profile: ScriptProfile | None, consumer: Fact[str]
+) -> dict[str, Fact[Any]]:
+    """What the script will hold: a flag, else a default that is certain. Other names are not in the result."""
+    if consumer.get_or("") == "hf":
+        return _training_arguments(command, profile)
+    arguments: dict[str, Fact[Any]] = {}
+    declared = profile.args.declared if profile is not None else {}
+    for dest, argument in declared.items():
+        if argument.default.is_known:
+            arguments[dest] = unknown("the command may set it") if command.has_unknown_words else argument.default
+    for dest, fact in passed_arguments(command).items():
+        arguments[dest] = _converted(fact, declared.get(dest))
+    return arguments
+
+
+def _training_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
+    if profile is not None and profile.training and profile.args.training_arguments == "":
+        return _constructed(profile)
+    arguments = _default_arguments(command, profile)
+    for flag in command.script_flags:
+        name = canonical(flag.name)[2:] if flag.name.startswith("--") else ""
+        if name in HF_NAMES:
+            arguments[name] = _hf_value(name, flag)
+        elif name.startswith("no_") and is_flag(name[3:]):
+            arguments[name[3:]] = known(False, flag.location)
+    if profile is not None:
+        for name in profile.args.rewritten & arguments.keys():
+            arguments[name] = unknown("the script assigns it after parsing")
+    return arguments
+
+
+def _default_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
+    """Defaults that are certain: the class is the one of transformers and every flag of the command is seen."""
+    args = profile.args if profile is not None else None
+    arguments: dict[str, Fact[Any]]
+    if args is None or args.training_arguments != "exact" or args.is_open or command.has_unknown_words:
+        arguments = dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
+        if not command.has_unknown_words:
+            # No class is known to switch this search on by default.
+            arguments["auto_find_batch_size"] = known(False)
+        return arguments
+    arguments = {name: known(value) for name, value in HF_DEFAULTS.items()}
+    for name in HF_NAMES & args.declared.keys():
+        default = args.declared[name].default
+        arguments[name] = default if default.is_known else unknown("the script computes its default")
+    if command.launcher == "accelerate":
+        # ``accelerate launch`` hands its own precision and accumulation steps over through the environment.
+        for name in ("fp16", "bf16", "gradient_accumulation_steps"):
+            arguments[name] = unknown("accelerate may set it")
+    return arguments
+
+
+def _constructed(profile: ScriptProfile) -> dict[str, Fact[Any]]:
+    """``TrainingArguments(...)`` called by the script: its literal keywords, else the default."""
+    if "**" in profile.training:
+        return {name: unknown("keywords are unpacked") for name in HF_NAMES} | {
+            name: fact for name, fact in profile.training.items() if name in HF_NAMES
+        }
+    arguments: dict[str, Fact[Any]] = {name: known(value) for name, value in HF_DEFAULTS.items()}
+    arguments.update({name: fact for name, fact in profile.training.items() if name in HF_NAMES})
+    return arguments
+
+
+def _hf_value(name: str, flag: Flag) -> Fact[Any]:
+    if flag.value is None:
+        return known(True, flag.location) if is_flag(name) else unknown("the flag has no value", flag.location)
+    if flag.value.text is None:
+        return unknown(f"`{flag.value.raw}` is not known here", flag.location)
+    value = parse_value(name, flag.value.text)
+    return Fact(value.state, value.value, (flag.location,), value.reason)
+
+
+def _text(flag: Flag) -> Fact[str]:
+    if flag.value is None:
+        return known("True", flag.location)
+    if flag.value.text is None:
+        return unknown(f"`{flag.value.raw}` is not known here", flag.location)
+    return known(flag.value.text, flag.location)
+
+
+def _converted(fact: Fact[str], declared: Declared | None) -> Fact[Any]:
+    converters: Mapping[str, type] = {"int": int, "float": float}
+    convert = converters.get(declared.type) if declared is not None else None
+    if not fact.is_known or convert is None:
+        return fact
+    try:
+        return fact.map(convert)
+    except ValueError:
+        return unknown(f"{fact.get()!r} is no {convert.__name__}", *fact.origins)

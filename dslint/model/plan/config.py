@@ -1,0 +1,182 @@
+"""Which DeepSpeed config a launch command runs with."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
+from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.plan.files import Files
+from dslint.model.plan.recipe import recipe
+from dslint.model.plan.scriptprofile import ScriptProfile
+from dslint.parse.data import DataDoc
+
+CONFIG_FLAGS = ("--deepspeed_config", "--ds_config", "--deepspeed", "--ds_config_path", "--deepspeed_config_file")
+_CONFIG_DESTS = tuple(flag[2:] for flag in CONFIG_FLAGS)
+_SUFFIXES = (".json", ".hjson", ".jsonc")
+# Presets of xtuner (``deepspeed_zero2_offload``) and ms-swift (``zero3``): the stage is in the name.
+_PRESET = re.compile(r"(?:deepspeed_)?zero-?([0-3])(?:_\w+)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A config file as a command, YAML file or script names it. ``raw`` is the word before expansion."""
+
+    text: str
+    location: Location
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChoice:
+    """The config of a run: the file that names it, its path and data, or only its stage."""
+
+    named: Named | None = None
+    path: Fact[str] = field(default_factory=absent)
+    doc: DataDoc | None = None
+    stage: Fact[int] = field(default_factory=absent)
+    # The accelerate YAML file; its ``deepspeed_config`` section may stand in for a config file.
+    accelerate: DataDoc | None = None
+    # Config files that the run names and that are nowhere.
+    missing: tuple[Named, ...] = ()
+
+
+def names_config(command: LaunchCommand) -> bool:
+    """A flag of the command may choose a config or a ZeRO stage."""
+    if command.script_flag(*CONFIG_FLAGS) is not None:
+        return True
+    return command.launcher_flag("--config_file", "--use_deepspeed", "--zero_stage", *CONFIG_FLAGS) is not None
+
+
+def choose_config(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
+    """The config that the launcher, the script's flags or the script itself name, in this order."""
+    doc = recipe(command, files)
+    if doc is not None and isinstance(doc.get("/deepspeed"), str):
+        return _load(Named(doc.get("/deepspeed"), doc.value("/deepspeed")), files)
+    if command.launcher == "accelerate":
+        choice = _from_accelerate(command, files)
+        if choice is not None and not choice.path.is_absent:
+            return choice
+        rest = _from_script(command, profile, files)
+        return rest if choice is None or not (rest.path.is_absent and rest.stage.is_absent) else choice
+    return _from_script(command, profile, files)
+
+
+def stage_of(doc: DataDoc) -> Fact[int]:
+    """The ZeRO stage that a DeepSpeed config states; without a section ZeRO is off."""
+    section = doc.get("/zero_optimization")
+    if not isinstance(doc.data, dict) or isinstance(section, bool):
+        return unknown("the section is no object")
+    stage = doc.fact("/zero_optimization/stage", "ZeRO stage")
+    if stage.is_absent:
+        return known(0, *([doc.key("/zero_optimization")] if doc.has("/zero_optimization") else []))
+    return _stage(stage)
+
+
+def _stage(fact: Fact[Any]) -> Fact[int]:
+    value = fact.value
+    if fact.is_known and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3:
+        return known(value, *fact.origins)
+    return fact if fact.is_absent else unknown("the stage is no number from 0 to 3", *fact.origins)
+
+
+def _from_accelerate(command: LaunchCommand, files: Files) -> ConfigChoice | None:
+    """``accelerate launch``: its own flags win over its YAML file."""
+    yaml_flag = command.launcher_flag("--config_file")
+    yaml_doc, missing = _accelerate_yaml(yaml_flag, files)
+    flag = command.launcher_flag("--deepspeed_config_file")
+    if flag is not None:
+        return _replace(_load(_named(flag), files), yaml_doc, missing)
+    if yaml_doc is not None and yaml_doc.has("/deepspeed_config/deepspeed_config_file"):
+        pointer = "/deepspeed_config/deepspeed_config_file"
+        text = yaml_doc.get(pointer)
+        if isinstance(text, str) and text.lower() != "none":
+            return _replace(_load(Named(text, yaml_doc.value(pointer)), files), yaml_doc, missing)
+    stage = command.launcher_flag("--zero_stage")
+    if stage is not None:
+        text = stage.value.text if stage.value else None
+        number = int(text) if text is not None and text.isdigit() else None
+        fact: Fact[Any] = known(number, stage.location) if number is not None else unknown("the stage is not read")
+        return ConfigChoice(stage=_stage(fact), accelerate=yaml_doc, missing=missing)
+    if yaml_doc is not None and yaml_doc.get("/distributed_type") == "DEEPSPEED":
+        inline = _stage(yaml_doc.fact("/deepspeed_config/zero_stage", "ZeRO stage"))
+        return ConfigChoice(stage=inline, accelerate=yaml_doc, missing=missing)
+    return ConfigChoice(accelerate=yaml_doc, missing=missing) if yaml_doc or missing else None
+
+
+def _accelerate_yaml(flag: Flag | None, files: Files) -> tuple[DataDoc | None, tuple[Named, ...]]:
+    named = _named(flag) if flag is not None else None
+    if named is None or not named.text.endswith((".yaml", ".yml", ".json")):
+        return None, ()
+    path = files.find(named.text)
+    if path is None:
+        return None, _missing(named, files)
+    return files.data(path), ()
+
+
+def _replace(choice: ConfigChoice, accelerate: DataDoc | None, missing: tuple[Named, ...]) -> ConfigChoice:
+    return ConfigChoice(choice.named, choice.path, choice.doc, choice.stage, accelerate, (*missing, *choice.missing))
+
+
+def _from_script(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
+    for name in CONFIG_FLAGS:
+        flag = command.script_flag(name)
+        if flag is None or flag.value is None:
+            continue
+        choice = _load(_named(flag), files)
+        if not choice.path.is_absent or not choice.stage.is_absent:
+            return choice
+    if profile is None:
+        return ConfigChoice()
+    texts = [fact.get() for fact in profile.config_paths]
+    if len(set(texts)) == 1:
+        return _load(Named(texts[0], profile.config_paths[0].origins[0]), files)
+    if texts:
+        return ConfigChoice(path=unknown("the script names several configs"))
+    return _from_default(command, profile, files)
+
+
+def _from_default(command: LaunchCommand, profile: ScriptProfile, files: Files) -> ConfigChoice:
+    for dest in _CONFIG_DESTS:
+        declared = profile.args.declared.get(dest)
+        default = declared.default if declared is not None else None
+        if default is None or not default.is_known or not isinstance(default.value, str):
+            continue
+        if command.has_unknown_words:
+            return ConfigChoice(path=unknown("the command may name another config"))
+        if default.value.endswith(_SUFFIXES):
+            return _load(Named(default.value, default.origins[0]), files)
+    return ConfigChoice()
+
+
+def _named(flag: Flag) -> Named | None:
+    if flag.value is None or flag.value.text is None:
+        return None
+    return Named(flag.value.text, flag.value.location, flag.value.raw)
+
+
+def _missing(named: Named, files: Files) -> tuple[Named, ...]:
+    """The name, when nothing suggests that the file is made, fetched or mounted before the run."""
+    return () if files.may_appear(named.text, named.raw) else (named,)
+
+
+def _load(named: Named | None, files: Files) -> ConfigChoice:
+    if named is None:
+        return ConfigChoice(path=unknown("the name of the config is not known here"))
+    path = files.find(named.text)
+    if path is None or not path.endswith(_SUFFIXES):
+        preset = _PRESET.match(named.text)
+        if preset:
+            return ConfigChoice(named, stage=known(int(preset.group(1)), named.location))
+        if named.text.endswith(_SUFFIXES):
+            return ConfigChoice(named, path=unknown("the config is not found"), missing=_missing(named, files))
+        return ConfigChoice(path=absent() if path is None else unknown("the config is no JSON file"))
+    if files.is_written(named.text, named.raw):
+        return ConfigChoice(named, path=unknown("the launch script writes the config itself"))
+    doc = files.data(path)
+    if doc is None or not isinstance(doc.data, dict) or doc.problems:
+        return ConfigChoice(named, path=known(path, named.location))
+    return ConfigChoice(named, known(path, named.location), doc, stage_of(doc))

@@ -1,0 +1,65 @@
+"""What all runs of a file have in common: the context for the rules that judge that file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dslint.core.fact import Fact, absent, unknown
+from dslint.model.context import Context
+
+if TYPE_CHECKING:
+    from dslint.model.plan.runplan import RunPlan
+
+
+def contexts_for(plans: Sequence[RunPlan], base: Context) -> dict[str, Context]:
+    """The context of every script and config that a plan names, by user-facing path.
+
+    A fact is known only when all runs of the file agree on it. Commands in documentation count only where no
+    real launch file names the script or config. A config gets no world size here: the run plan itself is
+    judged with the world size of its command.
+    """
+    contexts: dict[str, Context] = {}
+    for path, users in _by_path(plans, scripts=True).items():
+        contexts[path] = replace(
+            base,
+            world_size=_agreed([p.world_size for p in users]).or_else(base.world_size),
+            zero_stage=_agreed([p.zero_stage for p in users]).or_else(base.zero_stage),
+            consumer=_agreed([p.consumer for p in users]).or_else(base.consumer),
+            arguments={**base.arguments, **_agreed_arguments(users)},
+        )
+    for path, users in _by_path(plans, scripts=False).items():
+        contexts[path] = replace(
+            base,
+            zero_stage=_agreed([p.zero_stage for p in users]).or_else(base.zero_stage),
+            consumer=_agreed([p.consumer for p in users]).or_else(base.consumer),
+        )
+    return contexts
+
+
+def _by_path(plans: Sequence[RunPlan], scripts: bool) -> dict[str, list[RunPlan]]:
+    users: dict[str, list[RunPlan]] = {}
+    for plan in plans:
+        if scripts:
+            paths = {plan.script, plan.profile.args_path if plan.profile is not None else None}
+        else:
+            paths = {plan.config_path.value if plan.config_path.is_known else None}
+        for path in paths - {None}:
+            users.setdefault(path or "", []).append(plan)
+    return {path: [p for p in found if not p.command.in_docs] or found for path, found in users.items()}
+
+
+def _agreed(facts: Sequence[Fact[Any]]) -> Fact[Any]:
+    first = facts[0]
+    for fact in facts:
+        if fact.state != first.state or fact.value != first.value:
+            return unknown("the runs of this file differ")
+    if first.is_absent:
+        return absent()
+    return first
+
+
+def _agreed_arguments(users: Sequence[RunPlan]) -> Mapping[str, Fact[str]]:
+    names = dict.fromkeys(name for plan in users for name in plan.passed)
+    return {name: _agreed([plan.passed.get(name, absent()) for plan in users]) for name in names}

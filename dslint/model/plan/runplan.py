@@ -1,0 +1,140 @@
+"""The run plan: what happens when somebody starts a launch command, joined over the files that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dslint.core.fact import Fact, absent, unknown
+from dslint.model.deepspeed.batch import Batch
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.plan.arguments import effective_arguments, passed_arguments, run_consumer
+from dslint.model.plan.batch import batch_of, batch_world, precision_of, run_world
+from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
+from dslint.model.plan.files import Files, module_path
+from dslint.model.plan.recipe import recipe, recipe_arguments
+from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
+from dslint.model.workspace import Workspace
+from dslint.parse.data import DataDoc
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another run of the same config; ``is_earlier`` when its command stands before this one.
+
+    ``numbers`` are its batch sizes and world size, for the question whether two runs fail alike.
+    """
+
+    command: LaunchCommand
+    consumer: Fact[str]
+    arguments: Mapping[str, Fact[Any]]
+    is_earlier: bool
+    numbers: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """One launch command joined with its script, arguments and configs; every value with its origin.
+
+    ``script`` and ``config_path`` are user-facing paths. ``passed`` are the arguments as the command words them,
+    ``arguments`` the values that ``TrainingArguments`` or the script will hold (flag, else default).
+    ``batch`` is what DeepSpeed will see after a trainer filled ``"auto"``, ``batch_world`` the number of ranks it
+    multiplies with. ``missing`` are config files that the command names and that are nowhere.
+    ``config_is_rewritten``: the script or an autotuner changes the config, so its numbers are not what runs.
+    ``peers`` are the other runs of the same config file.
+    """
+
+    command: LaunchCommand
+    nodes: Fact[int]
+    processes_per_node: Fact[int]
+    world_size: Fact[int]
+    script: str | None = None
+    profile: ScriptProfile | None = None
+    passed: Mapping[str, Fact[str]] = field(default_factory=dict)
+    arguments: Mapping[str, Fact[Any]] = field(default_factory=dict)
+    config_path: Fact[str] = field(default_factory=absent)
+    config: DataDoc | None = None
+    accelerate: DataDoc | None = None
+    zero_stage: Fact[int] = field(default_factory=absent)
+    precision: Fact[str] = field(default_factory=absent)
+    batch: Batch = field(default_factory=Batch)
+    batch_world: Fact[Any] = field(default_factory=absent)
+    consumer: Fact[str] = field(default_factory=absent)
+    missing: tuple[Named, ...] = ()
+    config_is_rewritten: bool = False
+    peers: tuple[Peer, ...] = ()
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """The values of the batch triangle, without their places."""
+        facts = (self.batch.train, self.batch.micro, self.batch.steps, self.batch_world)
+        return tuple((fact.state, fact.value) for fact in facts)
+
+
+def build_plans(commands: Sequence[LaunchCommand], workspace: Workspace) -> list[RunPlan]:
+    """One plan a command, in the order of the commands."""
+    plans = [_build(command, workspace) for command in commands]
+    users: dict[str, list[int]] = {}
+    for index, plan in enumerate(plans):
+        if plan.config is not None:
+            users.setdefault(plan.config.path, []).append(index)
+    for indexes in users.values():
+        for index in indexes:
+            peers = tuple(_peer(plans[i], i < index) for i in indexes if i != index)
+            plans[index] = replace(plans[index], peers=peers)
+    return plans
+
+
+def _peer(plan: RunPlan, is_earlier: bool) -> Peer:
+    return Peer(plan.command, plan.consumer, plan.arguments, is_earlier, plan.numbers)
+
+
+def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
+    files = Files(command, workspace)
+    script = _script_path(command, files)
+    profile = script_profile(script, workspace, names_config(command)) if script is not None else None
+    choice = choose_config(command, profile, files.beside(script) if script is not None else files)
+    consumer = run_consumer(command, profile, choice)
+    arguments_file = recipe(command, files)
+    if arguments_file is not None:
+        arguments = recipe_arguments(command, arguments_file)
+    else:
+        arguments = effective_arguments(command, profile, consumer)
+    world = run_world(command, choice.accelerate)
+    is_rewritten = command.launcher_flag("--autotuning") is not None or (profile is not None and profile.changes_config)
+    return RunPlan(
+        command,
+        command.nodes,
+        command.processes_per_node,
+        world,
+        script,
+        profile,
+        passed_arguments(command),
+        arguments,
+        choice.path,
+        choice.doc,
+        choice.accelerate,
+        _stage(choice, command),
+        precision_of(choice.doc, consumer, arguments),
+        Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
+        batch_world(choice.doc, world, command, profile),
+        consumer,
+        choice.missing,
+        is_rewritten,
+    )
+
+
+def _script_path(command: LaunchCommand, files: Files) -> str | None:
+    word = command.script
+    if word is None or not word.text:
+        return None
+    if command.is_module:
+        return files.find(module_path(word.text)) or files.find(word.text.replace(".", "/") + "/__main__.py")
+    return files.find(word.text) if word.text.endswith(".py") else None
+
+
+def _stage(choice: ConfigChoice, command: LaunchCommand) -> Fact[int]:
+    if choice.stage.is_absent and (choice.path.is_unknown or command.has_unknown_words):
+        return unknown("the config of the run is not known")
+    return choice.stage

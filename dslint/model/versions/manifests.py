@@ -1,0 +1,226 @@
+"""Versions in the files a person writes: pyproject.toml, setup.cfg, setup.py, Pipfile, conda, Dockerfile."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.core.source import SourceFile, Span
+from dslint.model.versions.requirements import LIBRARIES, Statement, library_name, requirement
+
+_NAMES = "|".join((*LIBRARIES, "pytorch"))
+
+
+def pyproject(source: SourceFile) -> Iterator[Statement]:
+    """PEP 621, dependency groups, poetry, uv and pdm tables of ``pyproject.toml``."""
+    data = _toml(source.text)
+    project, tool = _table(data.get("project")), _table(data.get("tool"))
+    strings = _Strings(source.text)
+    yield from strings.requirements(project.get("dependencies"), certain=True)
+    uv = _table(tool.get("uv"))
+    for extra in ("dev-dependencies", "constraint-dependencies", "override-dependencies"):
+        yield from strings.requirements(uv.get(extra), certain=extra != "dev-dependencies")
+    pdm = _table(tool.get("pdm"))
+    for groups in (project.get("optional-dependencies"), data.get("dependency-groups"), pdm.get("dev-dependencies")):
+        for listed in _table(groups).values():
+            yield from strings.requirements(listed, certain=False)
+    poetry = _table(tool.get("poetry"))
+    yield from _poetry(source.text, poetry.get("dependencies"), certain=True)
+    yield from _poetry(source.text, poetry.get("dev-dependencies"), certain=False)
+    for group in _table(poetry.get("group")).values():
+        yield from _poetry(source.text, _table(group).get("dependencies"), certain=False)
+
+
+def pipfile(source: SourceFile) -> Iterator[Statement]:
+    """``Pipfile``."""
+    data = _toml(source.text)
+    yield from _poetry(source.text, data.get("packages"), certain=True)
+    yield from _poetry(source.text, data.get("dev-packages"), certain=False)
+
+
+def _toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return dict(tomllib.loads(text))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class _Strings:
+    """Finds the place of a string that a TOML parser gave without one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.next: dict[str, int] = {}
+
+    def requirements(self, listed: Any, certain: bool) -> Iterator[Statement]:
+        """The statements in a list of PEP 508 strings."""
+        for item in listed if isinstance(listed, list) else ():
+            if not isinstance(item, str):
+                continue
+            start = self._find(item)
+            found = requirement(item, start, certain) if start >= 0 else None
+            if found:
+                yield found
+
+    def _find(self, item: str) -> int:
+        """The next use of a quoted string that no comment holds."""
+        pattern = re.compile(r"^(?:[^#\n\"']|\"[^\"\n]*\"|'[^'\n]*')*?[\"'](" + re.escape(item) + r")[\"']", re.M)
+        match = pattern.search(self.text, self.next.get(item, 0))
+        if match is None:
+            return self.text.find(item)
+        self.next[item] = match.end()
+        return match.start(1)
+
+
+def _poetry(text: str, table: Any, certain: bool) -> Iterator[Statement]:
+    """A table ``deepspeed = "^0.12"`` or ``deepspeed = {version = "0.12.6", optional = true}``."""
+    for name, value in _table(table).items():
+        library = library_name(name)
+        constraint = _table(value).get("version") if isinstance(value, dict) else value
+        if library is None or not isinstance(constraint, str):
+            continue
+        line = re.search(r"^[ \t]*[\"']?" + re.escape(name) + r"[\"']?[ \t]*=[^\r\n]*", text, re.M)
+        table_head = re.search(r"\." + re.escape(name) + r"[\"']?\][^\[]*?^[ \t]*(version[ \t]*=[^\r\n]*)", text, re.M)
+        if line:
+            span = Span(*line.span())
+        elif table_head:
+            span = Span(*table_head.span(1))
+        else:
+            continue
+        optional = bool(_table(value).get("optional") or _table(value).get("markers"))
+        yield Statement(library, _pep440(constraint), span, certain and not optional)
+
+
+_NUMBERS = re.compile(r"(\^|~|)\s*(\d+(?:\.\d+)*)$")
+
+
+def _pep440(constraint: str) -> str:
+    """A poetry or Pipfile constraint as PEP 440: ``^0.12.6`` -> ``>=0.12.6,<0.13``; empty for what has no such form."""
+    parts = []
+    for part in constraint.split(","):
+        match = _NUMBERS.match(part.strip())
+        if match and match[1]:
+            numbers = [int(n) for n in match[2].split(".")]
+            keep = _caret(numbers) if match[1] == "^" else min(2, len(numbers))
+            upper = [*numbers[: keep - 1], numbers[keep - 1] + 1]
+            parts += [f">={match[2]}", "<" + ".".join(map(str, upper))]
+        elif match:
+            parts.append(f"=={match[2]}")
+        elif re.match(r"\d+(\.\d+)*\.\*$", part.strip()):
+            parts.append(f"=={part.strip()}")
+        elif re.match(r"\s*(==|!=|>=|<=|>|<|~=)\s*\d[\w.+*]*\s*$", part):
+            parts.append(part.strip().replace(" ", ""))
+        else:
+            return ""
+    return ",".join(parts)
+
+
+def _caret(numbers: list[int]) -> int:
+    """How many leading numbers a caret constraint keeps: up to the first that is not zero."""
+    for index, number in enumerate(numbers):
+        if number:
+            return index + 1
+    return len(numbers)
+
+
+_CFG_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*")
+
+
+def setup_cfg(source: SourceFile) -> Iterator[Statement]:
+    """``install_requires`` and ``extras_require`` of ``setup.cfg``."""
+    section = key = ""
+    for line in re.finditer(r"^[^\r\n]*", source.text, re.M):
+        text, start = line[0], line.start()
+        if text.startswith("["):
+            section, key = text.strip().strip("[]"), ""
+            continue
+        head = _CFG_KEY.match(text)
+        if (head and section != "options.extras_require") or (head and not text[:1].isspace()):
+            key = head[1]
+            start += head.end()
+            text = text[head.end() :]
+        if section == "options.extras_require" or (section == "options" and key == "install_requires"):
+            found = requirement(text.split(" #")[0], start, certain=section == "options")
+            if found:
+                yield found
+
+
+def setup_py(source: SourceFile) -> Iterator[Statement]:
+    """Strings with a requirement in ``setup.py``; which of its lists holds them is not followed."""
+    import ast
+
+    try:
+        tree = ast.parse(source.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
+            line = source.line_text(node.lineno) if node.lineno <= len(source.line_starts) else ""
+            column = len(line.encode("utf-8", "surrogatepass")[: node.col_offset].decode("utf-8", "replace"))
+            start = source.offset(node.lineno, column + 1)
+            quote = source.text.find(node.value, start)
+            found = requirement(node.value, quote) if quote >= 0 else None
+            if found:
+                yield found
+        elif not isinstance(node, ast.JoinedStr):
+            stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+_CONDA = re.compile(
+    rf"^[ \t]*-[ \t]*[\"']?(?:[\w-]+::)?(?P<name>{_NAMES})(?:\[[^\]\n]*\])?[ \t]*(?P<rest>[^\"'#;\r\n]*)", re.M | re.I
+)
+
+
+def conda(source: SourceFile) -> Iterator[Statement]:
+    """``environment.yml``: conda's ``name=1.2`` and, under ``pip:``, PEP 508."""
+    for match in _CONDA.finditer(source.text):
+        library = library_name(match["name"])
+        rest = match["rest"].strip()
+        end = match.end("rest") - (len(match["rest"]) - len(match["rest"].rstrip()))
+        if library and rest:
+            yield Statement(library, _from_conda(rest), Span(match.start("name"), end))
+
+
+def _from_conda(rest: str) -> str:
+    exact = re.match(r"(?:==|=)?\s*(\d[\w.+]*)(=[\w.*]+)?$", rest)
+    if exact and (rest.startswith("==") or exact[2]):
+        return f"=={exact[1]}"
+    if exact and (rest.startswith("=") or rest[0].isdigit()):
+        # ``name=1.2`` is any 1.2.x for conda, and ``name=1.2.3`` in practice 1.2.3
+        whole = exact[1].count(".") >= 2
+        return f"=={exact[1]}" if whole else f"=={exact[1]}.*"
+    star = re.match(r"=?=?\s*(\d[\d.]*)\.\*$", rest)
+    if star:
+        return f"=={star[1]}.*"
+    return _pep440(rest) if rest[0] in "<>!~" else ""
+
+
+_INSTALL = re.compile(r"\b(?:pip3?|uv|conda|mamba)\s+(?:-\S+\s+)*(?:pip\s+)?(?:install|add)\b", re.I)
+_COMMAND = re.compile(r"(?:\\\r?\n|[^\n;&|])*")
+_WORD = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|([^\s\"'\\]+)")
+
+
+def dockerfile(source: SourceFile) -> Iterator[Statement]:
+    """The words after ``pip install`` in a Dockerfile, line continuations included."""
+    text = source.text
+    for install in _INSTALL.finditer(text):
+        if text[text.rfind("\n", 0, install.start()) + 1 : install.start()].lstrip().startswith("#"):
+            continue
+        command = _COMMAND.match(text, install.end())
+        for word in _WORD.finditer(text, install.end(), command.end() if command else install.end()):
+            group = word.lastindex or 0
+            found = requirement(word[group], word.start(group))
+            if found:
+                yield found

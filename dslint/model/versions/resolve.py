@@ -1,0 +1,177 @@
+"""Which version of a library a project runs with: the files that say so, and what a range covers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from dslint.model.context import VersionFact
+from dslint.model.versions.requirements import LIBRARIES, parse_versions
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+__all__ = ["LIBRARIES", "covers", "is_pin", "parse_versions", "stated_version", "stronger", "version_files"]
+
+# File names by strength of evidence: a lock says what is installed, a requirement what is wanted.
+_ORDER = tuple(
+    re.compile(pattern, re.I)
+    for pattern in (
+        r"uv\.lock$",
+        r"poetry\.lock$",
+        r"pdm\.lock$",
+        r"pipfile\.lock$",
+        r"requirements[-_.]?lock\.txt$|requirements\.lock$",
+        r"requirements\.txt$",
+        r"requirements.*(deepspeed|train).*\.txt$|(deepspeed|train)[-_.]?requirements\.txt$",
+        r"requirements.*\.txt$|.*[-_.]requirements\.txt$",
+        r"constraints.*\.txt$",
+        r"pyproject\.toml$",
+        r"setup\.cfg$",
+        r"setup\.py$",
+        r"pipfile$",
+        r"(environment|conda).*\.ya?ml$",
+        r"(.*[-_.])?dockerfile.*$",
+    )
+)
+# Such parts come after setup.py: a project may install only some of them.
+_FOLDER_RANK = 11
+# What people call the parts of a split requirements folder; a caller skips those that are not there.
+_IN_FOLDER = ("deepspeed", "train", "training", "requirements", "base", "runtime", "default", "common")
+_DEVELOPMENT = re.compile(r"doc|lint|test|dev", re.I)
+
+
+def version_files(names: Iterable[str]) -> list[str]:
+    """The files that may state library versions among the names in one folder, strongest evidence first.
+
+    Where a folder ``requirements`` stands, usual files in it are candidates too; they need not exist.
+    """
+    ranked: list[tuple[int, bool, str]] = []
+    for name in names:
+        if name == "requirements":
+            ranked += [(_FOLDER_RANK, False, f"requirements/{part}.txt") for part in _IN_FOLDER]
+        base = name.rsplit("/", 1)[-1]
+        for rank, pattern in enumerate(_ORDER):
+            if pattern.match(base):
+                ranked.append((rank, _DEVELOPMENT.search(base) is not None, name))
+                break
+    ranked.sort(key=lambda item: item[:2])
+    return list(dict.fromkeys(name for _, _, name in ranked))
+
+
+def stated_version(text: str, stated_by: str = "--deepspeed-version") -> VersionFact:
+    """What a user states: ``0.12.6`` is exactly that release, ``0.16`` any 0.16, ``>=0.9,<0.13`` a range.
+
+    Raises:
+        ValueError: the text is no version and no range.
+    """
+    specifier = _normal(text)
+    if specifier is None:
+        raise ValueError(f"`{text}` is no version such as 0.12.6 and no range such as >=0.9,<0.13")
+    return VersionFact(specifier, None, stated_by)
+
+
+def is_pin(fact: VersionFact) -> bool:
+    """Whether the fact allows one version only."""
+    return _pinned(fact.specifier) is not None
+
+
+def stronger(first: VersionFact | None, second: VersionFact | None) -> VersionFact:
+    """The better evidence of two: ``first`` comes from the stronger file, so only a pin inside its range beats it."""
+    if first is None or not first.is_known:
+        return second or VersionFact()
+    if second is None or is_pin(first) or not is_pin(second):
+        return first
+    return second if covers(second, first.specifier) == "yes" else first
+
+
+def covers(fact: VersionFact, specifier: str) -> str:
+    """How a version fact about DeepSpeed relates to a range such as ``">=0.12,<0.13"``.
+
+    ``"yes"``: every release the fact allows lies inside; ``"no"``: none does; ``"maybe"``: some do, or nobody knows.
+    """
+    allowed = _allowed(fact.specifier)
+    if not allowed:
+        return "maybe"
+    wanted = _specifiers(specifier)
+    if wanted is None:
+        raise ValueError(f"`{specifier}` is no version range")
+    inside = sum(wanted.contains(version, prereleases=True) for version in allowed)
+    return "yes" if inside == len(allowed) else "maybe" if inside else "no"
+
+
+@lru_cache(maxsize=256)
+def _allowed(specifier: str) -> tuple[Version, ...]:
+    """The versions that a fact's specifier allows: the pinned one, else releases."""
+    from packaging.version import Version
+
+    from dslint.model.deepspeed.releases import RELEASES
+
+    pinned = _pinned(specifier)
+    if pinned is not None:
+        return (pinned,)
+    normal = _normal(specifier) if specifier else None
+    wanted = _specifiers(normal) if normal else None
+    if wanted is None:
+        return ()
+    found = tuple(v for v in map(Version, RELEASES) if wanted.contains(v))
+    # Newer than the table: the bounds themselves stand for the releases between them.
+    return found or tuple(v for v in _bounds(wanted) if wanted.contains(v, prereleases=True))
+
+
+def _bounds(wanted: SpecifierSet) -> list[Version]:
+    from packaging.version import InvalidVersion, Version
+
+    found = []
+    for single in wanted:
+        text = single.version.removesuffix(".*")
+        for candidate in (text, f"{text}.1", f"{text}.999"):
+            try:
+                found.append(Version(candidate))
+            except InvalidVersion:
+                continue
+    return found
+
+
+@lru_cache(maxsize=256)
+def _pinned(specifier: str) -> Version | None:
+    from packaging.version import InvalidVersion, Version
+
+    normal = _normal(specifier) if specifier else None
+    for part in (normal or "").split(","):
+        part = part.strip()
+        if part.startswith("==") and not part.endswith("*"):
+            try:
+                return Version(part.lstrip("= "))
+            except InvalidVersion:
+                return None
+    return None
+
+
+@lru_cache(maxsize=256)
+def _specifiers(text: str) -> SpecifierSet | None:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier:
+        return None
+
+
+_BARE = re.compile(r"v?(\d+(?:\.\d+)*)(\.[x*])?$", re.I)
+
+
+def _normal(text: str) -> str | None:
+    """A bare version as a PEP 440 specifier; None for what is neither a version nor a range."""
+    text = text.strip()
+    match = _BARE.match(text)
+    if match:
+        numbers = match[1]
+        whole = numbers.count(".") >= 2 and not match[2]
+        return f"=={numbers}" if whole else f"=={numbers}.*"
+    if text[:1].isdigit() or (text[:2].lower().startswith("v") and text[1:2].isdigit()):
+        text = "==" + text.lstrip("vV")
+    return text if text and _specifiers(text) is not None else None
