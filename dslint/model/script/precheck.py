@@ -27,10 +27,13 @@ def has_guarded_collective(tree: ast.Module) -> bool:
             test = node if isinstance(node, ast.BoolOp) else node.test
             if (flat.waits(at) or _ends_early(node)) and _is_rankish(test, aliases):
                 return True
-        elif isinstance(node, _Function) and flat.waits(at):
-            if any(_name(d) in MAIN_DECORATORS for d in node.decorator_list):
-                return True
+        elif isinstance(node, _Function) and _is_main_only(node) and flat.waits(at):
+            return True
     return False
+
+
+def _is_main_only(function: _Function) -> bool:
+    return any(_name(decorator) in MAIN_DECORATORS for decorator in function.decorator_list)
 
 
 class _Flat:

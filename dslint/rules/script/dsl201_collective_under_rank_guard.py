@@ -47,15 +47,17 @@ META = RuleMeta(
     summary="a call that every rank must make is made by some ranks only",
     fix="safe",
     markers=(
-        r"torch\.distributed|from torch import|deepspeed|accelerate|transformers|trl|mmengine",
-        # A test or decorator that asks for the rank.
-        r"\b(?:if|elif|while|and|or|not|return)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
-        r"|rank\S* (?:not )?in\b|@[\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero"
-        r"|global_zero|process_index",
+        # Cheap words first: the precise patterns below run on what is left.
+        r"rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID",
         # A call that waits for all ranks; every engine comes from ``initialize`` or has a name that says so.
         r"(?:barrier|wait_for_everyone|synchronize\w*|all_\w+|reduce\w*|broadcast\w*|gather\w*|scatter\w*|initialize"
         r"|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed"
         r"|collect_results\w*|pad_across_processes)\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\(",
+        # A test or decorator that asks for the rank.
+        r"\b(?:if|elif|while|and|or|not|return)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
+        r"|rank\S* (?:not )?in\b|@[\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero"
+        r"|global_zero|process_index",
+        r"torch\.distributed|from torch import|deepspeed|accelerate|transformers|trl|mmengine",
     ),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/797",
