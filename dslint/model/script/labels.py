@@ -36,6 +36,16 @@ def producers(tree: Tree, names: Names, key: str) -> list[Produced]:
     return found
 
 
+def item_of(mapping: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
+    """The value of a key in ``{...}`` or ``dict(...)``."""
+    if isinstance(mapping, cst.Dict):
+        elements = (e for e in mapping.elements if isinstance(e, cst.DictElement))
+        return next((e.value for e in elements if _is_text(e.key, key)), None)
+    if isinstance(mapping, cst.Call) and isinstance(mapping.func, cst.Name) and mapping.func.value == "dict":
+        return next((a.value for a in mapping.args if a.keyword is not None and a.keyword.value == key), None)
+    return None
+
+
 def _value_for(node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
     if isinstance(node, cst.DictElement):
         return node.value if _is_text(node.key, key) else None

@@ -22,11 +22,13 @@ dimension 2 aborts one rank, the other loses its peer; a fixed-shape tensor work
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
-from dslint.model.script.labels import Produced, producers
+from dslint.model.script.labels import Produced, item_of, producers
 from dslint.model.script.names import is_self, last_name
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -90,6 +92,17 @@ EXAMPLES = (
         at="trainer.py:7 warning",
     ),
     bad(
+        "the default of a field",
+        {
+            "arguments.py": (
+                "from dataclasses import dataclass, field\n\nimport transformers\n\n\n@dataclass\n"
+                "class TrainingArguments(transformers.TrainingArguments):\n"
+                "    label_names: list[str] = field(default_factory=lambda: ['labels', 'metadata'])\n"
+            )
+        },
+        at="arguments.py:8 warning",
+    ),
+    bad(
         "a tensor of fixed shape in every batch: a note",
         {
             "train.py": (
@@ -151,9 +164,9 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """`TrainingArguments(label_names=[...])` and `args.label_names.append("x")`."""
-        for arg in node.args:
-            if arg.keyword is not None and arg.keyword.value == "label_names" and self._makes_arguments(node):
-                self._judge(arg.value)
+        if self._makes_arguments(node):
+            for value in self._passed(node):
+                self._judge(value)
         func = node.func
         grows = isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend") and node.args
         if grows and isinstance(func, cst.Attribute) and self._is_label_names(func.value):
@@ -164,10 +177,29 @@ class Check(ScriptCheck):
         if any(self._is_label_names(t.target) for t in node.targets):
             self._judge(node.value)
 
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        """A field of a subclass of `TrainingArguments`: `label_names: list[str] = field(default_factory=...)`."""
+        owner = self.ctx.enclosing_class(node)
+        is_field = isinstance(node.target, cst.Name) and node.target.value == "label_names" and owner is not None
+        if is_field and owner is not None and node.value is not None:
+            if any(b.endswith("TrainingArguments") for b in self.ctx.class_bases(owner.name.value)):
+                self._judge(self._default(node.value))
+        elif self._is_label_names(node.target) and node.value is not None:
+            self._judge(node.value)
+
     def visit_AugAssign(self, node: cst.AugAssign) -> None:
         """`self.label_names += [...]`."""
         if self._is_label_names(node.target):
             self._judge(node.value)
+
+    def _passed(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
+        """`label_names=...` of the call itself, or of a dictionary that it unpacks."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == "label_names":
+                yield arg.value
+            elif arg.star == "**":
+                inner = self.ctx.names.single_value(arg.value) or arg.value
+                yield from (p for p in [item_of(inner, "label_names")] if p is not None)
 
     def _makes_arguments(self, call: cst.Call) -> bool:
         name = last_name(call.func)
@@ -179,12 +211,29 @@ class Check(ScriptCheck):
             return False
         if is_self(target.value):
             owner = self.ctx.enclosing_class(target)
-            bases = self.ctx.class_bases(owner.name.value) if owner else []
-            return any(b.endswith("Trainer") for b in bases)
+            return owner is not None and self._is_trainer(owner)
+        if (
+            isinstance(target.value, cst.Attribute)
+            and is_self(target.value.value)
+            and target.value.attr.value == "args"
+        ):
+            owner = self.ctx.enclosing_class(target)
+            return owner is not None and self._is_trainer(owner)
         if self.ctx.kind(target.value) in ("training_arguments", "trainer"):
             return True
         name = last_name(target.value).lower()
         return name in ("training_args", "train_args", "trainer", "targs")
+
+    def _is_trainer(self, owner: cst.ClassDef) -> bool:
+        return any(b.endswith("Trainer") for b in self.ctx.class_bases(owner.name.value))
+
+    def _default(self, value: cst.BaseExpression) -> cst.BaseExpression:
+        """What `field(default_factory=lambda: [...])` makes; other values are themselves."""
+        if isinstance(value, cst.Call) and last_name(value.func) == "field":
+            factory = self.ctx.argument(value, "default_factory")
+            if isinstance(factory, cst.Lambda):
+                return factory.body
+        return value
 
     def _judge(self, value: cst.BaseExpression) -> None:
         extra = [name for name in self._names(value) if "label" not in name and name not in _OF_LABELS]
@@ -216,7 +265,9 @@ class Check(ScriptCheck):
         return (Severity.WARNING if self._computes_no_metrics() else Severity.ERROR), why
 
     def _names(self, value: cst.BaseExpression) -> list[str]:
-        """The names of a literal list (behind a name, too), or one appended text; none when it cannot be read."""
+        """The names that are certainly in the value: of a list, of one appended text, of each part of a sum."""
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+            return [*self._names(value.left), *self._names(value.right)]
         if isinstance(value, cst.Name):
             value = self.ctx.names.single_value(value) or value
         if isinstance(value, cst.SimpleString):
