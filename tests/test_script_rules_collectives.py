@@ -127,11 +127,26 @@ def test_dsl201_gathering_first_does_not_help_because_the_hooks_of_stage_3_gathe
     assert findings(dsl201, ENGINE + reads, STAGE3) == []
 
 
-def test_dsl201_reports_each_guard_once_and_names_the_rest() -> None:
-    code = DIST + "if rank == 0:\n    dist.barrier()\n    dist.all_reduce(t)\n    dist.broadcast(t, 0)\n"
+def test_dsl201_reports_every_collective_in_a_branch() -> None:
+    code = DIST + "if rank == 0:\n    dist.barrier()\n    dist.all_reduce(t)\n"
+    assert [f.location.region.line for f in findings(dsl201, code)] == [3, 4]
+
+
+def test_dsl201_reports_an_early_exit_once_and_names_the_rest() -> None:
+    code = DIST + "def f():\n    if rank != 0:\n        return\n    dist.barrier()\n    dist.all_reduce(t)\n"
     (found,) = findings(dsl201, code)
-    assert found.location.region.line == 3
-    assert [r.region.line for r in found.related] == [2, 4, 5]
+    assert found.location.region.line == 5
+    assert [r.region.line for r in found.related] == [3, 6]
+
+
+def test_dsl201_follows_engines_out_of_the_function_that_makes_them() -> None:
+    code = (
+        "import deepspeed\ndef make():\n    a, *_ = deepspeed.initialize(model=m)\n"
+        "    b, *_ = deepspeed.initialize(model=n)\n"
+        "    return a, b\nactor, critic = make()\nif rank == 0 and step % 10 == 0:\n    actor.save_checkpoint(d)\n"
+        "    critic.save_checkpoint(d)\n"
+    )
+    assert [f.location.region.line for f in findings(dsl201, code)] == [8, 9]
 
 
 def test_dsl201_says_which_side_waits() -> None:
@@ -255,7 +270,10 @@ def test_dsl207_quiet_when_the_gather_follows_the_loop(cut: str) -> None:
 
 def test_dsl207_follows_a_name_and_a_context_manager() -> None:
     code = DIST + "mine = data[rank::world_size]\nfor x in mine:\n    dist.all_reduce(x)\n"
-    assert [f.location.region.line for f in findings(dsl207, code)] == [2]
+    (found,) = findings(dsl207, code)
+    assert (found.location.region.line, [r.region.line for r in found.related]) == (2, [3, 4])
+    code = code.replace("in mine", "in range(0, len(mine), batch_size // world_size)")
+    assert len(findings(dsl207, code)) == 1
     code = ACCELERATE + "with accelerator.split_between_processes(data) as part:\n    for x in part:\n"
     (found,) = findings(dsl207, code + "        accelerator.gather(x)\n")
     assert "apply_padding=True" in found.hint

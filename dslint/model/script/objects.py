@@ -12,6 +12,9 @@ _MAX_STEPS = 6
 _INITIALIZE = {0: "engine", 1: "ds_optimizer"}
 # A parameter with one of these names in a file that imports DeepSpeed; ``engine`` alone may be anything.
 _ENGINE_NAMES = frozenset({"model_engine", "ds_engine", "deepspeed_engine"})
+_ENGINE_METHODS = frozenset(
+    {"save_checkpoint", "load_checkpoint", "save_16bit_model", "is_gradient_accumulation_boundary"}
+)
 _CLASSES = {
     "torch.nn.parallel.DistributedDataParallel": "ddp",
     "torch.nn.parallel.distributed.DistributedDataParallel": "ddp",
@@ -56,7 +59,7 @@ class Objects:
         if node is None or steps > _MAX_STEPS:
             return ""
         if isinstance(node, cst.Call):
-            return self._constructed(node)
+            return self._constructed(node) or self._returned(node, None, steps)
         if isinstance(node, cst.Subscript):
             return self._initialized(node.value, _constant_index(node))
         if isinstance(node, cst.Name):
@@ -80,16 +83,25 @@ class Objects:
                 break
         else:
             kind = ""
-        if not kind and name in _ENGINE_NAMES and self._imports_deepspeed and _is_open(found):
+        if not kind and self._imports_deepspeed and _is_open(found) and self._looks_like_engine(node, name):
             return "engine"
         return kind
+
+    def _looks_like_engine(self, node: cst.CSTNode, name: str) -> bool:
+        if name in _ENGINE_NAMES:
+            return True
+        # ``engine`` alone may be anything, unless it does what only a DeepSpeed engine does.
+        user = self._tree.parent(node)
+        return name == "engine" and isinstance(user, cst.Attribute) and user.attr.value in _ENGINE_METHODS
 
     def _before(self, binding: Binding, node: cst.CSTNode) -> bool:
         return self._tree.position(binding.node) < self._tree.position(node)
 
     def _bound(self, binding: Binding, steps: int) -> str:
         if binding.kind == "unpack":
-            return self._initialized(binding.value, binding.position)
+            return self._initialized(binding.value, binding.position) or self._returned(
+                binding.value, binding.position, steps
+            )
         if binding.kind == "param":
             return self._parameter(binding.node, steps)
         return self._kind(binding.value, steps + 1) if binding.kind in ("assign", "with") else ""
@@ -99,6 +111,17 @@ class Objects:
             return ""
         name = self._names.qualified(value.func)
         return _INITIALIZE.get(position, "") if name == "deepspeed.initialize" else ""
+
+    def _returned(self, value: cst.CSTNode | None, position: int | None, steps: int) -> str:
+        """The kind of what a function of this file returns, when all its returns agree."""
+        function = self._names.local_function(value) if isinstance(value, cst.Call) else None
+        if function is None:
+            return ""
+        kinds = set()
+        for node in self._tree.own_nodes(function):
+            if isinstance(node, cst.Return):
+                kinds.add(self._kind(_element(node.value, position), steps + 2))
+        return kinds.pop() if len(kinds) == 1 else ""
 
     def _constructed(self, call: cst.Call) -> str:
         name = self._names.qualified(call.func)
@@ -159,6 +182,14 @@ class Objects:
 def _is_open(found: list[Binding]) -> bool:
     """Nothing in the file says what the name holds."""
     return all(b.kind == "param" or b.value is None or isinstance(b.value, cst.Attribute) for b in found)
+
+
+def _element(value: cst.BaseExpression | None, position: int | None) -> cst.BaseExpression | None:
+    """What stands at a position of a returned tuple; the whole value without a position."""
+    if position is None:
+        return value
+    parts = value.elements if isinstance(value, cst.Tuple) else ()
+    return parts[position].value if position < len(parts) else None
 
 
 def _constant_index(node: cst.Subscript) -> int | None:

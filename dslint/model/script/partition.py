@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import libcst as cst
@@ -16,6 +17,8 @@ _MAX_STEPS = 4
 # Wrappers that hand on their first argument item by item.
 _TRANSPARENT = frozenset({"enumerate", "tqdm", "trange", "list", "tuple", "iter", "zip", "track", "progress_bar"})
 _SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
+# ``batch_size // world_size`` and ``rank % world_size`` say nothing about the number of items.
+_SHARES = re.compile(r"batch|rank|step|epoch|seed|worker")
 # ``ceil(n / world)`` and ``pad...`` mean that somebody thought of the rest.
 _ROUNDING = frozenset({"ceil", "lcm", "gcd"})
 
@@ -54,7 +57,7 @@ class Partitions:
         for scope in {self._tree.function(loop) or self._tree.module, self._tree.function(partition.node)}:
             for node in self._tree.descendants(scope) if scope is not None else ():
                 if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo | cst.FloorDivide):
-                    if self._ranks.is_world_size(node.right):
+                    if self._ranks.is_world_size(node.right) and not _SHARES.search(_innermost(node.left)):
                         return True
                 elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.ModuloAssign):
                     return True
@@ -90,15 +93,22 @@ class Partitions:
     def _call(self, call: cst.Call, steps: int) -> Partition | None:
         name = last_name(call.func)
         args = [a.value for a in call.args if a.keyword is None and not a.star]
-        if name == "range" and len(args) == 3:
-            if self._ranks.is_rank(args[0]) and self._ranks.is_world_size(args[2]):
-                return Partition(call, _integer(self._constants.value(args[1])))
-            return None
+        if name == "range":
+            return self._range(args, call, steps)
         if name == "islice" and len(args) == 4:
             if self._ranks.is_rank(args[1]) and self._ranks.is_world_size(args[3]):
                 return Partition(call, self._length(args[0]))
             return None
         return self.of(args[0], steps + 1) if name in _TRANSPARENT and args else None
+
+    def _range(self, args: list[cst.BaseExpression], call: cst.Call, steps: int) -> Partition | None:
+        """``range(rank, n, world_size)``, or ``range(0, len(mine), batch)`` over a part cut before."""
+        if len(args) == 3 and self._ranks.is_rank(args[0]) and self._ranks.is_world_size(args[2]):
+            return Partition(call, _integer(self._constants.value(args[1])))
+        stop = args[0] if len(args) == 1 else (args[1] if len(args) > 1 else None)
+        if isinstance(stop, cst.Call) and last_name(stop.func) == "len" and len(stop.args) == 1:
+            return self.of(stop.args[0].value, steps + 1)
+        return None
 
     def _split_between_processes(self, value: cst.BaseExpression) -> Partition | None:
         if not isinstance(value, cst.Call) or last_name(value.func) != "split_between_processes" or not value.args:
@@ -114,6 +124,13 @@ class Partitions:
         """How many items a literal (or a name for one) has."""
         fact = self._constants.value(node)
         return fact.map(lambda v: len(v) if isinstance(v, list | tuple | str | dict) else -1)
+
+
+def _innermost(node: cst.BaseExpression) -> str:
+    """The name that an operand is about."""
+    if isinstance(node, cst.UnaryOperation):
+        node = node.expression
+    return last_name(node).lower()
 
 
 def _integer(fact: Fact[object]) -> Fact[int]:

@@ -21,8 +21,10 @@ that talk to other ranks only when parameters are partitioned (`trainer.save_mod
 `zero.GatheredParameters`) are reported only when ZeRO stage 3 is known.
 
 **Evidence.** Two ranks over gloo with a timeout of 8 s: guarded `barrier`, `broadcast_object_list`,
-`save_checkpoint` (ZeRO-2), `accelerator.gather` and `wait_for_everyone` all end in the timeout, `trainer.evaluate`
-hangs for good; without the guard each passes.
+`save_checkpoint` (ZeRO-2), `engine.backward` (stages 0, 2, 3), `accelerator.gather`, `reduce`, `pad_across_processes`
+and `wait_for_everyone` all end in the timeout; `trainer.evaluate`, `predict` and `train` hang until killed; without
+the guard each passes. A forward of a stage-3 model on rank 0 hangs even inside `with GatheredParameters(...)`,
+because the hooks of the model gather again.
 """
 
 from __future__ import annotations
@@ -83,10 +85,10 @@ precheck = has_guarded_collective
 
 
 class Check(ScriptCheck):
-    """Reports the first unpaired collective behind each rank guard."""
+    """Reports unpaired collectives behind rank guards."""
 
     def start(self) -> None:
-        """One finding a guard: what stands behind it becomes a related place."""
+        """After an early exit, the first collective stands for all: the exit is the mistake."""
         self.seen: dict[tuple[int, Ranks], None] = {}
 
     def visit_Call(self, node: cst.Call) -> None:
@@ -97,7 +99,8 @@ class Check(ScriptCheck):
         event = self.ctx.summaries.event(node)
         if event is None or self.ctx.summaries.is_paired(event):
             return
-        self.seen[id(guard.owner), guard.ranks] = None
+        if guard.kind != "test":
+            self.seen[id(guard.owner), guard.ranks] = None
         self._report(event, guard)
 
     def _report(self, event: Event, guard: Guard) -> None:
@@ -111,8 +114,11 @@ class Check(ScriptCheck):
         if event.through is not None:
             what = f"`{name}` runs the collective `{event.collectives[0].key}`, which needs every rank"
             related.append(self.ctx.location(event.through.name, "runs the collective"))
+        if stage:
+            related += self.ctx.zero3_evidence.origins
         more = [e for e in self._same_guard(event, guard) if e.call is not event.call]
-        related += [self.ctx.location(e.call, "another collective behind the same test") for e in more[:3]]
+        if guard.kind != "test":
+            related += [self.ctx.location(e.call, "another collective that they miss") for e in more[:3]]
         self.report(
             event.call,
             f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",

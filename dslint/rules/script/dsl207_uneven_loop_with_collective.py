@@ -74,13 +74,18 @@ class Check(ScriptCheck):
             return  # a loop with a ``break`` may well end evenly
         call, what, severity = found
         cut = self.ctx.text(partition.node)
+        related = [self.ctx.location(call, "needs every rank in each iteration")]
+        if not self.ctx.tree.contains(node.iter, partition.node):
+            related.insert(0, self.ctx.location(node.iter, "the ranks run this loop a different number of times"))
+        if "stage 3" in what:
+            related += self.ctx.zero3_evidence.origins
         self.report(
             partition.node,
             f"`{cut}` gives the ranks different numbers of items unless their number is a multiple of the world size,"
             f" and each iteration runs {what}: ranks with an item more wait for the others until the process-group"
             " timeout",
             hint=_hint(partition.node, what),
-            related=(self.ctx.location(call, "needs every rank in each iteration"),),
+            related=tuple(related),
             severity=severity,
         )
 
@@ -100,6 +105,8 @@ class Check(ScriptCheck):
             if event is not None and event.guard is None:
                 name = self.ctx.text(node.func)
                 inside = "" if event.through is None else f", which runs `{event.collectives[0].key}`"
+                if event.collectives[0].needs_stage3:
+                    inside += ", which gathers parameters under ZeRO stage 3"
                 return node, f"`{name}`{inside}", Severity.ERROR
             if self.ctx.kind(node.func) == "ddp":
                 ddp = node
