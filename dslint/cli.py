@@ -185,6 +185,7 @@ def _report(
         color="output_file" not in flags and use_color(flags.get("color", "auto"), stream, os.environ),
         width=terminal_width(stream, os.environ),
         files=result.files,
+        suppressed=tuple(result.suppressed),
     )
     render = report.render_statistics if flags.get("statistics") else report.renderer(output_format)
     text = render(result.findings, FileSources(texts), options)

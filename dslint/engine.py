@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
+from dslint.core.suppressed import Suppressed
 from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
 from dslint.inputs import Inputs, add_config, crash, load
 from dslint.model.context import Context
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from dslint.model.launch.document import LaunchDoc
     from dslint.model.plan.runplan import RunPlan
     from dslint.settings import Settings
-    from dslint.suppress import Suppressed
 
 # A run over fewer files than this may be a part of a project.
 _PARTIAL_RUN = 50
@@ -114,6 +114,7 @@ class _Run:
             ignore_noqa=self.ignore_noqa,
         )
         kept = sorted((self.settings.adjusted(f) for f in kept), key=_order)
+        suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
 
     def _rules(self, kind: str) -> Iterator[tuple[str, Callable[[Any, Context], Iterable[Finding]]]]:

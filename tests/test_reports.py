@@ -22,6 +22,7 @@ from dslint import __version__
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, SourceFile, Span
+from dslint.core.suppressed import Suppressed
 from dslint.report import FORMATS, render_statistics, renderer, summary_line
 from dslint.report.options import ReportOptions, terminal_width, use_color
 from dslint.report.sources import FileSources
@@ -380,6 +381,40 @@ def test_sarif_holds_what_code_scanning_reads() -> None:
     replacement = result["fixes"][0]["artifactChanges"][0]["replacements"][0]
     assert replacement["deletedRegion"] == {"startLine": 2, "startColumn": 1, "endLine": 3, "endColumn": 1}
     assert [r["level"] for r in run["results"]] == ["error", "warning", "note"]
+
+
+HIDDEN = (
+    Suppressed(NOTE, "ports are\nmapped", "inSource", at("run.sh", "train.py")),
+    Suppressed(replace(MANY_LINES, code="DSL901", name="rule-crashed"), "", "external"),
+)
+
+
+def test_sarif_keeps_suppressed_findings_as_suppressed(sarif_schema: Any) -> None:
+    log = json.loads(render("sarif", BOTH, options=ReportOptions(suppressed=HIDDEN)))
+    assert [error.message for error in sarif_schema.iter_errors(log)] == []
+    run = log["runs"][0]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["DSL900", "DSL901", "DSL903"]
+    by_rule = {result["ruleId"]: result["suppressions"] for result in run["results"]}
+    # On all results or on none: an empty list says that the finding is reported.
+    assert by_rule["DSL900"] == []
+    assert by_rule["DSL901"] == [{"kind": "external"}]
+    (entry,) = by_rule["DSL903"]
+    assert (entry["kind"], entry["justification"]) == ("inSource", "ports are mapped")
+    assert entry["location"]["physicalLocation"]["region"]["startLine"] == 3
+
+
+def test_only_sarif_tells_of_suppressed_findings() -> None:
+    for name in FORMATS.keys() - {"sarif"}:
+        assert render(name, BOTH, options=ReportOptions(suppressed=HIDDEN)) == render(name, BOTH)
+
+
+def test_a_suppression_does_not_renumber_the_fingerprints_of_equal_lines() -> None:
+    text = "deepspeed x\n" * 2
+    first, second = (replace(NOTE, location=SourceFile("run.sh", text).location(Span(n, n + 1))) for n in (0, 12))
+    hidden = ReportOptions(suppressed=(Suppressed(first),))
+    results = json.loads(render("sarif", second, options=hidden, texts={"run.sh": text}))["runs"][0]["results"]
+    both = fingerprints({"run.sh": text}, first, second)
+    assert [result["partialFingerprints"]["primaryLocationLineHash"] for result in results] == both
 
 
 def test_sarif_quotes_paths_as_uris() -> None:

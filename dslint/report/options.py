@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dslint.core.suppressed import Suppressed
 from dslint.core.terminal import terminal_width, use_color
 
 __all__ = ["ReportOptions", "terminal_width", "use_color"]
@@ -14,10 +15,12 @@ class ReportOptions:
     """What a format may know besides the findings.
 
     ``color``: terminal escapes are welcome. ``width``: columns to wrap prose and crop source lines to.
-    ``hyperlinks``: the terminal understands OSC 8. ``files``: how many files were checked.
+    ``hyperlinks``: the terminal understands OSC 8. ``files``: how many files were checked. ``suppressed``: findings
+    that are not reported, for the formats that keep a record of them.
     """
 
     color: bool = False
     width: int = 100
     hyperlinks: bool = False
     files: int = 0
+    suppressed: tuple[Suppressed, ...] = ()

@@ -14,6 +14,7 @@ from dslint import __version__
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.core.source import Location, Region, SourceFile
+from dslint.core.suppressed import Suppressed
 from dslint.report.options import ReportOptions
 from dslint.report.place import message_of, one_line
 from dslint.report.sources import SourceReader
@@ -24,9 +25,15 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _PROBLEM = {"error": "error", "warning": "warning", "info": "recommendation"}
 
 
-def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:  # noqa: ARG001
-    """One SARIF log with one run, valid for zero findings too."""
-    codes = sorted({finding.code for finding in findings})
+def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:
+    """One SARIF log with one run, valid for zero findings too; suppressed findings are results that say so."""
+    rows: list[tuple[Finding, Suppressed | None]] = [(finding, None) for finding in findings] + [
+        (s.finding, s) for s in options.suppressed
+    ]
+    if options.suppressed:
+        # In the order of the places: a suppression more or less must not renumber the fingerprints of equal lines.
+        rows.sort(key=lambda row: row[0].sort_key)
+    codes = sorted({finding.code for finding, _ in rows})
     index = {code: number for number, code in enumerate(codes)}
     fingerprints = _Fingerprints(sources)
     run = {
@@ -39,7 +46,11 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
             }
         },
         "columnKind": "unicodeCodePoints",
-        "results": [_result(finding, index[finding.code], fingerprints, sources) for finding in findings],
+        "results": [
+            # Present on all results or on none, as the standard asks: an empty list says "not suppressed".
+            {**_result(finding, index[finding.code], fingerprints, sources), "suppressions": _suppressions(suppressed)}
+            for finding, suppressed in rows
+        ],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
@@ -97,6 +108,17 @@ def _result(finding: Finding, rule: int, fingerprints: _Fingerprints, sources: S
     if finding.fix:
         result["fixes"] = [_fix(finding.fix, sources)]
     return result
+
+
+def _suppressions(suppressed: Suppressed | None) -> list[dict[str, Any]]:
+    if suppressed is None:
+        return []
+    entry: dict[str, Any] = {"kind": suppressed.kind}
+    if suppressed.reason:
+        entry["justification"] = one_line(suppressed.reason)
+    if suppressed.location is not None:
+        entry["location"] = {"physicalLocation": _physical(suppressed.location)}
+    return [entry]
 
 
 def _physical(location: Location) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dslint.core.suppressed import Suppressed
 from dslint.suppress.comments import Suppressions
 from dslint.suppress.files import FileIgnores, per_file_ignores
 from dslint.suppress.run import suppress
-from dslint.suppress.suppressed import Suppressed
 
 __all__ = ["FileIgnores", "Suppressed", "Suppressions", "per_file_ignores", "suppress"]

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import SourceFile, Span
+from dslint.core.suppressed import Suppressed
 from dslint.rules.own import UNUSED_SUPPRESSION
 from dslint.rules.registry import BY_CODE
 from dslint.suppress.directives import Directive, Selector, parse_comment
 from dslint.suppress.logical import LogicalLines, physical_lines
-from dslint.suppress.suppressed import Suppressed
 
 _WHY = "so it would only hide the next real mistake"
 

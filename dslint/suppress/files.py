@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile, Span
+from dslint.core.suppressed import Suppressed
 from dslint.rules.own import UNUSED_SUPPRESSION
 from dslint.settings.places import find_line
 from dslint.settings.selection import prefix_of, split_pointer_selector
-from dslint.suppress.suppressed import Suppressed
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile, Span
+from dslint.core.suppressed import Suppressed
 from dslint.parse.data import DataDoc
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED_SUPPRESSION
@@ -16,7 +17,6 @@ from dslint.rules.registry import BY_CODE
 from dslint.suppress.comments import Suppressions
 from dslint.suppress.files import FileIgnores
 from dslint.suppress.logical import LogicalLines, physical_lines, python_statements, shell_commands
-from dslint.suppress.suppressed import Suppressed
 
 if TYPE_CHECKING:
     from dslint.inputs import Inputs
