@@ -83,6 +83,8 @@ def entry(module: str, meta: object, has_precheck: bool) -> str:
         fields["markers"] = f"({markers[0]},)"
     fields["fix"] = literal(meta.fix)  # type: ignore[attr-defined]
     fields["since"] = literal(meta.since)  # type: ignore[attr-defined]
+    if meta.depends_on_run:  # type: ignore[attr-defined]
+        fields["depends_on_run"] = "True"
     if has_precheck:
         fields["has_precheck"] = "True"
     return "    RuleInfo(\n" + "".join(f"        {key}={value},\n" for key, value in fields.items()) + "    ),\n"

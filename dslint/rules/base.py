@@ -26,6 +26,9 @@ class RuleMeta:
             parsed for this rule only when *every* marker is found.
         versions: library versions the rule speaks about, as requirement strings.
         references: public evidence: issues, source functions, documentation.
+        depends_on_run: whether the rule can fire or stay quiet on the same text for facts that stand elsewhere: world
+            size, library versions, ZeRO stage, who reads a config, the launch command. Such a rule cannot say that a
+            suppression is of no use: another run may know more.
         supersedes: codes of rules that see less of the same mistake: their findings at the same JSON pointer of the
             same file are dropped.
     """
@@ -40,6 +43,7 @@ class RuleMeta:
     markers: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    depends_on_run: bool = False
     supersedes: tuple[str, ...] = ()
 
     def finding(

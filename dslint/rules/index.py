@@ -24,6 +24,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.config.dsl102_unknown_section_key",
         fix="safe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL107",
@@ -74,6 +75,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.config.dsl130_batch_inconsistent",
         fix="unsafe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL140",
@@ -94,6 +96,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.config.dsl160_overlap_comm_old_version",
         fix="unsafe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL161",
@@ -104,6 +107,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.config.dsl161_z3_gather_missing",
         fix="unsafe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL201",
@@ -151,6 +155,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         has_precheck=True,
     ),
     RuleInfo(
@@ -205,6 +210,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=("set_per_process_memory_fraction",),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL270",
@@ -219,6 +225,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         has_precheck=True,
     ),
     RuleInfo(
@@ -310,6 +317,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.plan.dsl404_openmmlab_launcher_missing",
         fix="safe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL408",
@@ -320,6 +328,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.plan.dsl408_batch_triangle",
         fix="safe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL409",
@@ -330,6 +339,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.plan.dsl409_hf_value_mismatch",
         fix="safe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL443",
@@ -340,6 +350,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.plan.dsl443_config_path_missing",
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL900",

@@ -22,4 +22,5 @@ class RuleInfo(NamedTuple):
     markers: tuple[str, ...] = ()
     fix: str = "none"
     since: str = "0.1.0"
+    depends_on_run: bool = False
     has_precheck: bool = False

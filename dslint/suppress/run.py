@@ -75,9 +75,9 @@ def suppress(
 
 def _judge_of(settings: Settings) -> Callable[[str], bool]:
     def judged(code: str) -> bool:
-        # A plan rule needs files that may not be part of this run.
+        # A rule that speaks about the whole run may need files or facts that this run lacks.
         info = BY_CODE.get(code)
-        return info is not None and info.kind != "plan" and settings.enabled(code)
+        return info is not None and not info.depends_on_run and settings.enabled(code)
 
     return judged
 

@@ -52,6 +52,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/2721",
         "https://github.com/FlagOpen/FlagEmbedding/issues/1487",
     ),
+    depends_on_run=True,
 )
 
 _BF16 = """\

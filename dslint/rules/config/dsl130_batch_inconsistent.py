@@ -41,6 +41,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/6914",
         "https://github.com/OpenRLHF/OpenRLHF/issues/346",
     ),
+    depends_on_run=True,
 )
 
 _THREE = """\

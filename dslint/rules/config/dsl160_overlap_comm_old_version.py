@@ -48,6 +48,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/5545",
         "https://github.com/deepspeedai/DeepSpeed/pull/7371",
     ),
+    depends_on_run=True,
 )
 
 _FIXED_IN = "0.17.5"

@@ -39,6 +39,7 @@ META = RuleMeta(
         "https://github.com/huggingface/transformers/issues/20082",
         "https://github.com/huggingface/transformers/pull/25817",
     ),
+    depends_on_run=True,
 )
 
 _SECTION = "/zero_optimization"

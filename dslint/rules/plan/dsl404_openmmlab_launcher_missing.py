@@ -36,6 +36,7 @@ META = RuleMeta(
     summary="An OpenMMLab-style script is started on several processes without the `--launcher` it needs",
     fix="safe",
     references=("https://github.com/InternLM/xtuner/issues/438",),
+    depends_on_run=True,
 )
 
 _SCRIPT = """\

@@ -40,6 +40,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="The batch sizes of config and arguments do not fit the world size of the launch command",
     fix="safe",
+    depends_on_run=True,
     supersedes=("DSL130",),
     versions=("deepspeed>=0.9",),
     references=(

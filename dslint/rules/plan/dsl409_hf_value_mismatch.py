@@ -44,6 +44,7 @@ META = RuleMeta(
         "https://github.com/hiyouga/LlamaFactory/issues/201",
         "https://github.com/huggingface/transformers/issues/29348",
     ),
+    depends_on_run=True,
 )
 
 _SCRIPT = """\

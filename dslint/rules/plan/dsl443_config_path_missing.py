@@ -30,6 +30,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="A launch command names a config file that does not exist",
     references=("https://huggingface.co/docs/transformers/deepspeed",),
+    depends_on_run=True,
 )
 
 _SCRIPT = """\

@@ -51,6 +51,7 @@ META = RuleMeta(
         "https://github.com/pytorch/pytorch/issues/38174",
         "https://github.com/deepspeedai/DeepSpeed/issues/7170",
     ),
+    depends_on_run=True,
 )
 
 precheck = has_strided_work

@@ -41,6 +41,7 @@ META = RuleMeta(
         "https://pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html",
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
     ),
+    depends_on_run=True,
 )
 
 EXAMPLES = (

@@ -43,6 +43,7 @@ META = RuleMeta(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
         "https://github.com/OpenRLHF/OpenRLHF/issues/427",
     ),
+    depends_on_run=True,
 )
 
 _ZERO3 = "config = {'train_micro_batch_size_per_gpu': 1, 'zero_optimization': {'stage': 3}}\n"
