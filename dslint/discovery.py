@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pathspec import GitIgnoreSpec
 
-    # Each ignore file in force: its folder and its patterns, outermost first.
-    Ignores: TypeAlias = list[tuple[str, GitIgnoreSpec]]
+    # Each ignore file in force: the folder its patterns are relative to, and its path; outermost first.
+    Ignores: TypeAlias = list[tuple[str, str]]
 
 # Never training code; the list of ruff plus bytecode folders.
 BUILTIN_EXCLUDES = (
@@ -157,7 +157,7 @@ class _Walker:
         """The files under a folder, folders after files, in name order."""
         if self.settings.force_exclude and self._excluded(os.path.abspath(top), True):
             return
-        ignores = list(_parent_ignores(os.path.abspath(top))) if self.settings.respect_gitignore else []
+        ignores = _parent_ignores(os.path.abspath(top)) if self.settings.respect_gitignore else []
         stack = [(top, os.path.abspath(top), ignores)]
         while stack:
             shown, absolute, ignores = stack.pop()
@@ -168,7 +168,7 @@ class _Walker:
                 self.out.unreadable.append((shown, error.strerror or str(error)))
                 continue
             if self.settings.respect_gitignore and any(e.name == ".gitignore" for e in entries):
-                ignores = [*ignores, *_ignore_file(absolute, ".gitignore")]
+                ignores = [*ignores, (absolute, os.path.join(absolute, ".gitignore"))]
             folders = []
             for entry in entries:
                 path = entry.name if shown == "." else f"{shown}/{entry.name}"
@@ -196,14 +196,17 @@ class _Walker:
     def _skipped(self, absolute: str, folder: bool, ignores: Ignores) -> bool:
         if self._excluded(absolute, folder):
             return True
+        # Nearly every file of a checkout is tracked, and a look into a set is cheaper than fifty patterns.
+        if not ignores or absolute in self._tracked(absolute):
+            return False
         slash = "/" if folder else ""
-        verdict: bool | None = None
-        for base, spec in ignores:
+        verdict = False
+        for base, file in ignores:
+            spec = _ignore_file(file)
             # The last matching pattern of the innermost file wins, as in git.
-            result = spec.check_file(absolute[len(base) + 1 :] + slash)
-            if result.include is not None:
-                verdict = result.include
-        return bool(verdict) and absolute not in self._tracked(absolute)
+            include = spec.check_file(absolute[len(base) + 1 :] + slash).include if spec else None
+            verdict = verdict if include is None else include
+        return verdict
 
     def _tracked(self, absolute: str) -> frozenset[str]:
         repository = _repository(os.path.dirname(absolute))
@@ -235,16 +238,15 @@ def _spec(patterns: Sequence[str]) -> GitIgnoreSpec:
 
 
 @lru_cache(maxsize=256)
-def _ignore_file(folder: str, name: str) -> tuple[tuple[str, GitIgnoreSpec], ...]:
-    path = os.path.join(folder, name)
+def _ignore_file(path: str) -> GitIgnoreSpec | None:
     try:
         # A pipe with this name would block.
         if not os.path.isfile(path):
-            return ()
+            return None
         with open(path, encoding="utf-8", errors="replace") as handle:
-            return ((folder, _spec(handle.read().splitlines())),)
+            return _spec(handle.read().splitlines())
     except (OSError, ValueError):
-        return ()
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -256,15 +258,13 @@ def _repository(folder: str) -> str | None:
     return None if parent == folder else _repository(parent)
 
 
-def _parent_ignores(top: str) -> Iterator[tuple[str, GitIgnoreSpec]]:
+def _parent_ignores(top: str) -> Ignores:
     """The ignore files of the repository above ``top``, outermost first; none outside a git checkout."""
     repository = _repository(top)
     if repository is None:
-        return
-    for _, spec in _ignore_file(os.path.join(repository, ".git", "info"), "exclude"):
-        yield repository, spec
+        return []
     chain = [top]
     while chain[-1] != repository:
         chain.append(os.path.dirname(chain[-1]))
-    for folder in reversed(chain[1:]):
-        yield from _ignore_file(folder, ".gitignore")
+    above = [(folder, os.path.join(folder, ".gitignore")) for folder in reversed(chain[1:])]
+    return [(repository, os.path.join(repository, ".git", "info", "exclude")), *above]

@@ -17,8 +17,9 @@ from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
 from dslint.inputs import Inputs, add_config, crash, load
 from dslint.model.context import Context
 from dslint.rules.index import RULES
+from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, load_rule
-from dslint.scripts import Job, check_script, check_scripts, rules_by_marker
+from dslint.scripts import Job, check_script, check_scripts
 from dslint.surroundings import Surroundings, neighbouring_launch_files
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
     return sorted(check_script(Job(path, raw, kind, codes, Context())), key=_order) if codes else []
 
 
-def list_files(paths: Sequence[str], settings: Settings) -> list[str]:
+def list_files(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> list[str]:
     """The files that a run would look at, for ``--show-files``."""
-    return [c.path for c in discover(paths, _excludes(settings)).candidates]
+    return [c.path for c in discover(paths, _excludes(settings), overrides or {}).candidates]
 
 
 def _excludes(settings: Settings) -> ExcludeSettings:

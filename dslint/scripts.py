@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import gc
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dslint.cache import ResultCache, digest
@@ -18,7 +17,6 @@ from dslint.inputs import crash, top_of
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.index import RULES
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
@@ -42,31 +40,6 @@ class Job:
     kind: str
     codes: tuple[str, ...]
     context: Context
-
-
-@lru_cache(maxsize=1)
-def _markers() -> tuple[tuple[str, tuple[re.Pattern[bytes], ...]], ...]:
-    # Patterns are shared between rules: compile each once.
-    compiled = {m: re.compile(m.encode()) for rule in RULES for m in rule.markers}
-    return tuple((r.code, tuple(compiled[m] for m in r.markers)) for r in RULES if r.kind == "script")
-
-
-def rules_by_marker(raw: bytes, enabled: frozenset[str]) -> tuple[str, ...]:
-    """The enabled script rules that the bytes of a file could concern."""
-    hits: dict[int, bool] = {}
-    codes = []
-    for code, patterns in _markers():
-        if code not in enabled:
-            continue
-        for pattern in patterns:
-            found = hits.get(id(pattern))
-            if found is None:
-                found = hits[id(pattern)] = pattern.search(raw) is not None
-            if not found:
-                break
-        else:
-            codes.append(code)
-    return tuple(codes)
 
 
 def check_scripts(jobs: Sequence[Job], cache: ResultCache | None, workers: int) -> list[Finding]:

@@ -101,14 +101,11 @@ def _is_main_process() -> bool:
 
 def _is_worth_a_look(text: str) -> bool:
     """Whether some script rule finds all its words: a search over the bytes, before any parser is imported."""
-    import re
-
     from dslint.rules.index import RULES
+    from dslint.rules.markers import rules_by_marker
 
     raw = text.encode("utf-8", "surrogatepass")
-    return any(
-        all(re.search(marker.encode(), raw) for marker in rule.markers) for rule in RULES if rule.kind == "script"
-    )
+    return bool(rules_by_marker(raw, frozenset(rule.code for rule in RULES)))
 
 
 def _not_suppressed(path: str, text: str, findings: list[Finding]) -> list[Finding]:

@@ -1,0 +1,72 @@
+"""The quick search for markers gives the answer of the regular expressions that the rules state."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dslint.rules.index import RULES
+from dslint.rules.markers import _alternatives, _split, rules_by_marker
+
+SCRIPT_RULES = [rule for rule in RULES if rule.kind == "script"]
+EVERY_CODE = frozenset(rule.code for rule in RULES)
+# What markers are made of, and what they are made to tell apart.
+PIECES = sorted(
+    {word for rule in SCRIPT_RULES for marker in rule.markers for word in re.findall(r"[A-Za-z_]{3,}", marker)}
+    | {
+        "rank",
+        " == ",
+        "0",
+        "(",
+        ")",
+        ", ",
+        "\n",
+        "range(",
+        "::",
+        "timedelta(",
+        "600",
+        "_",
+        ".",
+        "if ",
+        "not ",
+        "@",
+        " ",
+    }
+)
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=25), st.sets(st.sampled_from(sorted(EVERY_CODE))) | st.just(EVERY_CODE)
+)
+@settings(max_examples=600, deadline=None)
+def test_a_rule_is_named_when_all_its_expressions_match(pieces: list[str], enabled: frozenset[str]) -> None:
+    raw = "".join(pieces).encode()
+    expected = {
+        rule.code for rule in SCRIPT_RULES if all(re.search(marker.encode(), raw) for marker in rule.markers)
+    } & set(enabled)
+    assert set(rules_by_marker(raw, frozenset(enabled))) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        ("a|b", ["a", "b"]),
+        (r"a\|b", [r"a\|b"]),
+        ("(?:a|b)|c", ["(?:a|b)", "c"]),
+        ("[|(]|[]|]|[^]|]", ["[|(]", "[]|]", "[^]|]"]),
+        (r"\(|\)", [r"\(", r"\)"]),
+        ("", [""]),
+    ],
+)
+def test_only_alternatives_at_the_top_level_are_told_apart(pattern: str, parts: list[str]) -> None:
+    assert _alternatives(pattern) == parts
+
+
+def test_a_word_that_contains_another_word_is_not_searched_for() -> None:
+    assert _split(r"get_world_size|world_size|torch\.distributed|n_?gpu") == (
+        (b"torch.distributed", b"world_size"),
+        "n_?gpu",
+    )
