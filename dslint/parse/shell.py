@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -98,14 +99,15 @@ def _code_points(text: str, size: int) -> array[int]:
     """Byte offset -> code-point offset, also for the end of the text."""
     if size == len(text):
         return array("L")
-    points = array("L", bytes(8 * (size + 1))) if array("L").itemsize == 8 else array("L", [0] * (size + 1))
-    at = 0
-    for index, char in enumerate(text):
-        width = len(char.encode("utf-8", "surrogatepass"))
-        for byte in range(at, at + width):
-            points[byte] = index
-        at += width
-    points[size] = len(text)
+    points = array("L")
+    for run in re.finditer(r"[\0-\x7f]+|[^\0-\x7f]+", text):
+        # Nearly all characters are one byte: whole stretches of them at once.
+        if run[0].isascii():
+            points.extend(range(*run.span()))
+            continue
+        for index, char in enumerate(run[0], run.start()):
+            points.extend((index,) * (2 if char < "\u0800" else 3 if char < "\U00010000" else 4))
+    points.append(len(text))
     return points
 
 

@@ -65,7 +65,8 @@ class _Strings:
     def requirements(self, listed: Any, certain: bool) -> Iterator[Statement]:
         """The statements in a list of PEP 508 strings."""
         for item in listed if isinstance(listed, list) else ():
-            if not isinstance(item, str):
+            # The search is dear, and most requirements are about other libraries.
+            if not isinstance(item, str) or requirement(item, 0) is None:
                 continue
             start = self._find(item)
             found = requirement(item, start, certain) if start >= 0 else None
