@@ -70,3 +70,7 @@ def test_a_word_that_contains_another_word_is_not_searched_for() -> None:
         (b"torch.distributed", b"world_size"),
         "n_?gpu",
     )
+
+
+def test_flags_that_hold_for_all_alternatives_keep_them_together() -> None:
+    assert _split("(?i)rank|world") == ((), "(?i)rank|world")

@@ -56,6 +56,8 @@ def _table() -> tuple[tuple[str, tuple[_Marker, ...]], ...]:
 
 
 def _split(pattern: str) -> _Marker:
+    if pattern.startswith("(?") and pattern[2:3].isalpha():  # flags for all alternatives
+        return _Marker((), pattern)
     parts = _alternatives(pattern)
     words = {part.replace("\\.", ".") for part in parts if _WORD.fullmatch(part)}
     # ``get_world_size`` says nothing that ``world_size`` does not say.
