@@ -21,22 +21,45 @@ exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings
 """
 
 
-def _codes(text: str) -> list[str]:
+def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _rules(text: str) -> list[str]:
+    rules = _listed(text)
+    if not rules:
+        # An unset variable of a script: to select nothing would look like a clean project.
+        raise argparse.ArgumentTypeError("names no rule")
+    return rules
+
+
+def _ignores(text: str) -> list[str]:
+    items = _listed(text)
+    if not items:
+        raise argparse.ArgumentTypeError("must be PATTERN:RULE")
+    return items
+
+
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found `{text}`")
+    return int(text)
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         # One line instead of the usage of forty flags.
-        sys.stderr.write(f"dslint: {message} (see dslint --help)\n")
+        sys.stderr.write(f"dslint: {message}{self._nearest(message)} (see dslint --help)\n")
         raise SystemExit(2)
+
+    def _nearest(self, message: str) -> str:
+        flag = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
+        if not flag.startswith("--"):
+            return ""
+        from difflib import get_close_matches
+
+        near = get_close_matches(flag, self._option_string_actions, n=1)
+        return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def check_parser() -> argparse.ArgumentParser:
@@ -71,10 +94,18 @@ def _selection(group: argparse._ArgumentGroup) -> None:
     ):
         group.add_argument(
             f"--{flag}",
-            type=_codes,
+            type=_rules,
+            action="extend",
             metavar="RULES",
             help=f"{text}: codes, prefixes (DSL1), names or ALL, separated by commas",
         )
+    group.add_argument(
+        "--per-file-ignores",
+        type=_ignores,
+        action="extend",
+        metavar="PATTERN:RULES",
+        help="not these rules in these files: 'tests/**:DSL223,DSL2,*.sh:ALL'",
+    )
     group.add_argument(
         "--ignore-noqa", action="store_true", help="report in spite of suppression comments and per-file ignores"
     )
@@ -88,6 +119,8 @@ def _selection(group: argparse._ArgumentGroup) -> None:
 
 def _facts(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--world-size", type=_positive, metavar="N", help="number of processes (ranks) in the job")
+    group.add_argument("--nnodes", type=_positive, metavar="N", help="number of machines in the job")
+    group.add_argument("--nproc-per-node", type=_positive, metavar="N", help="processes (ranks) on each machine")
     group.add_argument(
         "--deepspeed-version", metavar="V", help="DeepSpeed release or range: 0.16.9, 0.16, '>=0.14,<0.18'"
     )
@@ -95,6 +128,7 @@ def _facts(group: argparse._ArgumentGroup) -> None:
 
 def _fixing(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--fix", action="store_true", help="apply safe fixes, then report what is left")
+    group.add_argument("--fix-only", action="store_true", help="apply safe fixes, do not report what is left")
     group.add_argument(
         "--unsafe-fixes", action="store_true", help="with --fix or --diff: also fixes that need a person's eye"
     )
@@ -103,9 +137,15 @@ def _fixing(group: argparse._ArgumentGroup) -> None:
 
 def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--exclude", type=_codes, metavar="PATTERNS", help="gitignore-style patterns instead of the built-in ones"
+        "--exclude",
+        type=_listed,
+        action="extend",
+        metavar="PATTERNS",
+        help="gitignore-style patterns instead of the built-in ones",
     )
-    group.add_argument("--extend-exclude", type=_codes, metavar="PATTERNS", help="further patterns")
+    group.add_argument(
+        "--extend-exclude", type=_listed, action="extend", metavar="PATTERNS", help="patterns beside the built-in ones"
+    )
     group.add_argument(
         "--force-exclude", action="store_true", help="excludes hold for files named on the command line too"
     )

@@ -17,12 +17,13 @@ from dslint.arguments import COMMANDS, check_parser, rule_parser, rules_parser
 if TYPE_CHECKING:
     from dslint.engine import Result
     from dslint.settings import Settings
+    from dslint.standard_input import StandardInput
 
 OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
-    {"paths", "diff", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config", "isolated",
-     "show_files", "show_settings", "ignore_noqa"}
+    {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
+     "isolated", "show_files", "show_settings", "ignore_noqa"}
 )  # fmt: skip
 
 
@@ -106,11 +107,15 @@ def check(args: Namespace) -> int:
     from dslint.settings import SettingsError, load_settings
 
     flags = vars(args)
+    paths = list(args.paths) or (["-"] if "stdin_filename" in args else ["."])
     overrides = {name.replace("_", "-"): value for name, value in flags.items() if name not in _ACTIONS}
     try:
+        _check_usage(paths, flags)
         config = Path(args.config) if "config" in args else None
-        settings = load_settings(_start(args.paths), overrides, config, flags.get("isolated", False))
-    except SettingsError as error:
+        settings = load_settings(_start(paths, flags), overrides, config, flags.get("isolated", False))
+        if flags.get("statistics"):
+            _check_statistics(_format(settings, flags))
+    except (SettingsError, _UsageError) as error:
         _say(str(error))
         return TROUBLE
     if flags.get("verbose"):
@@ -118,58 +123,88 @@ def check(args: Namespace) -> int:
     if "show_settings" in args:
         sys.stdout.write(settings.describe())
         return OK
-    paths, texts = _standard_input(args)
+    given = None
+    if paths == ["-"]:
+        from dslint.standard_input import StandardInput
+
+        given = StandardInput.read(sys.stdin.buffer if sys.stdin else None, flags.get("stdin_filename"))
+        paths = [given.name]
+    texts = {given.name: given.text} if given else {}
     if "show_files" in args:
         from dslint.engine import list_files
 
-        sys.stdout.writelines(f"{path}\n" for path in list_files(paths, settings))
+        sys.stdout.writelines(f"{path}\n" for path in list_files(paths, settings, texts))
         return OK
-    return _check(paths, texts, settings, flags)
-
-
-def _start(paths: Sequence[str]) -> Path:
-    """Where the search for a settings file begins: the first path given."""
-    first = paths[0] if paths and paths[0] != "-" else "."
-    return Path(first) if os.path.exists(first) else Path()
-
-
-def _standard_input(args: Namespace) -> tuple[list[str], dict[str, str]]:
-    paths = list(args.paths) or ["."]
-    if "-" not in paths:
-        return paths, {}
-    name = os.path.normpath(getattr(args, "stdin_filename", None) or "<stdin>").replace(os.sep, "/")
-    raw = sys.stdin.buffer.read() if sys.stdin else b""
-    text = raw.decode("utf-8-sig", "surrogateescape")
-    return [name if p == "-" else p for p in paths], {name: text}
-
-
-def _check(paths: list[str], texts: dict[str, str], settings: Settings, flags: dict[str, Any]) -> int:
+    if flags.get("diff") or flags.get("fix_only") or settings.fix:
+        return _fix(paths, texts, given, settings, flags)
     from dslint.engine import check_paths
 
-    wants_diff = bool(flags.get("diff"))
-    if not (settings.fix or wants_diff):
-        result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
-        return _report(result, settings, flags, texts)
+    result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
+    return _report(result, settings, flags, texts)
+
+
+class _UsageError(Exception):
+    """Flags that do not go together, as one line."""
+
+
+def _check_usage(paths: Sequence[str], flags: dict[str, Any]) -> None:
+    if "-" in paths and len(paths) > 1:
+        raise _UsageError("`-` reads standard input and stands alone: it cannot be mixed with other paths")
+    if "stdin_filename" in flags and "-" not in paths:
+        raise _UsageError("--stdin-filename names the text on standard input: write `-` instead of paths")
+
+
+def _check_statistics(output_format: str) -> None:
+    from dslint.report import STATISTICS_FORMATS
+
+    if output_format not in STATISTICS_FORMATS:
+        known = ", ".join(STATISTICS_FORMATS)
+        raise _UsageError(f"--statistics has no place in the format {output_format}, only in {known}")
+
+
+def _start(paths: Sequence[str], flags: dict[str, Any]) -> Path:
+    """Where the search for a settings file begins: the first path given."""
+    if paths[0] == "-":
+        return Path(flags.get("stdin_filename", "."))
+    return Path(paths[0]) if os.path.exists(paths[0]) else Path()
+
+
+def _fix(
+    paths: list[str], texts: dict[str, str], given: StandardInput | None, settings: Settings, flags: dict[str, Any]
+) -> int:
     from dslint import fixer
 
-    fixed = fixer.fix_paths(paths, settings, settings.unsafe_fixes, texts)
+    ignore_noqa = bool(flags.get("ignore_noqa"))
+    fixed = fixer.fix_paths(paths, settings, settings.unsafe_fixes, texts, ignore_noqa=ignore_noqa)
     for line in fixed.refused:
         _say(line)
-    if wants_diff:
+    if flags.get("diff"):
         _write_output(fixer.diff(fixed), flags)
         for line in fixed.result.problems:
             _say(line)
         if fixed.result.problems:
             return TROUBLE
         return FINDINGS if fixed.changed and not settings.exit_zero else OK
-    if texts:
+    result, texts = fixed.result, {**texts, **fixed.after}
+    if given:
         # Text from standard input goes back to standard output, findings to standard error.
-        sys.stdout.write(next(iter({**texts, **fixed.after}.values())))
-    else:
-        fixed.result.problems += fixer.write(fixed)
-    if fixed.applied and not flags.get("quiet"):
-        _say(f"fixed {fixed.applied} finding{'s' if fixed.applied != 1 else ''} in {len(fixed.changed)} file(s)")
-    return _report(fixed.result, settings, flags, {**texts, **fixed.after}, to_stderr=bool(texts))
+        sys.stdout.buffer.write(given.changed_to(texts[given.name]) if fixed.changed else given.raw)
+    elif problems := fixer.write(fixed):
+        # What could not be written is as it was: judge what stands on disk now.
+        from dslint.engine import check_paths
+
+        texts = {}
+        result = check_paths(paths, settings, ignore_noqa=ignore_noqa)
+        result.problems += problems
+    if fixed.applied and not result.problems and not flags.get("quiet"):
+        from dslint.report import counted
+
+        _say(f"fixed {counted(fixed.applied, 'finding')} in {counted(len(fixed.changed), 'file')}")
+    if flags.get("fix_only"):
+        for line in result.problems:
+            _say(line)
+        return TROUBLE if result.problems else OK
+    return _report(result, settings, flags, texts, to_stderr=given is not None)
 
 
 def _report(
@@ -187,7 +222,7 @@ def _report(
         files=result.files,
         suppressed=tuple(result.suppressed),
     )
-    render = report.render_statistics if flags.get("statistics") else report.renderer(output_format)
+    render = (report.statistics_renderer if flags.get("statistics") else report.renderer)(output_format)
     text = render(result.findings, FileSources(texts), options)
     if to_stderr:
         sys.stderr.write(text)
@@ -196,8 +231,10 @@ def _report(
     for line in result.problems:
         _say(line)
     if not flags.get("quiet"):
-        if not result.files and not result.problems:
-            _say("no files to check")
+        if not result.files:
+            # After a missing path that would be no news.
+            if not result.problems:
+                _say("no files to check")
         else:
             sys.stderr.write(report.summary_line(result.findings, result.files) + "\n")
     return _exit_code(result, settings)
@@ -216,6 +253,7 @@ def _write_output(text: str, flags: dict[str, Any]) -> None:
     else:
         # A path with bytes that are no UTF-8 must not end the report.
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.buffer.flush()
 
 
 def _exit_code(result: Result, settings: Settings) -> int:

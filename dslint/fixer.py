@@ -7,8 +7,9 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
@@ -48,10 +49,14 @@ _REFUSED = "the finding would stay, or the file would not parse"
 
 
 def fix_paths(
-    paths: Sequence[str], settings: Settings, unsafe: bool = False, overrides: Mapping[str, str] | None = None
+    paths: Sequence[str],
+    settings: Settings,
+    unsafe: bool = False,
+    overrides: Mapping[str, str] | None = None,
+    ignore_noqa: bool = False,
 ) -> Fixed:
     """Find, fix in memory, judge again, until nothing is left to fix. Nothing is written: see :func:`write`."""
-    work = _Work(paths, settings, dict(overrides or {}))
+    work = _Work(paths, settings, dict(overrides or {}), ignore_noqa)
     for _ in range(_MAX_ROUNDS):
         todo = [f for f in work.result.findings if is_allowed(f.fix, unsafe) and _identity(f) not in work.rejected]
         chosen = _compatible(todo, work.result.paths)
@@ -63,13 +68,14 @@ def fix_paths(
 
 
 class _Work:
-    def __init__(self, paths: Sequence[str], settings: Settings, overrides: dict[str, str]) -> None:
-        self.paths = paths
-        self.settings = settings
+    def __init__(self, paths: Sequence[str], settings: Settings, overrides: dict[str, str], ignore_noqa: bool) -> None:
+        self.check: Callable[[Mapping[str, str]], Result] = partial(
+            check_paths, paths, settings, ignore_noqa=ignore_noqa
+        )
         self.overrides = overrides
         self.out = Fixed()
         self.rejected: set[tuple[object, ...]] = set()
-        self.result = check_paths(paths, settings, overrides)
+        self.result = self.check(overrides)
 
     def apply(self, chosen: Sequence[Finding]) -> None:
         """All fixes at once when they prove good together, else only those that prove good alone."""
@@ -94,7 +100,7 @@ class _Work:
     def _tried(self, findings: Sequence[Finding]) -> Result | None:
         """The result after these fixes, ``None`` unless each finding is gone and nothing else broke."""
         edited = self._edited(findings)
-        result = check_paths(self.paths, self.settings, {**self.overrides, **edited})
+        result = self.check({**self.overrides, **edited})
         before, after = _count(self.result), _count(result)
         fixed = Counter((f.location.path, f.code) for f in findings)
         gone = all(after[key] <= before[key] - number for key, number in fixed.items())

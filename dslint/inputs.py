@@ -13,14 +13,13 @@ from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.discovery import Candidate, Discovery, kind_by_content
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
+from dslint.standard_input import NAMELESS, kind_of_text
 
 if TYPE_CHECKING:
     from dslint.model.launch.document import LaunchDoc
     from dslint.parse.data import DataDoc
 
 
-# The name of a text without one.
-STANDARD_INPUT = "<stdin>"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -79,9 +78,7 @@ class _Loader:
             if candidate.explicit or candidate.kind in ("script", "shell"):
                 self.unreadable(path, raw.reason)
             return
-        kind = candidate.kind or kind_by_content(raw)
-        if kind == "-" and path == STANDARD_INPUT:
-            kind = "script"
+        kind = candidate.kind or (kind_of_text(raw) if path == NAMELESS else kind_by_content(raw))
         try:
             self._sort(candidate, kind, raw)
         except RecursionError:
@@ -122,7 +119,7 @@ class _Loader:
         from dslint.model.deepspeed import detect
 
         path = candidate.path
-        name = path.rsplit("/", 1)[-1]
+        name = f"stdin.{kind}" if path == NAMELESS else path.rsplit("/", 1)[-1]
         deepspeed = kind == "json" and detect.may_be_deepspeed_config(name, raw)
         accelerate = kind == "yaml" and detect.may_be_accelerate_config(name, raw)
         if not (deepspeed or accelerate):

@@ -29,6 +29,7 @@ TOP = {
     "engine": "engine",
     "scripts": "engine",
     "inputs": "engine",
+    "standard_input": "engine",
     "surroundings": "engine",
     "discovery": "engine",
     "cache": "engine",

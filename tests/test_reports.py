@@ -23,7 +23,7 @@ from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.core.suppressed import Suppressed
-from dslint.report import FORMATS, render_statistics, renderer, summary_line
+from dslint.report import FORMATS, renderer, statistics_renderer, summary_line
 from dslint.report.options import ReportOptions, terminal_width, use_color
 from dslint.report.sources import FileSources
 
@@ -94,6 +94,11 @@ def test_concise_is_one_flake8_like_line_a_finding() -> None:
 
 def test_concise_names_the_cell_of_a_notebook() -> None:
     assert render("concise", IN_CELL) == "a.ipynb:cell 3:2:1: DSL903 unused (unused-suppression)\n"
+
+
+def test_concise_has_one_blank_where_only_an_unsafe_fix_exists() -> None:
+    for options in (PLAIN, ReportOptions(color=True)):
+        assert "  " not in render("concise", MANY_LINES, options=options)
 
 
 def test_concise_without_findings_is_empty() -> None:
@@ -446,9 +451,12 @@ def test_a_fingerprint_survives_moved_and_reindented_lines_only() -> None:
 
 
 def test_statistics_count_findings_by_rule_most_frequent_first() -> None:
-    out = render_statistics([BOTH, NOTE, replace(BOTH, fix=None), replace(NOTE, fix=None)] * 5, FileSources(), PLAIN)
-    assert out == ("10  DSL900  [-]  error    syntax-error\n10  DSL903  [ ]  info     unused-suppression\n")
-    assert render_statistics([], FileSources(), PLAIN) == ""
+    found = [BOTH, NOTE, replace(BOTH, fix=None), replace(NOTE, fix=None)] * 5
+    out = statistics_renderer()(found, FileSources(), PLAIN)
+    assert out == "10  DSL900  [-]  error    syntax-error\n10  DSL903  [ ]  info     unused-suppression\n"
+    # An unsafe fix is not what --fix mends.
+    assert "[ ]" in statistics_renderer()([MANY_LINES], FileSources(), PLAIN)
+    assert statistics_renderer()([], FileSources(), PLAIN) == ""
 
 
 def test_the_summary_counts_by_severity_and_says_what_can_be_fixed() -> None:

@@ -24,6 +24,8 @@ FORMATS: dict[str, str] = {
     "sarif": "dslint.report.sarif",
 }
 STATISTICS = "dslint.report.statistics"
+# A format for one finding a line, or for a foreign program, has no place for counts.
+STATISTICS_FORMATS = ("concise", "full", "json")
 
 
 def renderer(name: str) -> Renderer:
@@ -35,24 +37,24 @@ def renderer(name: str) -> Renderer:
     return _render_of(FORMATS[name])
 
 
-def render_statistics(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:
-    """The table of ``--statistics``."""
-    return _render_of(STATISTICS)(findings, sources, options)
+def statistics_renderer(name: str = "concise") -> Renderer:
+    """What ``--statistics`` prints in place of the report in one of ``STATISTICS_FORMATS``."""
+    return _render_of(STATISTICS, "render_json" if name == "json" else "render")
 
 
-def _render_of(module: str) -> Renderer:
+def _render_of(module: str, function: str = "render") -> Renderer:
     from importlib import import_module
 
-    return cast("Renderer", import_module(module).render)
+    return cast("Renderer", getattr(import_module(module), function))
 
 
 def summary_line(findings: Sequence[Finding], files: int) -> str:
     """The last line of a run, for stderr: what was found, where, and what ``--fix`` could mend."""
-    checked = _count(files, "file")
+    checked = counted(files, "file")
     if not findings:
         return f"No problems in {checked}."
     parts = [
-        _count(number, severity)
+        counted(number, severity)
         for severity in ("error", "warning", "info")
         if (number := sum(finding.severity.value == severity for finding in findings))
     ]
@@ -67,6 +69,7 @@ def summary_line(findings: Sequence[Finding], files: int) -> str:
     return line
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """``"1 file"``, ``"2 files"``."""
     plural = "" if number == 1 or noun == "info" else "s"
     return f"{number} {noun}{plural}"

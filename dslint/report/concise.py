@@ -20,13 +20,13 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
 
 
 def _plain(finding: Finding) -> str:
-    mark = f" {fix_mark(finding)}" if finding.fix else ""
+    mark = f" {mark}" if (mark := fix_mark(finding)) else ""
     return f"{place(finding.location)}: {finding.code}{mark} {message_of(finding)} ({finding.name})"
 
 
 def _colored(finding: Finding) -> str:
     path, colon, position = place(finding.location).partition(":")
-    mark = f" {_CYAN}{fix_mark(finding)}{_OFF}" if finding.fix else ""
+    mark = f" {_CYAN}{mark}{_OFF}" if (mark := fix_mark(finding)) else ""
     code = f"{_COLORS[finding.severity.value]}{_BOLD}{finding.code}{_OFF}"
     where = f"{_BOLD}{path}{_OFF}{_DIM}{colon}{position}:{_OFF}"
     return f"{where} {code}{mark} {message_of(finding)} {_DIM}({finding.name}){_OFF}"

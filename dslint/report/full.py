@@ -44,7 +44,7 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
 def _lines(console: Console, finding: Finding, sources: SourceReader, options: ReportOptions) -> Iterator[Text]:
     style = _STYLES[finding.severity.value]
     head = Text.assemble((f"{finding.severity.value}[{finding.code}]", style), (f" {finding.name}", "bold"))
-    yield head.append(f" {fix_mark(finding)}", "cyan") if finding.fix else head
+    yield head.append(f" {mark}", "cyan") if (mark := fix_mark(finding)) else head
     yield from _wrapped(console, _prose(finding.message), 0)
     gutter = gutter_width((finding.location, *finding.related))
     for index, location in enumerate((finding.location, *finding.related)):

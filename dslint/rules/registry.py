@@ -66,6 +66,9 @@ def suggest(selector: str) -> str:
 
     near = get_close_matches(selector.lower(), BY_NAME, n=1, cutoff=0.6)
     if not near and any(character.isdigit() for character in selector):
+        digits = selector.upper()[3:].translate(str.maketrans("OILSB", "01158"))
+        if f"DSL{digits}" in BY_CODE:
+            return f"DSL{digits}"
         near = get_close_matches(selector.upper(), BY_CODE, n=1, cutoff=0.6)
     if not near:
         parts = [name for name in BY_NAME if len(selector) > 3 and selector.lower() in name]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint.settings.errors import Origin, SettingsError, shown
+from dslint.settings.flags import anchored, from_flags
 from dslint.settings.merge import Source, merge
 from dslint.settings.table import Settings
 from dslint.settings.validate import validate
@@ -24,7 +25,7 @@ def make_settings(overrides: Mapping[str, object], root: Path | None = None) -> 
     Raises:
         SettingsError: an unknown name, a wrong value, an unknown rule.
     """
-    return merge([_from_flags(overrides)], None, root or Path.cwd())
+    return merge([from_flags(overrides)], None, root or Path.cwd())
 
 
 def load_settings(
@@ -52,7 +53,7 @@ def load_settings(
                 root = candidate.parent
                 break
     source = shown(chain[-1].origin.file) if chain and chain[-1].origin.file else None
-    return merge([*chain, _from_environment(environ), _from_flags(overrides)], source, root)
+    return merge([*chain, _from_environment(environ), from_flags(anchored(overrides, root))], source, root)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -123,26 +124,3 @@ def _from_environment(environ: Mapping[str, str]) -> Source:
     raw = {key: environ[name] for name, key in _ENVIRONMENT.items() if environ.get(name)}
     origin = Origin("environment (DSLINT_*)")
     return Source(origin, validate(raw, origin))
-
-
-def _from_flags(overrides: Mapping[str, object]) -> Source:
-    raw: dict[str, Any] = {}
-    for name, value in overrides.items():
-        key = name.replace("_", "-")
-        if value is None:
-            continue
-        if key == "no-cache":
-            key, value = "cache", not value
-        elif key in ("select", "ignore", "extend-select", "extend-ignore", "exclude", "extend-exclude"):
-            value = _listed(value)
-        elif key == "cache-dir":
-            value = os.fspath(value) if isinstance(value, os.PathLike) else value
-        raw[key] = value
-    origin = Origin("command line")
-    return Source(origin, validate(raw, origin))
-
-
-def _listed(value: object) -> object:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return list(value) if isinstance(value, list | tuple | set | frozenset) else value

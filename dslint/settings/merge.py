@@ -39,6 +39,9 @@ def merge(sources: Sequence[Source], file: str | None, root: Path) -> Settings:
         if "select" in source.values:
             for key in _SELECTION:
                 merged.pop(key, None)
+        if "launch" in source.values:
+            # Nodes x processes, stated later, beat a world size stated before.
+            merged.pop("world_size", None)
         for key, value in source.values.items():
             merged[key] = _combined(key, merged.get(key), value, source.origin)
         layers.append(_layer(source))

@@ -89,7 +89,7 @@ def _files(inputs: Inputs) -> Iterator[tuple[str, _File]]:
         yield path, _File("notebook", raw)
     for launch in inputs.launch:
         source = launch.source
-        kind = "markdown" if source.path.lower().endswith((".md", ".markdown", ".mdx")) else "shell"
+        kind = "markdown" if launch.in_docs else "shell"
         yield source.path, _File(kind, source.text.encode("utf-8", "surrogatepass"))
     for doc in (*inputs.configs, *inputs.accelerate):
         yield doc.path, _File("data", doc.source.text.encode("utf-8", "surrogatepass"), doc)
