@@ -179,7 +179,10 @@ def _fix(
     for line in fixed.refused:
         _say(line)
     if flags.get("diff"):
-        _write_output(fixer.diff(fixed), flags)
+        from dslint.diff import unified_diff
+
+        head = given.raw[:3] if given else b""
+        _write_output(unified_diff(fixed.changed, fixed.before, fixed.after, head), flags)
         for line in fixed.result.problems:
             _say(line)
         if fixed.result.problems:
@@ -199,7 +202,7 @@ def _fix(
     if fixed.applied and not result.problems and not flags.get("quiet"):
         from dslint.report import counted
 
-        _say(f"fixed {counted(fixed.applied, 'finding')} in {counted(len(fixed.changed), 'file')}")
+        _say(f"fixed {counted(fixed.applied, 'finding')} in {counted(fixed.files, 'file')}")
     if flags.get("fix_only"):
         for line in result.problems:
             _say(line)

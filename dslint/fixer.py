@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import errno
 import os
 import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,6 +39,11 @@ class Fixed:
     def changed(self) -> list[str]:
         """Paths whose text differs, in order."""
         return sorted(p for p, text in self.after.items() if text != self.before[p])
+
+    @property
+    def files(self) -> int:
+        """How many files differ: a link and its target are one."""
+        return len({os.path.realpath(path) for path in self.changed})
 
 
 def is_allowed(fix: Fix | None, unsafe: bool) -> bool:
@@ -147,16 +153,6 @@ def _touch(a: Edit, b: Edit) -> bool:
     return a.path == b.path and a.span.start <= b.span.end and b.span.start <= a.span.end
 
 
-def diff(fixed: Fixed) -> str:
-    """The changes as a unified diff that ``patch -p0`` and ``git apply -p0`` take."""
-    out: list[str] = []
-    for path in fixed.changed:
-        old, new = fixed.before[path].splitlines(keepends=True), fixed.after[path].splitlines(keepends=True)
-        for line in difflib.unified_diff(old, new, path, path):
-            out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    return "".join(out)
-
-
 def write(fixed: Fixed) -> list[str]:
     """Write the changed files, each atomically; returns one line for each that could not be written."""
     problems = []
@@ -173,17 +169,26 @@ def _replace(path: str, before: str, after: str) -> None:
     target = os.path.realpath(path)
     with open(target, "rb") as handle:
         raw = handle.read()
-    bom = raw.startswith(b"\xef\xbb\xbf")
-    if raw.decode("utf-8-sig") != before:
+    bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
+    data = bom + after.encode()
+    if raw == data:
+        return  # fixed already, under another name
+    if raw != bom + before.encode():
         raise OSError(0, "it changed while dslint was reading it")
-    data = (b"\xef\xbb\xbf" if bom else b"") + after.encode()
+    if not os.access(target, os.W_OK):
+        # Its folder would let us, but somebody has locked the file.
+        raise PermissionError(errno.EACCES, "the file is read-only")
+    status = os.stat(target)
     descriptor, temporary = tempfile.mkstemp(prefix=".dslint-", dir=os.path.dirname(target))
     try:
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())
-        os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        with suppress(OSError):
+            # Under sudo the file still belongs to its owner.
+            os.chown(temporary, status.st_uid, status.st_gid)
+        os.chmod(temporary, stat.S_IMODE(status.st_mode))
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)

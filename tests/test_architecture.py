@@ -35,6 +35,7 @@ TOP = {
     "cache": "engine",
     "gitindex": "engine",
     "fixer": "engine",
+    "diff": "engine",
     "settings": "engine",
     "suppress": "engine",
 }

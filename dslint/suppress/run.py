@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
@@ -65,7 +65,10 @@ def suppress(
         kept += visible
         suppressed += hidden
         if reports_unused and path in given and not any(f.code in _UNJUDGED for f in own):
-            kept += directives.unused(judged)
+            found = directives.unused(judged)
+            # Edits of the joined cells cannot be written back into the JSON of a notebook.
+            is_notebook = given[path].kind == "notebook"
+            kept += [replace(f, fix=None) for f in found] if is_notebook else found
     ignores = FileIgnores(settings)
     kept, hidden = ignores.apply(kept)
     if reports_unused:
