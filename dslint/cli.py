@@ -163,10 +163,14 @@ def _check_statistics(output_format: str) -> None:
 
 
 def _start(paths: Sequence[str], flags: dict[str, Any]) -> Path:
-    """Where the search for a settings file begins: the first path given."""
+    """Where the search for a settings file begins: the folder that holds all paths, in whatever order they come."""
     if paths[0] == "-":
         return Path(flags.get("stdin_filename", "."))
-    return Path(paths[0]) if os.path.exists(paths[0]) else Path()
+    found = [os.path.abspath(path) for path in paths if os.path.exists(path)]
+    try:
+        return Path(os.path.commonpath(found)) if found else Path()
+    except ValueError:  # two drives
+        return Path(found[0])
 
 
 def _fix(

@@ -158,6 +158,27 @@ def test_nodes_and_processes_may_be_stated_apart() -> None:
     assert dslint(*arguments, "--nnodes", "two").code == 2
 
 
+def test_one_settings_file_holds_for_a_run_whatever_the_order_of_the_paths(project: Path) -> None:
+    (project / "sub/inner").mkdir(parents=True)
+    for name in ("sub/a.py", "sub/inner/b.py"):
+        (project / name).write_text(SCRIPT)
+    (project / "dslint.toml").write_text('select = ["DSL201"]\n')
+    (project / "sub/dslint.toml").write_text('select = ["DSL221"]\n')
+    assert set(dslint("sub/a.py").codes) == {"DSL221"}
+    assert set(dslint("sub/inner", "sub/a.py").codes) == {"DSL221"}
+    assert set(dslint("sub/a.py", "train.py").codes) == {"DSL201"}
+    assert dslint("train.py", "sub/a.py") == dslint("sub/a.py", "train.py")
+    assert set(dslint("sub/a.py", "missing.py").codes) == {"DSL221"}
+
+
+def test_a_mistake_in_the_settings_is_one_line_with_its_place(project: Path) -> None:
+    (project / "pyproject.toml").write_text('[tool.other]\nx = 1\n\n[tool.dslint]\nslect = ["DSL2"]\n')
+    done = dslint()
+    assert (done.code, done.out) == (2, "")
+    assert one_line(done.err) == "dslint: pyproject.toml:5: unknown key `slect`; did you mean `select`?\n"
+    assert dslint("--isolated").code == 1
+
+
 # exit codes and streams
 
 

@@ -171,6 +171,14 @@ def test_full_underlines_every_line_of_a_short_range_and_previews_an_unsafe_fix(
     assert '     -     "enabled": true\n     +     "enabled": false\n' in out
 
 
+def test_full_previews_only_the_lines_that_change() -> None:
+    text = "one\ntwo\nthree\nfour \n"
+    edits = (Edit("f", Span(0, 0), "zero\n"), Edit("f", Span(8, 13), "3"), Edit("f", Span(18, 19), ""))
+    finding = replace(NOTE, location=Location("f", Span(8, 9), Region(3, 1, 3, 2)), fix=Fix("Change", edits))
+    shown = render("full", finding, texts={"f": text}).partition("fix: Change (--fix)\n")[2]
+    assert [line.strip() for line in shown.split("\n") if line] == ["+ zero", "- three", "- four·", "+ 3", "+ four"]
+
+
 def test_full_says_how_many_lines_of_a_long_range_it_leaves_out() -> None:
     text = "".join(f"step_{n}()\n" for n in range(1, 31))
     long = replace(NOTE, location=SourceFile("a.py", text).location(Span(0, len(text) - 1)))

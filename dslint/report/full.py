@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from io import StringIO
 from urllib.parse import quote
 
@@ -99,9 +100,8 @@ def _preview(fix: Fix, sources: SourceReader) -> Iterator[Text]:
     """The lines that the fix takes away and puts in."""
     rows: list[Text] = []
     for path in dict.fromkeys(edit.path for edit in fix.edits):
-        old, new = changed_lines(sources.text(path), [edit for edit in fix.edits if edit.path == path])
-        rows += [Text(f"- {visible(line.expandtabs(4))}", "red") for line in old]
-        rows += [Text(f"+ {visible(line.expandtabs(4))}", "green") for line in new]
+        for sign, line in changed_lines(sources.text(path), [edit for edit in fix.edits if edit.path == path]):
+            rows.append(Text(f"{sign} {_with_visible_end(line)}", "red" if sign == "-" else "green"))
     for row in rows[:_PREVIEW_LINES]:
         row.truncate(120, overflow="ellipsis")
         yield row
@@ -109,8 +109,8 @@ def _preview(fix: Fix, sources: SourceReader) -> Iterator[Text]:
         yield Text(f"... {len(rows) - _PREVIEW_LINES} more lines, see --diff", "dim")
 
 
-def changed_lines(text: str, edits: Sequence[Edit]) -> tuple[list[str], list[str]]:
-    """The lines before and after the edits, without those that stay the same at both ends."""
+def changed_lines(text: str, edits: Sequence[Edit]) -> Iterator[tuple[str, str]]:
+    """The lines that the edits take away (``-``) and put in (``+``), without those between that stay."""
     start = text.rfind("\n", 0, min(edit.span.start for edit in edits)) + 1
     end = text.find("\n", max(edit.span.end for edit in edits))
     end = len(text) if end < 0 else end
@@ -118,16 +118,21 @@ def changed_lines(text: str, edits: Sequence[Edit]) -> tuple[list[str], list[str
     try:
         after = apply_edits(text[start:end], moved)
     except OverlapError:
-        return [], []
+        return
     old = [line.rstrip("\r") for line in text[start:end].split("\n")]
     new = [line.rstrip("\r") for line in after.split("\n")]
-    while old and new and old[0] == new[0]:
-        del old[0], new[0]
-    while old and new and old[-1] == new[-1]:
-        del old[-1], new[-1]
-    if new == [""] and old:
+    if new == [""]:
         new = []  # the whole line went
-    return old, new
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield from (("-", line) for line in old[a:b])
+            yield from (("+", line) for line in new[c:d])
+
+
+def _with_visible_end(line: str) -> str:
+    """Blanks at the end of a line are the whole change of some fixes."""
+    kept = line.rstrip(" \t")
+    return visible(kept.expandtabs(4)) + "·" * (len(line) - len(kept))
 
 
 def _without_trailing_blanks(text: str) -> str:

@@ -69,7 +69,7 @@ def suggest(selector: str) -> str:
         digits = selector.upper()[3:].translate(str.maketrans("OILSB", "01158"))
         if f"DSL{digits}" in BY_CODE:
             return f"DSL{digits}"
-        near = get_close_matches(selector.upper(), BY_CODE, n=1, cutoff=0.6)
+        near = get_close_matches(selector.upper(), BY_CODE, n=1, cutoff=0.8)
     if not near:
         parts = [name for name in BY_NAME if len(selector) > 3 and selector.lower() in name]
         near = parts if len(parts) == 1 else []
