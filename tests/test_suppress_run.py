@@ -56,3 +56,107 @@ def test_a_suppression_of_a_rule_that_needs_only_the_file_is_unused(project: Pat
     assert dslint(".").places == [("train.py:2:17", "DSL903")]
     assert dslint(".", "--ignore", "DSL201").out == ""
     assert dslint(".", "--select", "DSL1").out == ""
+
+
+# Each kind of file: the text with a mark where the comment goes, and the place of the finding without it.
+TEXTS = {
+    "train.py": (
+        "import torch.distributed as dist\n\ndist.init_process_group(\n    timeout=7200,{}\n)\n",
+        "4:13",
+        "DSL221",
+    ),
+    "run.sh": (f"#!/bin/bash\nset -e\n{PORT}{{}}\n", "3:43", "DSL309"),
+    "job.sbatch": (f"#!/bin/bash\n{PORT} \\\n  --lr 1 \\\n  --wd 2{{}}\n", "2:43", "DSL309"),
+    "README.md": (f"# Run\n\n- first\n\n  ```bash\n  $ {PORT}{{}}\n  ```\n", "6:47", "DSL309"),
+    "ds.jsonc": ('{\n  "train_batch_size": 8,\n  "zero_optimization": {"stagee": 2}{}\n}\n', "3:25", "DSL102"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_comment_at_the_end_of_the_line_suppresses_in_every_kind_of_file(name: str, project: Path) -> None:
+    text, place, code = TEXTS[name]
+    sign = "//" if name.endswith(".jsonc") else "#"
+    (project / name).write_text(text.replace("{}", ""))
+    assert dslint(".").places == [(f"{name}:{place}", code)]
+    for comment in (
+        f"noqa: {code}",
+        f"dslint: ignore[{code}] a reason",
+        "dslint: ignore",
+        f"dslint:ignore[{code[:4]}]",
+    ):
+        (project / name).write_text(text.replace("{}", f"  {sign} {comment}"))
+        assert dslint(".").out == "", comment
+        assert dslint(".", "--ignore-noqa").codes == [code]
+    (project / name).write_text(text.replace("{}", f"  {sign} dslint: ignore[DSL999]"))
+    assert sorted(dslint(".").codes) == sorted([code, "DSL903"])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_comment_on_the_line_above_covers_the_whole_statement(name: str, project: Path) -> None:
+    text, place, code = TEXTS[name]
+    sign = "//" if name.endswith(".jsonc") else "#"
+    line = int(place.split(":")[0]) - (1 if name.endswith(".py") else 0)
+    lines = text.replace("{}", "").split("\n")
+    indent = lines[line - 1][: len(lines[line - 1]) - len(lines[line - 1].lstrip())]
+    lines.insert(line - 1, f"{indent}{sign} dslint: ignore[{code}] a reason")
+    (project / name).write_text("\n".join(lines))
+    assert dslint(".").out == ""
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_file_level_comment_covers_the_file(name: str, project: Path) -> None:
+    text, _, code = TEXTS[name]
+    sign = "//" if name.endswith(".jsonc") else "#"
+    comment = f"{sign} dslint: ignore-file[{code}] a reason"
+    if name.endswith(".md"):
+        text = text.replace("  $ ", f"  {comment}\n  $ ")
+    elif name.endswith(".jsonc"):
+        text = f"{comment}\n{text}"
+    else:
+        text = text.rstrip("\n") + f"\n{comment}\n"
+    (project / name).write_text(text.replace("{}", ""))
+    assert dslint(".").out == ""
+
+
+def test_suppressions_in_an_accelerate_config(project: Path) -> None:
+    config = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
+    config += "  deepspeed_config_file: missing.json{}\n"
+    (project / "run.sh").write_text("accelerate launch --config_file acc.yaml train.py\n")
+    (project / "train.py").write_text("from accelerate import Accelerator\n")
+    for comment, codes in (("", ["DSL443"]), ("  # dslint: ignore[DSL443] made on the node", [])):
+        (project / "acc.yaml").write_text(config.replace("{}", comment))
+        # Also when only the launch script is given, as a hook does.
+        for paths in ([], ["run.sh"], ["acc.yaml", "run.sh"]):
+            assert dslint(*paths).codes == codes
+
+
+def test_the_comment_of_a_config_holds_when_only_its_launch_script_is_given(project: Path) -> None:
+    (project / "run.sh").write_text("deepspeed --num_gpus 8 train.py --deepspeed_config ds.json\n")
+    (project / "train.py").write_text("import deepspeed\n")
+    for comment, codes in (("", ["DSL408"]), (" // dslint: ignore[DSL408]", [])):
+        (project / "ds.json").write_text(
+            f'{{\n  "train_batch_size": 30,{comment}\n  "train_micro_batch_size_per_gpu": 4\n,'
+            ' "gradient_accumulation_steps": 1}\n'
+        )
+        for paths in ([], ["run.sh"]):
+            assert dslint(*paths).codes == codes
+
+
+def test_unused_comments_are_deleted_by_fix_in_every_kind_of_file(project: Path) -> None:
+    texts = {
+        "a.py": "import torch.distributed as dist\ndist.barrier()  # dslint: ignore[DSL201] old reason\n",
+        "b.sh": "echo 1\n# noqa: DSL309\ntorchrun --nproc_per_node 8 train.py  # noqa: DSL309\n",
+        "c.md": "```bash\n# dslint: ignore[DSL309]\ntorchrun --nproc_per_node 8 train.py\n```\n",
+        "ds.jsonc": '{\n  // dslint: ignore[DSL140]\n  "train_batch_size": 8, /* dslint: ignore[DSL140] */\n'
+        '  "zero_optimization": {"stage": 2} // noqa: DSL140\n}\n',
+    }
+    for name, text in texts.items():
+        (project / name).write_text(text)
+    assert dslint(".").codes == ["DSL903"] * 7
+    assert dslint(".", "--fix").code == 0
+    assert {name: (project / name).read_text() for name in texts} == {
+        "a.py": "import torch.distributed as dist\ndist.barrier()\n",
+        "b.sh": "echo 1\ntorchrun --nproc_per_node 8 train.py\n",
+        "c.md": "```bash\ntorchrun --nproc_per_node 8 train.py\n```\n",
+        "ds.jsonc": '{\n  "train_batch_size": 8,\n  "zero_optimization": {"stage": 2}\n}\n',
+    }

@@ -112,8 +112,21 @@ def _directives(path: str, file: _File | None, has_findings: bool, overrides: Ma
         return _python(path, text, file.kind)
     if file.kind in ("shell", "markdown"):
         return Suppressions.from_comments(source, _shell_comments(source, file.kind), shell_commands(text))
-    comments = file.doc.comments if file.doc else ()
-    return Suppressions.from_comments(source, comments, physical_lines)
+    doc = file.doc or _data(source, file.kind)
+    return Suppressions.from_comments(source, doc.comments if doc else (), physical_lines)
+
+
+def _data(source: SourceFile, kind: str) -> DataDoc | None:
+    """A config that was not given but holds one end of a finding."""
+    if kind == "json":
+        from dslint.parse.jsondoc import parse_json
+
+        return parse_json(source)
+    if kind == "yaml":
+        from dslint.parse.yamldoc import parse_yaml
+
+        return parse_yaml(source)
+    return None
 
 
 def _from_disk(path: str, overrides: Mapping[str, str]) -> _File:
