@@ -1,5 +1,7 @@
 """Results of script rules from earlier runs, keyed by content, context, settings and dslint itself.
 
+Kept are the findings of the files that were judged, and for all files which rules find their markers in them.
+
 The cache lives in the user's cache folder, not in the project (dslint writes into a project only what
 ``--fix`` was asked to write), and is JSON: a cache that could run code when loaded would be a hole.
 """
@@ -9,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ def default_directory() -> Path:
 
 def digest(*parts: bytes | str) -> str:
     """A short stable hash of the parts in order."""
+    from hashlib import blake2b  # loads OpenSSL, which a run on one config has no use for
+
     state = blake2b(digest_size=16)
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -46,47 +49,84 @@ def program_fingerprint() -> str:
     return digest(__version__, *sorted(stamps))
 
 
+# Entries of other contents are kept up to this number: branches are switched back and forth.
+_MOST = 20_000
+
+
 class ResultCache:
     """Findings by key for one project; unreadable or foreign cache files count as empty."""
 
     def __init__(self, directory: Path, root: str, fingerprint: str) -> None:
         self.file = directory / f"{digest(os.path.abspath(root), fingerprint)}.json"
-        self.fresh: dict[str, list[Any]] = {}
-        self.changed = False
-        try:
-            loaded = json.loads(self.file.read_bytes())
-            self.old: dict[str, list[Any]] = loaded if isinstance(loaded, dict) else {}
-        except (OSError, ValueError):
-            self.old = {}
+        self._fresh = _Table()
+        self._changed = False
+        self._old = _Table.read(self.file)
 
     def get(self, key: str, path: str) -> list[Finding] | None:
         """The findings stored under a key, ``None`` when there are none stored."""
-        row = self.old.get(key)
+        row = self._old.findings.get(key)
         if row is None:
             return None
         try:
             findings = [decode_finding(item, path) for item in row]
-        except (KeyError, ValueError, TypeError, IndexError):
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError):
             return None
-        self.fresh[key] = row
+        self._fresh.findings[key] = row
         return findings
 
     def put(self, key: str, findings: Sequence[Finding]) -> None:
         """Remember the findings of one file."""
-        self.fresh[key] = [encode_finding(f) for f in findings]
-        self.changed = True
+        self._fresh.findings[key] = [encode_finding(f) for f in findings]
+        self._changed = True
+
+    def marked(self, content: str) -> tuple[str, ...] | None:
+        """The rules that find their markers in the content with this digest, ``None`` when nobody has looked."""
+        codes = self._old.marked.get(content)
+        if not isinstance(codes, str):
+            return None
+        self._fresh.marked[content] = codes
+        return tuple(codes.split())
+
+    def mark(self, content: str, codes: Sequence[str]) -> None:
+        """Remember which rules find their markers in a content."""
+        self._fresh.marked[content] = " ".join(codes)
+        self._changed = True
 
     def save(self) -> None:
         """Write what this run used; a cache that cannot be written is no error."""
-        if not self.changed:
+        if not self._changed:
             return
         temporary = self.file.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps({**self.old, **self.fresh} if len(self.old) < 20_000 else self.fresh))
+            temporary.write_text(json.dumps(self._old.updated(self._fresh)))
             temporary.replace(self.file)
         except OSError:
             temporary.unlink(missing_ok=True)
+
+
+class _Table:
+    """What a cache file holds: findings by key, and rule codes by the digest of a content."""
+
+    def __init__(self, findings: Any = None, marked: Any = None) -> None:
+        self.findings: dict[str, Any] = findings if isinstance(findings, dict) else {}
+        self.marked: dict[str, Any] = marked if isinstance(marked, dict) else {}
+
+    @classmethod
+    def read(cls, file: Path) -> _Table:
+        """The content of a file; an empty table when it cannot be read."""
+        try:
+            loaded = json.loads(file.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return cls()
+        return cls(loaded.get("findings"), loaded.get("marked")) if isinstance(loaded, dict) else cls()
+
+    def updated(self, fresh: _Table) -> dict[str, Any]:
+        """Both tables as JSON data; this one only while it is small."""
+        return {
+            "findings": {**(self.findings if len(self.findings) < _MOST else {}), **fresh.findings},
+            "marked": {**(self.marked if len(self.marked) < _MOST else {}), **fresh.marked},
+        }
 
 
 def encode_finding(f: Finding) -> dict[str, Any]:

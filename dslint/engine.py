@@ -19,7 +19,7 @@ from dslint.model.context import Context
 from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, load_rule
-from dslint.scripts import Job, check_script, check_scripts
+from dslint.scripts import Job, ScriptStage, check_script, cores
 from dslint.surroundings import Surroundings, neighbouring_launch_files
 
 if TYPE_CHECKING:
@@ -97,13 +97,17 @@ class _Run:
         plans = self._plans(inputs, given)
         contexts = self._contexts(plans)
         self._add_used_configs(paths, inputs, plans, given)
-        findings = [
-            *inputs.findings,
-            *self._document_rules("config", inputs.configs, contexts),
-            *self._document_rules("launch", inputs.launch, contexts),
-            *self._plan_rules(plans, given),
-            *self._script_rules(inputs, contexts),
-        ]
+        results = self._results()
+        with ScriptStage(self._jobs(inputs, contexts, results), results, self.settings.jobs or cores()) as scripts:
+            findings = [
+                *inputs.findings,
+                *self._document_rules("config", inputs.configs, contexts),
+                *self._document_rules("launch", inputs.launch, contexts),
+                *self._plan_rules(plans, given),
+                *scripts.findings(),
+            ]
+        if results:
+            results.save()
         findings = [f for f in findings if f.code in self.enabled]
         from dslint.suppress import suppress
 
@@ -185,23 +189,23 @@ class _Run:
                     if finding.location.path in given or any(r.path in given for r in finding.related):
                         yield finding
 
-    def _script_rules(self, inputs: Inputs, contexts: Mapping[str, Context]) -> list[Finding]:
+    def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: ResultCache | None) -> list[Job]:
+        """The scripts that some rule could concern."""
         jobs = []
         for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
             for path, raw in group.items():
-                codes = rules_by_marker(raw, self.enabled)
+                content = digest(raw) if results else ""
+                codes = results.marked(content) if results else None
+                if codes is None:
+                    codes = rules_by_marker(raw, self.enabled)
+                    if results:
+                        results.mark(content, codes)
                 if codes:
                     context = self.surroundings.context(path, contexts.get(path))
-                    jobs.append(Job(path, raw, kind, codes, context))
-        if not jobs:
-            return []
-        cache = self._cache()
-        findings = check_scripts(jobs, cache, self.settings.jobs or os.cpu_count() or 1)
-        if cache:
-            cache.save()
-        return findings
+                    jobs.append(Job(path, raw, kind, codes, context, content))
+        return jobs
 
-    def _cache(self) -> ResultCache | None:
+    def _results(self) -> ResultCache | None:
         if not self.settings.cache:
             return None
         directory = self.settings.cache_dir or default_directory()

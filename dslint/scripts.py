@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import gc
-import warnings
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from dslint.parse.reading import Unreadable, decode
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
+    from types import TracebackType
 
     from dslint.parse.python import ScriptDoc
     from dslint.rules.base import RuleMeta
@@ -28,75 +30,150 @@ if TYPE_CHECKING:
 
 # Below this many files a process pool costs more than it saves.
 POOL_THRESHOLD = 24
-CHUNK = 4
+# What a worker takes at a time, and what is worth a worker of its own, in bytes of source.
+_CHUNK = 60_000
+_WORKER = 250_000
+# Garbage of this many bytes of source is collected at once.
+_COLLECT = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One script to judge by the rules whose markers it holds."""
+    """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache."""
 
     path: str
     raw: bytes
     kind: str
     codes: tuple[str, ...]
     context: Context
+    content: str = ""
 
 
-def check_scripts(jobs: Sequence[Job], cache: ResultCache | None, workers: int) -> list[Finding]:
-    """All findings of all jobs; results come from the cache where nothing changed."""
-    findings: list[Finding] = []
-    missing: list[tuple[str, Job]] = []
-    for job in jobs:
-        key = _key(job) if cache else ""
-        stored = cache.get(key, job.path) if cache else None
-        if stored is None:
-            missing.append((key, job))
-        else:
-            findings += stored
-    for key, _job, found in _run(missing, workers):
-        findings += found
-        # A crash is not a fact about the file: try again next time.
-        if cache and not any(f.code == RULE_CRASHED.code for f in found):
-            cache.put(key, found)
-    return findings
+class ScriptStage:
+    """The scripts of one run: results of earlier runs are there at once, many others begin in the background.
+
+    A context manager, so that no worker outlives a run that fails.
+    """
+
+    def __init__(self, jobs: Sequence[Job], results: ResultCache | None, workers: int) -> None:
+        self._results = results
+        self._stored: list[Finding] = []
+        self._missing: list[tuple[str, Job]] = []
+        for job in jobs:
+            key = _key(job) if results else ""
+            stored = results.get(key, job.path) if results else None
+            if stored is None:
+                self._missing.append((key, job))
+            else:
+                self._stored += stored
+        # Large files first, so that no worker ends alone with the largest.
+        self._missing.sort(key=lambda item: -len(item[1].raw))
+        self._pool: ProcessPoolExecutor | None = None
+        self._futures: list[Future[list[list[Finding]]]] = []
+        if len(self._missing) >= POOL_THRESHOLD and workers > 1:
+            total = sum(len(job.raw) for _, job in self._missing)
+            self._pool = _pool(min(workers, 1 + total // _WORKER))
+            jobs = [job for _, job in self._missing]
+            self._futures = [self._pool.submit(_check_chunk, chunk) for chunk in _chunks(jobs)]
+
+    def __enter__(self) -> ScriptStage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def findings(self) -> list[Finding]:
+        """All findings of all jobs."""
+        findings = list(self._stored)
+        for (key, _), found in zip(self._missing, self._judged(), strict=True):
+            findings += found
+            # A crash is not a fact about the file: try again next time.
+            if self._results and not any(f.code == RULE_CRASHED.code for f in found):
+                self._results.put(key, found)
+        return findings
+
+    def _judged(self) -> Iterator[list[Finding]]:
+        if self._pool is None:
+            yield from _check_all(job for _, job in self._missing)
+        for future in self._futures:
+            yield from future.result()
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _key(job: Job) -> str:
-    return digest(job.path, job.raw, " ".join(job.codes), repr(job.context))
+    return digest(job.path, job.content or job.raw, " ".join(job.codes), repr(job.context))
 
 
-def _run(missing: Sequence[tuple[str, Job]], workers: int) -> Iterator[tuple[str, Job, list[Finding]]]:
-    if len(missing) < POOL_THRESHOLD or workers < 2:
-        for key, job in missing:
-            yield key, job, check_script(job)
-        return
-    # Large files first, so that no worker ends alone with the largest.
-    order = sorted(missing, key=lambda item: -len(item[1].raw))
-    chunks = [order[i : i + CHUNK] for i in range(0, len(order), CHUNK)]
-    with _pool(workers) as pool:
-        for chunk, results in zip(chunks, pool.map(_check_chunk, [[j for _, j in c] for c in chunks]), strict=True):
-            for (key, job), found in zip(chunk, results, strict=True):
-                yield key, job, found
+def _chunks(jobs: Iterable[Job]) -> Iterator[list[Job]]:
+    chunk: list[Job] = []
+    size = 0
+    for job in jobs:
+        chunk.append(job)
+        size += len(job.raw)
+        if size >= _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    # fork starts in milliseconds and shares the imports; dslint has no threads when it forks.
+    # fork starts in milliseconds and shares what is imported; dslint has no threads when it forks.
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    _prepare()
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method), initializer=_init_worker)
 
 
+def _prepare() -> None:
+    """Import what every script needs; none of it is garbage, so no collection need look at it again."""
+    import dslint.rules.walk  # noqa: F401
+
+    gc.freeze()
+
+
 def _init_worker() -> None:
-    # The collector costs half of a LibCST parse; a worker frees its garbage between chunks.
+    import signal
+
+    # An interrupt reaches the whole group: a worker ends at once and without a word, the parent says the rest.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _prepare()
     gc.disable()
 
 
 def _check_chunk(jobs: Sequence[Job]) -> list[list[Finding]]:
-    results = [check_script(job) for job in jobs]
-    gc.collect()
-    return results
+    return list(_check_all(jobs))
+
+
+def _check_all(jobs: Iterable[Job]) -> Iterator[list[Finding]]:
+    size = 0
+    for job in jobs:
+        # The collector would scan the growing tree again and again, which costs half of a LibCST parse.
+        with _no_collections():
+            found = check_script(job)
+        yield found
+        size += len(job.raw)
+        if size >= _COLLECT:
+            size = 0
+            gc.collect()
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def check_script(job: Job) -> list[Finding]:
@@ -116,13 +193,17 @@ def check_script(job: Job) -> list[Finding]:
 
 
 def _judge(job: Job, source: SourceFile) -> Iterable[Finding]:
-    rules = _worth_parsing(source.text, [_load(code) for code in job.codes])
-    if not rules:
-        return []
-    from dslint.parse.python import parse_script
+    from dslint.parse.python import parse_ast, parse_script
+
+    tree = parse_ast(source)
+    rules = [_load(code) for code in job.codes]
+    if isinstance(tree, ast.Module):
+        rules = [rule for rule in rules if _can_fire(rule, tree, job)]
+        if not rules:
+            return []
     from dslint.rules.walk import run_script_rules
 
-    doc = parse_script(source)
+    doc = parse_script(source, tree)
     if isinstance(doc, ParseProblem):
         return [SYNTAX_ERROR.finding(source.location(doc.span), doc.message)]
     try:
@@ -133,10 +214,14 @@ def _judge(job: Job, source: SourceFile) -> Iterable[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class ScriptRule:
-    """A loaded script rule; ``precheck`` says from the cheap syntax tree whether the rule can fire at all."""
+    """A loaded script rule. What it may define to spare a file the full parse:
+
+    ``applies`` says from the path and the context whether the rule can fire, ``precheck`` from the cheap syntax tree.
+    """
 
     meta: RuleMeta
     check: type[ScriptCheck]
+    applies: Callable[[str, Context], bool] | None
     precheck: Callable[[ast.Module], bool] | None
 
 
@@ -145,22 +230,15 @@ def _load(code: str) -> ScriptRule:
     from dslint.rules.registry import load_rule
 
     module = load_rule(code).module
-    return ScriptRule(module.META, module.Check, getattr(module, "precheck", None))
+    return ScriptRule(module.META, module.Check, getattr(module, "applies", None), getattr(module, "precheck", None))
 
 
-def _worth_parsing(text: str, rules: list[ScriptRule]) -> list[ScriptRule]:
-    """The rules left after a look at the cheap syntax tree, a tenth of the price of the full one."""
-    if any(rule.precheck is None for rule in rules):
-        return rules
+def _can_fire(rule: ScriptRule, tree: ast.Module, job: Job) -> bool:
     try:
-        with warnings.catch_warnings():
-            # "invalid escape sequence" in the user's code is not our message to print.
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # The full parser says where and why.
-        return rules
-    return [rule for rule in rules if rule.precheck is not None and rule.precheck(tree)]
+        applies = rule.applies is None or rule.applies(job.path, job.context)
+        return applies and (rule.precheck is None or rule.precheck(tree))
+    except Exception:
+        return True  # a first look that fails proves nothing
 
 
 def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job) -> list[Finding]:

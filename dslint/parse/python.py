@@ -75,9 +75,9 @@ class ScriptDoc:
         return self._comments
 
 
-def parse_script(source: SourceFile) -> ScriptDoc | ScriptProblem:
-    """The script as a CST, or why there is none."""
-    tree = parse_ast(source)
+def parse_script(source: SourceFile, tree: ast.Module | ScriptProblem | None = None) -> ScriptDoc | ScriptProblem:
+    """The script as a CST, or why there is none; ``tree`` is the answer of :func:`parse_ast` if it was asked before."""
+    tree = tree or parse_ast(source)
     if isinstance(tree, ScriptProblem) and tree.message == TOO_DEEP:
         return tree
     return parse_cst(source, tree)

@@ -3,6 +3,76 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
+from typing import TypeVar, cast
+
+Node = TypeVar("Node", bound=ast.AST)
+
+# Values of fields that hold no node with children: most values of most nodes.
+_PLAIN = frozenset(
+    {int, str, float, complex, bool, bytes, type(None), type(...)}.union(
+        *(base.__subclasses__() for base in (ast.expr_context, ast.operator, ast.cmpop, ast.unaryop, ast.boolop))
+    )
+)
+
+
+class Flat:
+    """The nodes of a module in an order in which the descendants of a node are a slice, and by type.
+
+    Left out are operators and contexts (``Add``, ``Load``), which every owner names in a field.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.order: list[ast.AST] = []
+        parents: list[int] = []
+        stack: list[tuple[ast.AST, int]] = [(tree, -1)]
+        pop, push, plain = stack.pop, stack.append, _PLAIN
+        while stack:
+            node, parent = pop()
+            at = len(parents)
+            self.order.append(node)
+            parents.append(parent)
+            # ``ast.walk`` would ask each node for its fields by name.
+            for value in node.__dict__.values():
+                kind = type(value)
+                if kind in plain:
+                    continue
+                if kind is list:
+                    for item in value:
+                        if isinstance(item, ast.AST):
+                            push((item, at))
+                elif isinstance(value, ast.AST):
+                    push((value, at))
+        self.ends = _ends(parents)
+        self._by_type: dict[type[ast.AST], list[int]] = {}
+        for at, node in enumerate(self.order):
+            self._by_type.setdefault(type(node), []).append(at)
+
+    def places(self, *kinds: type[ast.AST]) -> list[int]:
+        """The indices of all nodes of exactly these types, in order."""
+        if len(kinds) == 1:
+            return self._by_type.get(kinds[0], [])
+        return sorted(at for kind in kinds for at in self._by_type.get(kind, ()))
+
+    def nodes(self, kind: type[Node]) -> list[Node]:
+        """All nodes of exactly this type, in order."""
+        return [cast(Node, self.order[at]) for at in self._by_type.get(kind, ())]
+
+
+def _ends(parents: list[int]) -> list[int]:
+    """The index behind the last descendant of each node."""
+    ends = list(range(1, len(parents) + 1))
+    for at in range(len(parents) - 1, 0, -1):
+        above = parents[at]
+        if ends[above] < ends[at]:
+            ends[above] = ends[at]
+    return ends
+
+
+@lru_cache(maxsize=1)
+def flat(tree: ast.Module) -> Flat:
+    """The nodes of a module; the prechecks of all rules on one file share them."""
+    return Flat(tree)
 
 
 def call_name(call: ast.Call) -> str:

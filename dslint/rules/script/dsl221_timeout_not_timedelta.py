@@ -22,7 +22,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.quick import call_name
+from dslint.model.script.quick import Flat, call_name, flat
 from dslint.model.script.timeouts import TIMEOUT_TAKERS, import_edit, timedelta_spelling, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -105,12 +105,29 @@ EXAMPLES = (
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A call that takes a timeout has one, or enough positional arguments to hold one."""
-    return any(
-        call_name(node) in TIMEOUT_TAKERS and (len(node.args) > 1 or any(k.arg == "timeout" for k in node.keywords))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-    )
+    """A call that takes a timeout may have a number there."""
+    nodes = flat(tree)
+    takers = [call for call in nodes.nodes(ast.Call) if call_name(call) in TIMEOUT_TAKERS]
+    if any(len(call.args) > 1 for call in takers):
+        return True
+    values = [k.value for call in takers for k in call.keywords if k.arg == "timeout"]
+    return any(not _is_timedelta(value) and not _holds_timedelta(value, nodes) for value in values)
+
+
+def _is_timedelta(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and call_name(value) == "timedelta"
+
+
+def _holds_timedelta(value: ast.expr, nodes: Flat) -> bool:
+    """A variable that is given a `timedelta` wherever it is assigned."""
+    if not isinstance(value, ast.Name):
+        return False
+    given = [a.value for a in nodes.nodes(ast.Assign) for t in a.targets if _is_named(t, value.id)]
+    return bool(given) and all(map(_is_timedelta, given))
+
+
+def _is_named(target: ast.expr, name: str) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
 
 
 class Check(ScriptCheck):

@@ -21,7 +21,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.script.names import last_name
-from dslint.model.script.quick import call_name
+from dslint.model.script.quick import call_name, flat
 from dslint.model.script.timeouts import TIMEDELTA, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -99,8 +99,7 @@ def precheck(tree: ast.Module) -> bool:
     """Some `timedelta` has one positional argument."""
     return any(
         len(node.args) == 1 and not node.keywords and "timedelta" in call_name(node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        for node in flat(tree).nodes(ast.Call)
     )
 
 

@@ -25,8 +25,9 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
+from dslint.model.context import Context
 from dslint.model.script.names import last_name
-from dslint.model.script.quick import call_name
+from dslint.model.script.quick import call_name, flat
 from dslint.model.script.timeouts import GROUP_CREATORS
 from dslint.model.script.workload import is_inference, slow_calls
 from dslint.rules.base import RuleMeta, bad, good
@@ -109,28 +110,28 @@ EXAMPLES = (
 )
 
 
+def applies(path: str, _: Context) -> bool:
+    """Tests of seconds need no timeout."""
+    *folders, name = path.split("/")
+    return not (name.startswith("test_") or folders[-1:] in (["test"], ["tests"]))
+
+
 def precheck(tree: ast.Module) -> bool:
     """A process group is created without a timeout keyword."""
     return any(
         call_name(node) in ("init_process_group", "init_distributed")
         and not any(k.arg in (None, "timeout") for k in node.keywords)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        for node in flat(tree).nodes(ast.Call)
     )
 
 
 class Check(ScriptCheck):
     """Looks at each call that creates the default process group."""
 
-    def start(self) -> None:
-        """Tests of seconds need no timeout."""
-        *folders, name = self.ctx.doc.path.split("/")
-        self.is_test = name.startswith("test_") or folders[-1:] in (["test"], ["tests"])
-
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when no timeout is passed; escalate on evidence in the same file."""
         name = self.ctx.qualified_name(node.func)
-        if name not in GROUP_CREATORS or self.is_test or self.ctx.has_unpacked_arguments(node):
+        if name not in GROUP_CREATORS or self.ctx.has_unpacked_arguments(node):
             return
         if self.ctx.argument(node, "timeout", GROUP_CREATORS[name]) is not None:
             return

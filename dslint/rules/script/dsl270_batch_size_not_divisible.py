@@ -26,8 +26,9 @@ import libcst as cst
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Severity
+from dslint.model.context import Context
 from dslint.model.script.names import last_name
-from dslint.model.script.quick import expression_name
+from dslint.model.script.quick import expression_name, flat
 from dslint.model.script.workload import is_inference
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -107,17 +108,18 @@ EXAMPLES = (
 _WORLD_NAME = re.compile(r"(^|_)(world_size|num_processes)$")
 
 
+def applies(_: str, context: Context) -> bool:
+    """Only where somebody states how many ranks there are."""
+    return context.world_size.is_known
+
+
 def precheck(tree: ast.Module) -> bool:
     """Something is divided or sliced by the world size."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div):
-            divisor: ast.expr | None = node.right
-        else:
-            divisor = node.step if isinstance(node, ast.Slice) else None
-        name = expression_name(divisor).lower()
-        if name == "get_world_size" or _WORLD_NAME.search(name):
-            return True
-    return False
+    nodes = flat(tree)
+    divisors: list[ast.expr | None] = [step.step for step in nodes.nodes(ast.Slice)]
+    divisors += [n.right for n in nodes.nodes(ast.BinOp) if isinstance(n.op, ast.FloorDiv | ast.Div)]
+    names = [expression_name(divisor).lower() for divisor in divisors]
+    return any(name == "get_world_size" or _WORLD_NAME.search(name) for name in names)
 
 
 class Check(ScriptCheck):
