@@ -6,7 +6,7 @@ import pytest
 from script_helpers import call, calls, script
 
 from dslint.model.script.guards import Guard
-from dslint.model.script.rankexpr import Ranks
+from dslint.model.script.rankset import Ranks
 
 
 def guard_of(code: str, name: str = "op") -> Guard | None:
@@ -57,6 +57,28 @@ MAIN = [
     "is_main is True",
     "not (rank != 0)",
     "(is_lead := rank == 0)",
+    "(me := dist.get_rank()) == 0",
+    "not dist.get_rank()",
+    "bool(rank == 0)",
+    "str(rank) == '0'",
+    "getattr(args, 'local_rank', 0) == 0",
+    "config['local_rank'] == 0",
+    "rank is None or rank == 0",
+    "is_master(args)",
+    "master_process",
+    "rank % torch.cuda.device_count() == 0",
+    "not args.multiprocessing_distributed or (args.multiprocessing_distributed and rank % ngpus_per_node == 0)",
+]
+SOME = [
+    "rank == 3",
+    "2 == rank",
+    "rank > 3",
+    "rank >= 2",
+    "rank in (1, 2)",
+    "rank == world_size - 1",
+    "dist.get_rank() == dist.get_world_size() - 1",
+    "rank != 0 and rank == 1",
+    "not rank < 2",
 ]
 OTHERS = [
     "rank > 0",
@@ -90,6 +112,13 @@ NOT_GUARDS = [
     "is_pipeline_last_stage()",
     "rank is None",
     "ranking == 0",
+    "rank < 4",
+    "rank != 3",
+    "rank % tp == 0",
+    "is_master(group)",
+    "rank in (0, 1)",
+    "rank in members",
+    "lora_config['rank_dropout'] == 0",
 ]
 
 
@@ -101,6 +130,11 @@ def test_only_the_main_rank_passes(test: str) -> None:
 @pytest.mark.parametrize("test", OTHERS)
 def test_all_but_the_main_rank_pass(test: str) -> None:
     assert ranks_of(test) == "others"
+
+
+@pytest.mark.parametrize("test", SOME)
+def test_a_few_ranks_pass(test: str) -> None:
+    assert ranks_of(test) == "some"
 
 
 @pytest.mark.parametrize("test", NOT_GUARDS)
@@ -116,6 +150,16 @@ def test_every_rank_may_pass(test: str) -> None:
         ("me = dist.get_rank()", "me == 0", "main"),
         ("me = int(os.environ['RANK'])", "me == 0", "main"),
         ("is_lead = rank == 0\nis_lead = True", "is_lead", "all"),
+        ("is_lead = True\nis_lead = rank == 0", "is_lead", "main"),
+        ("if ddp:\n    is_lead = rank == 0\nelse:\n    is_lead = True", "is_lead", "main"),
+        ("me = 0\nif ddp:\n    me = dist.get_rank()", "me == 0", "main"),
+        ("me, n = dist.get_rank(), dist.get_world_size()", "me == 0", "main"),
+        (
+            "def lead():\n    if not is_initialized():\n        return True\n    return get_rank() == 0",
+            "lead()",
+            "main",
+        ),
+        ("def lead():\n    if x:\n        return True\n    return get_rank() == 0", "lead()", "all"),
         ("def lead():\n    return get_rank() == 0", "lead()", "main"),
         ("def lead():\n    'doc'\n    return not is_initialized() or get_rank() == 0", "lead()", "main"),
         ("def lead():\n    log()\n    return get_rank() == 0", "lead()", "all"),
@@ -199,6 +243,8 @@ def pairing(code: str, name: str = "barrier") -> list[bool]:
         "def begin():\n    if not is_main_process:\n        dist.barrier()\n"
         "def end():\n    if is_main_process:\n        dist.barrier()",
         "if rank == 0:\n    dist.barrier()\nelse:\n    wait_for_main()",
+        "if rank == 0:\n    dist.barrier()\nelif rank == 1:\n    dist.barrier()\nelse:\n    dist.barrier()",
+        "match rank:\n    case 0:\n        dist.barrier()\n    case 1:\n        dist.barrier()",
         "if rank == 0:\n    dist.barrier()\nelse:\n    self.sync_with(rank)",
         "def wait():\n    dist.barrier()\nif rank == 0:\n    dist.barrier()\nelse:\n    wait()",
         "def f():\n    if rank == 0:\n        for x in y:\n            dist.barrier()\n    else:\n        for x in y:\n"
@@ -219,11 +265,14 @@ def test_the_other_ranks_run_the_same_operation(code: str) -> None:
         "if rank == 0:\n    dist.barrier()\nelse:\n    x()",
         "if rank == 0:\n    dist.barrier()\nelse:\n    dist.all_reduce(t)",
         "if rank == 0:\n    dist.barrier()\n    dist.barrier()\nelse:\n    dist.barrier()",
+        "if rank == 1:\n    dist.barrier()",
+        "if rank == 0:\n    x()\nelif rank == 1:\n    dist.barrier()",
+        "match rank:\n    case 0:\n        dist.barrier()",
         "def f():\n    if rank == 0:\n        dist.barrier()\ndef g():\n    if rank == 0:\n        dist.barrier()",
     ],
 )
 def test_nobody_answers(code: str) -> None:
-    assert not any(pairing(code)[:1])
+    assert not all(pairing(code))
 
 
 # -- summaries ----------------------------------------------------------------------------------------------------
@@ -251,3 +300,38 @@ def test_a_helper_runs_the_collectives_that_it_does_not_guard_itself(body: str, 
     ctx = script(code)
     event = ctx.summaries.event(list(calls(ctx, "helper"))[-1])
     assert [c.key for c in event.collectives] == runs if event else runs == []
+
+
+def test_only_the_call_too_many_has_no_partner() -> None:
+    assert pairing("if rank == 0:\n    dist.barrier()\n    dist.barrier()\nelse:\n    dist.barrier()") == [
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("decorator", "ranks"),
+    [
+        ("accelerator.on_last_process", "some"),
+        ("accelerator.on_process(process_index=0)", "main"),
+        ("accelerator.on_process(process_index=2)", "some"),
+        ("accelerator.on_local_process(local_process_index=0)", "main"),
+        ("accelerator.on_process(process_index=chosen)", "all"),
+    ],
+)
+def test_decorators_say_which_rank_they_let_in(decorator: str, ranks: str) -> None:
+    found = guard_of(f"@{decorator}\ndef f():\n    op()\n")
+    assert (found.ranks.value if found else "all") == ranks
+
+
+def test_ranks_that_leave_before_the_group_exists_are_no_part_of_it() -> None:
+    leave = "def f():\n    if rank % gpus_per_node != 0:\n        exit(0)\n"
+    assert guard_of(leave + "    op()\n") is not None
+    assert guard_of(leave + "    dist.init_process_group('nccl')\n    op()\n") is None
+    assert guard_of("dist.init_process_group('nccl')\n" + leave + "    op()\n") is not None
+
+
+def test_system_exit_leaves_and_an_error_ends_the_job() -> None:
+    assert guard_of("def f():\n    if rank:\n        raise SystemExit\n    op()\n") is not None
+    assert guard_of("def f():\n    if rank:\n        raise ValueError\n    op()\n") is None

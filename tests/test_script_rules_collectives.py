@@ -55,6 +55,23 @@ def guarded(call: str) -> str:
         "import mmengine.dist as dist\n" + guarded("dist.all_reduce(t)"),
         DIST + "@rank_zero_only\ndef save():\n    dist.barrier()\n",
         DIST + "rank == 0 and dist.barrier()\n",
+        DIST + "if rank == 1:\n    dist.barrier()\n",
+        DIST + "if rank == 0:\n    group = dist.new_group([0, 1])\n",
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n" + guarded("model = DDP(model)"),
+        "import torch.distributed.checkpoint as dcp\n" + guarded("dcp.save(state, checkpoint_id=d)"),
+        "import torch as th\nr = th.distributed.get_rank()\nif r == 0:\n    th.distributed.barrier()\n",
+        "from accelerate import PartialState\n" + guarded("PartialState().wait_for_everyone()"),
+        ACCELERATE + "if accelerator.is_main_process:\n    accelerator.check_trigger()\n",
+        ACCELERATE + "m, o = accelerator.prepare(m, o)\nif accelerator.is_main_process:\n    m.save_checkpoint(d)\n",
+        "def save(accelerator):\n    if accelerator.is_main_process:\n        accelerator.wait_for_everyone()\n",
+        "from transformers import Trainer\nclass My(Trainer):\n    def f(self, x):\n"
+        "        if self.is_world_process_zero():\n            self.accelerator.gather(x)\n",
+        "from transformers import TrainerCallback\nclass C(TrainerCallback):\n    def on_save(self, args, state, *a):\n"
+        "        if state.is_world_process_zero:\n            self.trainer.evaluate()\n",
+        "import deepspeed\nr = deepspeed.initialize(model=m)\ne = r[0]\n" + guarded("e.save_checkpoint(d)"),
+        DIST + "class A:\n    def sync(self):\n        dist.barrier()\nclass B(A):\n    def f(self):\n"
+        "        if self.rank == 0:\n            super().sync()\n",
+        DIST + "@accelerator.on_last_process\ndef save():\n    dist.barrier()\n",
         DIST + "def a():\n    dist.barrier()\ndef b():\n    a()\n" + guarded("b()"),
         DIST + "class A:\n    def sync(self):\n        dist.barrier()\n    def f(self):\n"
         "        if self.rank == 0:\n            self.sync()\n",
@@ -92,6 +109,13 @@ def test_dsl201_fires_once_on_a_collective_that_only_some_ranks_reach(code: str)
         ACCELERATE + "if accelerator.is_main_process:\n    accelerator.print(1)\n    accelerator.log({})\n",
         ACCELERATE + "with accelerator.main_process_first():\n    load()\naccelerator.wait_for_everyone()\n",
         "import deepspeed\ndef f(engine):\n    if rank == 0:\n        engine.step()\n",
+        "import torch.distributed.checkpoint as dcp\n" + guarded("dcp.save(state, no_dist=True)"),
+        "import torch.distributed as dist\nimport checkpoint\n" + guarded("checkpoint.save(state)"),
+        DIST + "if rank < 4:\n    dist.barrier()\n",
+        DIST + "if rank == 0:\n    dist.barrier()\nelif rank == 1:\n    dist.barrier()\nelse:\n    dist.barrier()\n",
+        DIST + "def f():\n    if rank % tp != 0:\n        exit(0)\n    dist.barrier()\n",
+        DIST + "if rank != 0:\n    exit()\ndist.init_process_group('nccl')\ndist.barrier()\n",
+        DIST + "if rank == 0:\n    def later():\n        dist.barrier()\n",
     ],
 )
 def test_dsl201_quiet_on_look_alikes(code: str) -> None:
@@ -105,6 +129,12 @@ CONDITIONAL = [
     ACCELERATE + "if accelerator.is_main_process:\n    s = accelerator.get_state_dict(m)\n",
     ENGINE + guarded("engine.save_16bit_model(d)"),
     ENGINE + guarded("engine(batch)"),
+    ENGINE + guarded("engine.module(batch)"),
+    "import deepspeed\ndef f(m):\n    e, *_ = deepspeed.initialize(model=m)\n    if rank == 0:\n        m.generate(x)\n",
+    ENGINE + guarded("engine.module.chat(msgs=x)"),
+    "import deepspeed\nclass T:\n    def f(self, x):\n        self.e, *_ = deepspeed.initialize(model=m)\n"
+    "        if self.rank == 0:\n            self.e(x)\n",
+    ACCELERATE + "m, o = accelerator.prepare(m, o)\nif accelerator.is_main_process:\n    m(batch)\n",
     ENGINE + guarded("engine.module.generate(batch)"),
     ENGINE + "if rank == 0:\n    with deepspeed.zero.GatheredParameters(p):\n        x()\n",
     "from transformers import AutoModel\nfrom mine import MyTrainer\ntrainer = MyTrainer(model=m, args=a)\n"
@@ -323,3 +353,10 @@ def test_dsl207_warns_on_the_backward_of_a_ddp_model() -> None:
     (found,) = findings(dsl207, code)
     assert found.severity is Severity.WARNING
     assert findings(dsl207, code.replace("for x", "with model.join():\n  for x").replace("    loss", "     loss")) == []
+
+
+def test_dsl201_counts_the_calls_of_both_sides() -> None:
+    code = DIST + "if rank == 0:\n    dist.barrier()\n    dist.barrier()\nelse:\n    dist.barrier()\n"
+    (found,) = findings(dsl201, code)
+    assert found.location.span.start == code.index("dist.barrier()", code.index("dist.barrier()") + 1)
+    assert "rank 0 calls it 2 times and the other ranks 1" in found.message

@@ -12,14 +12,20 @@ from dslint.model.script.vocabulary import (
     ACCELERATE_FUNCTIONS,
     ACCELERATOR,
     BARRIERS,
+    CHECKPOINT_FUNCTIONS,
+    CHECKPOINT_ROOTS,
     DEFAULT_GROUPS,
     DISTRIBUTED_ROOTS,
     ENGINE,
     GROUP_POSITION,
     METHODS,
     MMENGINE,
+    PREPARED,
     TRAINER,
 )
+
+# Objects whose call is a forward pass. What accelerate prepared may be a loader, but that is never called.
+_FORWARDS = ("engine", "engine_module", "prepared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,8 @@ class Collectives:
         name = self._names.qualified(call.func)
         if name is not None:
             return self._function(name, call)
-        if isinstance(call.func, cst.Attribute):
-            return self._method(call.func)
-        return self._forward(call.func)
+        found = self._method(call.func) if isinstance(call.func, cst.Attribute) else None
+        return found or self._forward(call.func)
 
     def _function(self, name: str, call: cst.Call) -> Collective | None:
         module, _, function = name.rpartition(".")
@@ -58,8 +63,13 @@ class Collectives:
             return None if self._on_subgroup(call, function) else Collective(_key(function), "torch")
         if name == "deepspeed.initialize":
             return Collective("initialize", "engine")
-        if name in ("deepspeed.zero.GatheredParameters", "deepspeed.runtime.zero.GatheredParameters"):
+        if name.startswith("deepspeed.") and function == "GatheredParameters":
             return Collective("GatheredParameters", "engine", needs_stage3=True)
+        if self._objects.class_kind(name) == "ddp":
+            return Collective("DistributedDataParallel", "torch")
+        if module in CHECKPOINT_ROOTS and function in CHECKPOINT_FUNCTIONS:
+            alone = any(_keyword(call, k) is not None for k in ("no_dist", "process_group"))
+            return None if alone else Collective(f"checkpoint.{function}", "torch")
         if module.startswith("mmengine.dist") and function in MMENGINE:
             return None if _keyword(call, "group") else Collective(_key(function), "mmengine")
         if module in ("accelerate.utils", "accelerate.utils.operations") and function in ACCELERATE_FUNCTIONS:
@@ -75,17 +85,19 @@ class Collectives:
             return None
         if kind == "engine" and method in ENGINE:
             return Collective(_key(method), "engine", ENGINE[method])
-        if kind == "engine_module" and method in ("generate", "forward"):
+        if kind == "engine_module" and method in ("generate", "chat", "forward"):
             return Collective(method, "engine", needs_stage3=True)
         if kind == "accelerator" and method in ACCELERATOR:
             return Collective(_key(method), "accelerate", ACCELERATOR[method])
+        if kind == "prepared" and method in PREPARED:
+            return Collective(_key(method), "engine", ENGINE[method])
         if kind == "trainer" and method in TRAINER:
             return Collective(method, "trainer", TRAINER[method])
         return None
 
     def _forward(self, called: cst.BaseExpression) -> Collective | None:
         """``engine(batch)``: every forward of a partitioned model gathers its parameters."""
-        if isinstance(called, cst.Name) and self._objects.kind(called) in ("engine", "engine_module"):
+        if isinstance(called, cst.Name | cst.Attribute) and self._objects.kind(called) in _FORWARDS:
             return Collective("forward", "engine", needs_stage3=True)
         return None
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.model.script.names import Names, dotted, last_name
-from dslint.model.script.rankexpr import Branches, RankExpressions, Ranks
+from dslint.model.script.rankexpr import RankExpressions
+from dslint.model.script.rankset import Branches, Ranks, by_rank, number_of
 from dslint.model.script.tree import Tree
-from dslint.model.script.vocabulary import MAIN_DECORATORS
+from dslint.model.script.vocabulary import MAIN_DECORATORS, OTHER_DECORATORS
 
+_GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 
 
@@ -19,9 +21,9 @@ _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 class Guard:
     """Why only some ranks reach a node.
 
-    ``ranks`` is ``MAIN`` or ``OTHERS``. ``kind``: ``test`` (inside a branch of ``owner``), ``exit`` (after ``owner``
-    sends the other ranks away), ``decorator``. ``test`` is the expression or decorator that decides. ``is_plain``:
-    the test asks for the rank and nothing else, so that without it every rank would come here.
+    ``ranks`` is ``MAIN``, ``OTHERS`` or ``SOME``. ``kind``: ``test`` (inside a branch of ``owner``), ``exit`` (after
+    ``owner`` sends the other ranks away), ``decorator``. ``test`` is the expression or decorator that decides.
+    ``is_plain``: the test asks for the rank and nothing else, so that without it every rank would come here.
     """
 
     ranks: Ranks
@@ -50,6 +52,7 @@ class Guards:
         self.ranks_of = RankExpressions(names)
         self._branches: dict[int, Branches] = {}
         self._exits: dict[int, list[tuple[int, Condition]]] = {}
+        self._group_makers: dict[int, list[int]] = {}
 
     def guard(self, node: cst.CSTNode) -> Guard | None:
         """The innermost guard of a node within its function; ``None`` when every rank may come."""
@@ -57,7 +60,7 @@ class Guards:
         reached = Ranks.ALL
         for condition in conditions:
             reached = reached & condition.ranks
-        if reached not in (Ranks.MAIN, Ranks.OTHERS):
+        if not reached.is_partial:
             return None
         first = next(c for c in conditions if c.ranks is reached)
         return Guard(reached, first.kind, first.test, first.owner, self._is_plain(first.test))
@@ -74,6 +77,8 @@ class Guards:
                 condition = self._branch(outer, inner)
                 if condition is not None:
                     yield condition
+            elif isinstance(outer, cst.MatchCase):
+                yield from self._case(outer, inner)
             elif isinstance(outer, cst.IndentedBlock | cst.Module):
                 yield from self._earlier_exits(outer, inner)
             elif isinstance(outer, cst.FunctionDef):
@@ -106,14 +111,32 @@ class Guards:
         # The ``else`` of a loop runs on every rank that did not break.
         return None if isinstance(outer, cst.While) else Condition(no, "test", outer.test, outer)
 
+    def _case(self, case: cst.MatchCase, inner: cst.CSTNode) -> Iterator[Condition]:
+        """``match rank: case 0:``; what a later case catches depends on the earlier ones."""
+        match, pattern = self._tree.parent(case), case.pattern
+        if not (isinstance(match, cst.Match) and isinstance(pattern, cst.MatchValue) and inner is case.body):
+            return
+        number = number_of(pattern.value)
+        if number is not None and self.ranks_of.is_rank(match.subject):
+            yield Condition(by_rank("==", number)[0], "test", match.subject, match)
+
     def _earlier_exits(self, block: cst.IndentedBlock | cst.Module, inner: cst.CSTNode) -> Iterator[Condition]:
         exits = self._exits.get(id(block))
         if exits is None:
             exits = self._exits[id(block)] = list(self._exits_of(block.body))
         at = self._tree.position(inner)
         for position, condition in reversed(exits):
-            if position < at:
+            if position < at and not self._group_made_between(block, position, at):
                 yield condition
+
+    def _group_made_between(self, block: cst.CSTNode, start: int, end: int) -> bool:
+        """The ranks that went on have made their own process group: the others are no part of it."""
+        made = self._group_makers.get(id(block))
+        if made is None:
+            found = (n for n in self._tree.own_nodes(block) if isinstance(n, cst.Call))
+            made = [self._tree.position(n) for n in found if last_name(n.func) in _GROUP_MAKERS]
+            self._group_makers[id(block)] = made
+        return any(start < position < end for position in made)
 
     def _exits_of(self, statements: Sequence[cst.CSTNode]) -> Iterator[tuple[int, Condition]]:
         for statement in statements:
@@ -132,6 +155,8 @@ class Guards:
             name = last_name(expression.func if isinstance(expression, cst.Call) else expression)
             if name in MAIN_DECORATORS:
                 yield Condition(Ranks.MAIN, "decorator", decorator, function)
+            elif name in OTHER_DECORATORS:
+                yield Condition(_chosen(expression), "decorator", decorator, function)
 
     def _is_plain(self, test: cst.CSTNode) -> bool:
         if isinstance(test, cst.Name | cst.Attribute):
@@ -145,6 +170,15 @@ class Guards:
         return Ranks.NONE in self.branches(test)
 
 
+def _chosen(decorator: cst.BaseExpression) -> Ranks:
+    """The rank that ``@accelerator.on_process(process_index=1)`` or ``@accelerator.on_last_process`` lets in."""
+    if not isinstance(decorator, cst.Call):
+        return Ranks.SOME
+    indices = (a.value for a in decorator.args if a.keyword is not None and a.keyword.value.endswith("process_index"))
+    number = next((number_of(i) for i in indices), None)
+    return by_rank("==", number)[0] if number is not None else Ranks.ALL
+
+
 def _leaves(body: cst.BaseSuite) -> bool:
     """The block always ends by leaving the function or the loop iteration."""
     last = body.body[-1] if body.body else None
@@ -152,4 +186,7 @@ def _leaves(body: cst.BaseSuite) -> bool:
         last = last.body[-1] if last.body else None
     if isinstance(last, cst.Return | cst.Continue | cst.Break):
         return True
+    if isinstance(last, cst.Raise):  # any other exception ends the job, and nobody waits for long
+        raised = last.exc.func if isinstance(last.exc, cst.Call) else last.exc
+        return last_name(raised) == "SystemExit"
     return isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and dotted(last.value.func) in _EXIT_CALLS

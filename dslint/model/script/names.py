@@ -127,17 +127,29 @@ class Names:
         return self.function_named(call.func)
 
     def function_named(self, node: cst.BaseExpression) -> cst.FunctionDef | None:
-        """The function of this file that a name or ``self.method`` means."""
+        """The function of this file that a name, ``self.method`` or ``super().method`` means."""
         if isinstance(node, cst.Name):
             found = self.bindings(node.value, node)
-        elif isinstance(node, cst.Attribute) and is_self(node.value):
-            owner = self.tree.enclosing(node, cst.ClassDef)
-            found = self._scopes.get(id(owner), {}).get(node.attr.value, []) if owner else []
+        elif isinstance(node, cst.Attribute) and (is_self(node.value) or _is_super(node.value)):
+            found = self._method_bindings(node)
         else:
             return None
         if len(found) == 1 and isinstance(found[0].node, cst.FunctionDef):
             return found[0].node
         return None
+
+    def _method_bindings(self, node: cst.Attribute) -> list[Binding]:
+        """What a method's name means in the class around a node, or in the nearest base class of this file."""
+        owner = self.tree.enclosing(node, cst.ClassDef)
+        if not isinstance(owner, cst.ClassDef):
+            return []
+        found = self._scopes.get(id(owner), {}).get(node.attr.value, []) if is_self(node.value) else []
+        for base in self.class_bases(owner.name.value) if not found else ():
+            parent = self.local_class(base) if "." not in base else None
+            found = self._scopes.get(id(parent), {}).get(node.attr.value, []) if parent is not None else []
+            if found:
+                break
+        return found
 
     def local_class(self, name: str, at: cst.CSTNode | None = None) -> cst.ClassDef | None:
         """The class of this file with that name."""
@@ -308,6 +320,10 @@ def _inside(scope: cst.CSTNode, child: cst.CSTNode) -> bool:
 def is_self(node: cst.CSTNode) -> bool:
     """``self`` or ``cls``."""
     return isinstance(node, cst.Name) and node.value in ("self", "cls")
+
+
+def _is_super(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
 
 
 def dotted(node: cst.CSTNode | None) -> str | None:

@@ -20,6 +20,9 @@ _CLASSES = {
     "torch.nn.parallel.distributed.DistributedDataParallel": "ddp",
     "accelerate.Accelerator": "accelerator",
     "accelerate.accelerator.Accelerator": "accelerator",
+    "accelerate.PartialState": "accelerator",
+    "accelerate.state.PartialState": "accelerator",
+    "accelerate.state.AcceleratorState": "accelerator",
     "deepspeed.DeepSpeedEngine": "engine",
     "deepspeed.runtime.engine.DeepSpeedEngine": "engine",
 }
@@ -35,6 +38,7 @@ class Objects:
         self._names = names
         self._known: dict[int, str] = {}
         self._calls: dict[int, list[cst.Call]] | None = None
+        self._raw: dict[int, int] | None = None
         self._imports_deepspeed = names.imported("deepspeed")
 
     def kind(self, node: cst.CSTNode) -> str:
@@ -61,18 +65,24 @@ class Objects:
         if isinstance(node, cst.Call):
             return self._constructed(node) or self._returned(node, None, steps)
         if isinstance(node, cst.Subscript):
-            return self._initialized(node.value, _constant_index(node))
+            return self._initialized(self._names.single_value(node.value) or node.value, _constant_index(node))
         if isinstance(node, cst.Name):
             if is_self(node):
                 return self._own_class(node)
             return self._of_bindings(node, node.value, self._names.bindings(node.value, node), steps)
-        if isinstance(node, cst.Attribute):
-            if node.attr.value == "module":
-                inner = self._kind(node.value, steps + 1)
-                if inner in ("engine", "ddp"):
-                    return f"{inner}_module"
-            return self._of_bindings(node, node.attr.value, self._names.attribute_bindings(node), steps)
-        return ""
+        return self._of_attribute(node, steps) if isinstance(node, cst.Attribute) else ""
+
+    def _of_attribute(self, node: cst.Attribute, steps: int) -> str:
+        name = node.attr.value
+        if name == "module":
+            inner = self._kind(node.value, steps + 1)
+            if inner in ("engine", "ddp"):
+                return f"{inner}_module"
+        if name == "accelerator" and self._kind(node.value, steps + 1) == "trainer":
+            return "accelerator"
+        if name == "trainer" and self._is_in_callback(node):
+            return "trainer"
+        return self._of_bindings(node, name, self._names.attribute_bindings(node), steps)
 
     def _of_bindings(self, node: cst.CSTNode, name: str, found: list[Binding], steps: int) -> str:
         before = [b for b in found if self._before(b, node)] or found
@@ -83,9 +93,26 @@ class Objects:
                 break
         else:
             kind = ""
+        if not kind and self._imports_deepspeed and self._is_wrapped(found, node):
+            return "engine_module"
+        if not kind and name == "accelerator" and _is_open(found):
+            return "accelerator"
         if not kind and self._imports_deepspeed and _is_open(found) and self._looks_like_engine(node, name):
             return "engine"
         return kind
+
+    def _is_wrapped(self, found: list[Binding], node: cst.CSTNode) -> bool:
+        """The variable was passed to ``deepspeed.initialize(model=...)`` before: its layers are the engine's."""
+        if self._raw is None:
+            self._raw = {}
+            for call in self._tree.order:
+                if isinstance(call, cst.Call) and self._names.qualified(call.func) == "deepspeed.initialize":
+                    model = _passed_model(call)
+                    bindings = self._names.bindings(model.value, model) if model is not None else []
+                    if bindings:
+                        self._raw.setdefault(id(bindings[0]), self._tree.position(call))
+        start = self._raw.get(id(found[0])) if found else None
+        return start is not None and start < self._tree.position(node)
 
     def _looks_like_engine(self, node: cst.CSTNode, name: str) -> bool:
         if name in _ENGINE_NAMES:
@@ -109,8 +136,11 @@ class Objects:
     def _initialized(self, value: cst.CSTNode | None, position: int | None) -> str:
         if not isinstance(value, cst.Call) or position is None:
             return ""
-        name = self._names.qualified(value.func)
-        return _INITIALIZE.get(position, "") if name == "deepspeed.initialize" else ""
+        if self._names.qualified(value.func) == "deepspeed.initialize":
+            return _INITIALIZE.get(position, "")
+        if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
+            return "prepared" if self.kind(value.func.value) == "accelerator" else ""
+        return ""
 
     def _returned(self, value: cst.CSTNode | None, position: int | None, steps: int) -> str:
         """The kind of what a function of this file returns, when all its returns agree."""
@@ -139,6 +169,12 @@ class Objects:
 
     def _local_class_kind(self, name: str) -> str:
         return next(filter(None, (self.class_kind(base) for base in self._names.class_bases(name))), "")
+
+    def _is_in_callback(self, node: cst.CSTNode) -> bool:
+        """``self.trainer`` of a callback is the Hugging Face trainer that was handed to it."""
+        owner = self._tree.enclosing(node, cst.ClassDef)
+        bases = self._names.class_bases(owner.name.value) if isinstance(owner, cst.ClassDef) else []
+        return any(b.startswith("transformers.") and b.endswith("TrainerCallback") for b in bases)
 
     def _own_class(self, node: cst.Name) -> str:
         owner = self._tree.enclosing(node, cst.ClassDef)
@@ -177,6 +213,12 @@ class Objects:
                 if local is not None and isinstance(node, cst.Call):
                     self._calls.setdefault(id(local), []).append(node)
         return self._calls.get(id(function), [])
+
+
+def _passed_model(call: cst.Call) -> cst.Name | None:
+    named = (a.value for a in call.args if a.keyword is not None and a.keyword.value == "model")
+    model = next(named, call.args[1].value if len(call.args) > 1 and call.args[1].keyword is None else None)
+    return model if isinstance(model, cst.Name) else None
 
 
 def _is_open(found: list[Binding]) -> bool:

@@ -10,9 +10,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from dslint.model.script.vocabulary import COLLECTIVE_NAMES, MAIN_DECORATORS
+from dslint.model.script.vocabulary import CHECKPOINT_FUNCTIONS, COLLECTIVE_NAMES, MAIN_DECORATORS, OTHER_DECORATORS
 
 _RANKISH = re.compile(r"rank|main|master|should_save|process_zero|global_zero|process_index|procid|localid", re.I)
+# How scripts call ``torch.distributed.checkpoint``.
+_CHECKPOINT_MODULE = re.compile(r"dcp|_cp$|checkpoint")
+_EXITS = ast.Return | ast.Continue | ast.Break | ast.Expr | ast.Raise
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -27,13 +30,16 @@ def has_guarded_collective(tree: ast.Module) -> bool:
             test = node if isinstance(node, ast.BoolOp) else node.test
             if (flat.waits(at) or _ends_early(node)) and _is_rankish(test, aliases):
                 return True
+        elif isinstance(node, ast.Match):
+            if flat.waits(at) and _is_rankish(node.subject, aliases):
+                return True
         elif isinstance(node, _Function) and _is_main_only(node) and flat.waits(at):
             return True
     return False
 
 
 def _is_main_only(function: _Function) -> bool:
-    return any(_name(decorator) in MAIN_DECORATORS for decorator in function.decorator_list)
+    return any(_name(decorator) in (MAIN_DECORATORS | OTHER_DECORATORS) for decorator in function.decorator_list)
 
 
 class _Flat:
@@ -66,10 +72,10 @@ class _Flat:
     def mark_waiting(self) -> bool:
         """Count the calls that may wait for other ranks, directly or through functions of the file."""
         calls = [(at, n) for at, n in enumerate(self.order) if isinstance(n, ast.Call)]
-        names = _engines(self.order)
+        names = _engines(self.order) | _wrappers(self.order)
         self._waiting = [at for at, call in calls if _may_wait(call, names)]
         functions = [(at, n.name) for at, n in enumerate(self.order) if isinstance(n, _Function)]
-        for _ in range(2):
+        for _ in range(4):
             names |= {name for at, name in functions if name not in names and self.waits(at)}
             self._waiting = [at for at, call in calls if _may_wait(call, names)]
         return bool(self._waiting)
@@ -139,7 +145,7 @@ def _aliases(nodes: list[ast.AST]) -> set[str]:
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Assign) and _is_rankish(node.value, found):
-            found |= {_name(t) for t in node.targets}
+            found |= {_name(n) for t in node.targets for n in (t.elts if isinstance(t, ast.Tuple) else (t,))}
         elif isinstance(node, ast.Return) and node.value is not None and _is_rankish(node.value, found):
             # Which function returns it does not matter for a first look.
             found |= {f.name for f in nodes if isinstance(f, _Function) and node in f.body}
@@ -150,10 +156,19 @@ def _engines(nodes: list[ast.AST]) -> set[str]:
     """Names of engines, which may be called like functions."""
     found: set[str] = set()
     for node in nodes:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _called(node.value) == "initialize":
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call | ast.Subscript):
+            continue
+        value = node.value.value if isinstance(node.value, ast.Subscript) else node.value
+        if isinstance(value, ast.Call) and _called(value) in ("initialize", "prepare"):
             target = node.targets[0]
-            found.add(_name(target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target))
-    return found - {""}
+            found |= {_name(n) for n in (target.elts if isinstance(target, ast.Tuple) else (target,))}
+    return found | {"module"} if found - {""} else set()
+
+
+def _wrappers(nodes: list[ast.AST]) -> set[str]:
+    """Other names for what waits when it is called: ``from ... import DistributedDataParallel as DDP``."""
+    imports = (a for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names)
+    return {a.asname for a in imports if a.asname and a.name in COLLECTIVE_NAMES}
 
 
 def _may_wait(call: ast.Call, others: set[str]) -> bool:
@@ -161,9 +176,9 @@ def _may_wait(call: ast.Call, others: set[str]) -> bool:
     name = _called(call)
     if name in others:
         return True
-    if name not in COLLECTIVE_NAMES:
-        return False
     receiver = _name(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
+    if name not in COLLECTIVE_NAMES:
+        return name in CHECKPOINT_FUNCTIONS and _CHECKPOINT_MODULE.search(receiver) is not None
     if name == "train":
         return "trainer" in receiver
     if name == "backward":
@@ -174,7 +189,8 @@ def _may_wait(call: ast.Call, others: set[str]) -> bool:
 def _ends_early(node: ast.AST) -> bool:
     bodies = (node.body, node.orelse) if isinstance(node, ast.If) else ()
     return any(
-        b and isinstance(b[-1], ast.Return | ast.Continue | ast.Break | ast.Expr) and _exits(b[-1]) for b in bodies
+        b and isinstance(b[-1], ast.Return | ast.Continue | ast.Break | ast.Expr | ast.Raise) and _exits(b[-1])
+        for b in bodies
     )
 
 

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from enum import Enum
 
 import libcst as cst
 
-from dslint.model.script.names import Names, dotted, last_name
-
-
-class Ranks(Enum):
-    """A set of ranks, as coarse as the rules need it.
-
-    ``MAIN``: rank 0 (of the job or of each node). ``OTHERS``: all but that one. ``ALL``: no restriction is known.
-    ``NONE``: no rank of a distributed run ("not distributed" tests).
-    """
-
-    ALL = "all"
-    MAIN = "main"
-    OTHERS = "others"
-    NONE = "none"
-
-    def __and__(self, other: Ranks) -> Ranks:
-        """The ranks in both sets."""
-        if self is other or other is Ranks.ALL:
-            return self
-        return other if self is Ranks.ALL else Ranks.NONE
-
-    def __or__(self, other: Ranks) -> Ranks:
-        """The ranks in either set."""
-        if self is other or other is Ranks.NONE:
-            return self
-        return other if self is Ranks.NONE else Ranks.ALL
-
-
-Branches = tuple[Ranks, Ranks]  # the ranks for which a test is true, and those for which it is false
-_ANY: Branches = (Ranks.ALL, Ranks.ALL)
-_MAIN: Branches = (Ranks.MAIN, Ranks.OTHERS)
-_DISTRIBUTED: Branches = (Ranks.ALL, Ranks.NONE)
-_SINGLE: Branches = (Ranks.NONE, Ranks.ALL)
+from dslint.model.script.names import Binding, Names, dotted, last_name
+from dslint.model.script.rankset import (
+    ANY,
+    DISTRIBUTED,
+    FLIPPED,
+    MAIN,
+    SIGNS,
+    SINGLE,
+    SOME,
+    Branches,
+    Ranks,
+    by_rank,
+    by_size,
+    number_of,
+)
 
 # The rank of the process in the job or node. Ranks within a subgroup (``tp_rank``) and LoRA ranks are others.
 _RANK_NAMES = frozenset(
@@ -61,7 +43,14 @@ _MAIN_NAMES = frozenset(
             "is_global_zero",
         ),
         *("is_rank_0", "is_rank0", "is_rank_zero", "is_master", "is_master_process", "is_local_master", "is_main_rank"),
-        *("is_local_rank_0", "is_world_main_process", "is_first_rank", "is_node_main_process", "is_main"),
+        *(
+            "is_local_rank_0",
+            "is_world_main_process",
+            "is_first_rank",
+            "is_node_main_process",
+            "is_main",
+            "master_process",
+        ),
     }
 )
 _DISTRIBUTED_NAMES = frozenset(
@@ -74,13 +63,24 @@ _DISTRIBUTED_NAMES = frozenset(
             "is_dist",
             "use_ddp",
         ),
-        *("distributed", "is_available", "use_distributed", "is_distributed_mode", "is_parallel", "is_ddp"),
+        *(
+            "distributed",
+            "is_available",
+            "use_distributed",
+            "is_distributed_mode",
+            "is_parallel",
+            "is_ddp",
+            "multiprocessing_distributed",
+        ),
     }
 )
 _WORLD_NAMES = frozenset({"world_size", "num_processes", "n_processes", "num_replicas", "n_gpu", "num_gpus", "ngpus"})
 _WORLD_CALLS = frozenset({"get_world_size", "get_num_processes"})
 _SIZES = frozenset({"world_size", "num_processes"})
 _MAX_ALIASES = 4
+# Keys of settings that hold the rank; a bare "rank" may be that of a LoRA.
+_RANK_KEYS = frozenset({"rank", "local_rank", "global_rank"})
+_PER_NODE = re.compile(r"gpu|device|node|local|nproc")
 
 
 class RankExpressions:
@@ -92,7 +92,7 @@ class RankExpressions:
     def branches(self, test: cst.BaseExpression, depth: int = 0) -> Branches:
         """The ranks that a test sends into its true and into its false branch."""
         if depth > _MAX_ALIASES:
-            return _ANY
+            return ANY
         if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             yes, no = self.branches(test.expression, depth)
             return no, yes
@@ -113,16 +113,22 @@ class RankExpressions:
             return False
         if isinstance(node, cst.Call):
             return self._is_rank_call(node, depth)
+        if isinstance(node, cst.NamedExpr):
+            return self.is_rank(node.value, depth + 1)
         if isinstance(node, cst.Subscript):
-            return _is_environ(node.value) and _subscript_text(node) in _RANK_VARIABLES
+            text = _subscript_text(node)
+            return text in _RANK_VARIABLES if _is_environ(node.value) else text in _RANK_KEYS
         if isinstance(node, cst.Attribute):
             return node.attr.value.lower() in _RANK_NAMES
         if isinstance(node, cst.Name):
-            value = self._names.single_value(node)
-            if value is not None and self.is_rank(value, depth + 1):
-                return True
-            return node.value.lower() in _RANK_NAMES
+            return node.value.lower() in _RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
         return False
+
+    def _holds_rank(self, found: list[Binding], depth: int) -> bool:
+        """Every value of a variable is the rank, or the number that stands for it without distribution."""
+        values = [b.value for b in found if b.kind == "assign" and b.value is not None]
+        ranks = [v for v in values if number_of(v) is None]
+        return bool(ranks) and len(values) == len(found) and all(self.is_rank(v, depth + 1) for v in ranks)
 
     def is_world_size(self, node: cst.BaseExpression, depth: int = 0) -> bool:
         """The expression is the number of processes of the job."""
@@ -150,128 +156,134 @@ class RankExpressions:
         name = last_name(node.func)
         if name in _RANK_CALLS:
             return not node.args  # ``get_rank(group)`` is the rank within a subgroup
-        if name == "int" and len(node.args) == 1:
+        if name in ("int", "str") and len(node.args) == 1:
             return self.is_rank(node.args[0].value, depth + 1)
+        if name == "getattr" and len(node.args) > 1:
+            return _text(node.args[1].value).lower() in _RANK_NAMES
         return _environ_variable(node) in _RANK_VARIABLES
 
     def _truth(self, node: cst.BaseExpression, depth: int) -> Branches:
         """A test that is a value: ``is_main``, ``args.should_save``, ``trainer.is_world_process_zero()``, ``rank``."""
         called = node.func if isinstance(node, cst.Call) else node
         name = last_name(called)
-        if name in _MAIN_NAMES and not (isinstance(node, cst.Call) and node.args):
-            return _MAIN
+        if name in _MAIN_NAMES and not (isinstance(node, cst.Call) and _asks_for_group(node)):
+            return MAIN
         if name == "should_save" and isinstance(called, cst.Attribute):
             # ``state.should_save`` and ``control.should_save`` are the same on every rank.
-            return _MAIN if last_name(called.value).endswith("args") else _ANY
+            return MAIN if last_name(called.value).endswith("args") else ANY
         if name in _DISTRIBUTED_NAMES:
-            return _DISTRIBUTED
-        if not isinstance(node, cst.Call):
-            value = self._names.single_value(node)
-            if value is not None:
-                return self.branches(value, depth + 1)
-            return (Ranks.OTHERS, Ranks.MAIN) if self.is_rank(node) else _ANY
-        function = self._names.local_function(node)
-        returned = _returned(function) if function is not None else None
-        return self.branches(returned, depth + 1) if returned is not None else _ANY
+            return DISTRIBUTED
+        if self.is_rank(node):
+            return Ranks.OTHERS, Ranks.MAIN
+        if isinstance(node, cst.Call):
+            if name == "bool" and len(node.args) == 1:
+                return self.branches(node.args[0].value, depth + 1)
+            function = self._names.local_function(node)
+            return self._returned(function, depth) if function is not None else ANY
+        return self._flag(node, depth)
+
+    def _flag(self, node: cst.BaseExpression, depth: int) -> Branches:
+        """A variable or attribute: what it was assigned, or what the property of that name returns."""
+        found: list[Binding] = []
+        if isinstance(node, cst.Name):
+            found = self._names.bindings(node.value, node)
+        elif isinstance(node, cst.Attribute):
+            found = self._names.attribute_bindings(node)
+            function = self._names.function_named(node) if not found else None
+            if function is not None and any(last_name(d.decorator).endswith("property") for d in function.decorators):
+                return self._returned(function, depth)
+        tests = [b for b in found if not _is_flag(b.value)]
+        if len(tests) != 1 or tests[0].kind != "assign" or tests[0].value is None:
+            return ANY
+        # ``master = rank == 0`` in a distributed run, ``master = True`` before it or otherwise.
+        flags = (b for b in found if b is not tests[0])
+        if not all(b.kind == "assign" and self._yields(b, tests[0]) for b in flags):
+            return ANY
+        return self.branches(tests[0].value, depth + 1)
+
+    def _yields(self, flag: Binding, test: Binding) -> bool:
+        """A constant that an assignment after it replaces, or that stands in the other arm of an ``if``."""
+        tree = self._names.tree
+        if tree.position(flag.node) < tree.position(test.node):
+            return True
+        other = tree.enclosing(flag.node, cst.Else)
+        choice = tree.parent(other) if other is not None else None
+        return choice is not None and tree.contains(choice, test.node)
+
+    def _returned(self, function: cst.FunctionDef, depth: int) -> Branches:
+        """What a function that only returns a test answers; ``if not initialized: return True`` may come first."""
+        body = function.body.body
+        for statement in body[:-1]:
+            if isinstance(statement, cst.If):
+                if Ranks.NONE not in self.branches(statement.test, depth + 1) or not _only_returns_flag(statement):
+                    return ANY
+            elif not _is_docstring(statement):
+                return ANY
+        last: cst.CSTNode | None = body[-1] if body else None
+        if isinstance(last, cst.SimpleStatementLine):
+            last = last.body[-1] if len(last.body) == 1 else None
+        value = last.value if isinstance(last, cst.Return) else None
+        return self.branches(value, depth + 1) if value is not None else ANY
 
     def _comparison(self, node: cst.Comparison) -> Branches:
         if len(node.comparisons) != 1:
-            return _ANY
+            return ANY
         left, operator, right = node.left, node.comparisons[0].operator, node.comparisons[0].comparator
         if isinstance(operator, cst.In | cst.NotIn):
             result = self._membership(left, right)
             return result if isinstance(operator, cst.In) else (result[1], result[0])
-        number, subject, flipped = _number(right), left, False
+        if isinstance(right, cst.Name) and right.value == "None" and self.is_rank(left):
+            return SINGLE if isinstance(operator, cst.Is | cst.Equal) else DISTRIBUTED
+        number, subject, flipped = number_of(right), left, False
         if number is None:
-            number, subject, flipped = _number(left), right, True
+            number, subject, flipped = number_of(left), right, True
         if number is None:
+            if SIGNS.get(type(operator)) in ("==", "!=") and self._is_last(left, right):
+                return SOME if isinstance(operator, cst.Equal | cst.Is) else (SOME[1], SOME[0])
             return self._flag_comparison(left, operator, right)
-        sign = _SIGNS.get(type(operator), "")
-        sign = _FLIPPED.get(sign, sign) if flipped else sign
+        sign = SIGNS.get(type(operator), "")
+        sign = FLIPPED.get(sign, sign) if flipped else sign
         if self._is_rank_modulo(subject):
-            return _by_sign(sign, number) if sign in ("==", "!=") and number == 0 else _ANY
+            return by_rank(sign, number) if sign in ("==", "!=") and number == 0 else ANY
         if self.is_rank(subject):
-            return _by_sign(sign, number)
+            return by_rank(sign, number)
         if last_name(subject).lower() in _SIZES or (
             isinstance(subject, cst.Call) and last_name(subject.func) in _WORLD_CALLS and not subject.args
         ):
-            return _BY_SIZE.get((sign, number), _ANY)
-        return _ANY
+            return by_size(sign, number)
+        return ANY
 
     def _flag_comparison(
         self, left: cst.BaseExpression, operator: cst.BaseCompOp, right: cst.BaseExpression
     ) -> Branches:
         """``is_main is True``, ``is_main == False``."""
         if isinstance(right, cst.Name) and right.value in ("True", "False"):
-            yes, no = self.branches(left, 1) if not isinstance(left, cst.Comparison) else _ANY
+            yes, no = self.branches(left, 1) if not isinstance(left, cst.Comparison) else ANY
             positive = isinstance(operator, cst.Is | cst.Equal) == (right.value == "True")
             return (yes, no) if positive else (no, yes)
-        return _ANY
+        return ANY
+
+    def _is_last(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
+        """``rank == world_size - 1``."""
+        if not isinstance(right, cst.BinaryOperation) or not isinstance(right.operator, cst.Subtract):
+            return False
+        return number_of(right.right) == 1 and self.is_rank(left) and self.is_world_size(right.left)
 
     def _is_rank_modulo(self, node: cst.BaseExpression) -> bool:
-        """``rank % gpus_per_node``: zero on one rank of each node."""
-        return (
-            isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo) and self.is_rank(node.left)
-        )
+        """``rank % gpus_per_node``: zero on one rank of each node. The rest of another division may be a subgroup."""
+        if not (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)):
+            return False
+        divisor = node.right
+        name = last_name(divisor.func if isinstance(divisor, cst.Call) else divisor).lower()
+        return self.is_rank(node.left) and (number_of(divisor) == 8 or _PER_NODE.search(name) is not None)
 
     def _membership(self, left: cst.BaseExpression, right: cst.BaseExpression) -> Branches:
         if not (isinstance(right, cst.Tuple | cst.List | cst.Set) and self.is_rank(left)):
-            return _ANY
-        numbers = {_number(e.value) for e in right.elements}
-        return _MAIN if 0 in numbers and numbers <= {-1, 0} else _ANY
-
-
-_SIGNS: dict[type[cst.BaseCompOp], str] = {
-    cst.Equal: "==",
-    cst.NotEqual: "!=",
-    cst.Is: "==",
-    cst.IsNot: "!=",
-    cst.LessThan: "<",
-    cst.LessThanEqual: "<=",
-    cst.GreaterThan: ">",
-    cst.GreaterThanEqual: ">=",
-}
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_BY_NUMBER: dict[tuple[str, int], Branches] = {
-    ("==", 0): _MAIN,
-    ("<=", 0): _MAIN,
-    ("<", 1): _MAIN,
-    ("!=", 0): (Ranks.OTHERS, Ranks.MAIN),
-    (">", 0): (Ranks.OTHERS, Ranks.MAIN),
-    (">=", 1): (Ranks.OTHERS, Ranks.MAIN),
-    # ``-1`` means "not distributed", the same on every rank.
-    ("==", -1): _SINGLE,
-    ("<", 0): _SINGLE,
-    ("<=", -1): _SINGLE,
-    ("!=", -1): _DISTRIBUTED,
-    (">=", 0): _DISTRIBUTED,
-    (">", -1): _DISTRIBUTED,
-}
-_BY_SIZE: dict[tuple[str, int], Branches] = {
-    (">", 1): _DISTRIBUTED,
-    (">=", 2): _DISTRIBUTED,
-    ("!=", 1): _DISTRIBUTED,
-    ("==", 1): _SINGLE,
-    ("<=", 1): _SINGLE,
-    ("<", 2): _SINGLE,
-}
-
-
-def _by_sign(sign: str, number: int) -> Branches:
-    return _BY_NUMBER.get((sign, number), _ANY)
-
-
-def _number(node: cst.BaseExpression) -> int | None:
-    """An integer literal, also as text (``os.environ["RANK"] == "0"``)."""
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-        inner = _number(node.expression)
-        return None if inner is None else -inner
-    if isinstance(node, cst.Integer):
-        return int(node.value) if node.value.isdecimal() else None
-    if isinstance(node, cst.SimpleString):
-        text = node.evaluated_value
-        return int(text) if isinstance(text, str) and text in ("0", "-1", "1") else None
-    return None
+            return ANY
+        numbers = {number_of(e.value) for e in right.elements}
+        if 0 in numbers or None in numbers:
+            return MAIN if numbers <= {-1, 0} else ANY
+        return SOME if all(n is not None and n > 0 for n in numbers) else ANY
 
 
 def _is_environ(node: cst.BaseExpression) -> bool:
@@ -296,13 +308,24 @@ def _text(node: cst.BaseExpression) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _returned(function: cst.FunctionDef) -> cst.BaseExpression | None:
-    """The expression of a function that does nothing but return it (after a docstring)."""
-    body: Sequence[cst.CSTNode] = function.body.body
-    small = [s for line in body if isinstance(line, cst.SimpleStatementLine) for s in line.body]
-    if len(small) != len(body) and isinstance(function.body, cst.IndentedBlock):
-        return None
-    rest = [s for s in small if not (isinstance(s, cst.Expr) and isinstance(s.value, cst.SimpleString))]
-    if len(rest) == 1 and isinstance(rest[0], cst.Return):
-        return rest[0].value
-    return None
+def _asks_for_group(call: cst.Call) -> bool:
+    """``is_master(group)`` is about a subgroup, ``is_master(args)`` about the job."""
+    return any(last_name(a.value) not in ("args", "opt", "cfg", "config") for a in call.args)
+
+
+def _is_flag(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Name) and node.value in ("True", "False")
+
+
+def _is_docstring(statement: cst.CSTNode) -> bool:
+    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    return len(small) == 1 and isinstance(small[0], cst.Expr) and isinstance(small[0].value, cst.SimpleString)
+
+
+def _only_returns_flag(statement: cst.If) -> bool:
+    """``if ...: return True`` without an ``else``."""
+    inner: Sequence[cst.CSTNode] = statement.body.body
+    if statement.orelse is not None or len(inner) != 1:
+        return False
+    only = inner[0].body[0] if isinstance(inner[0], cst.SimpleStatementLine) else inner[0]
+    return isinstance(only, cst.Return) and _is_flag(only.value)

@@ -13,10 +13,10 @@ from dslint.model.script.collectives import Collective, Collectives
 from dslint.model.script.guards import Guard, Guards
 from dslint.model.script.names import Names, last_name
 from dslint.model.script.objects import Objects
-from dslint.model.script.rankexpr import Ranks
+from dslint.model.script.rankset import Ranks
 from dslint.model.script.tree import Tree
 
-_MAX_DEPTH = 2
+_MAX_DEPTH = 4
 # A call in the other branch that may well be the counterpart, although its code is not in this file.
 _MAYBE_COLLECTIVE = re.compile(
     r"barrier|sync|wait|recv|receive|broadcast|bcast|gather|reduce|scatter|all_to_all|save_ch"
@@ -98,11 +98,28 @@ class Summaries:
         scope = self._tree.function(event.call) or self._tree.module
         if event.guard is None or self._other_path_may_match(event.guard):
             return True
+        return all(self._is_matched(key, event, scope) for key in event.keys)
+
+    def calls_by_side(self, event: Event) -> tuple[int, int]:
+        """How often the ranks behind the event's guard run its first operation, and how often the others do."""
+        scope = self._tree.function(event.call) or self._tree.module
+        balance, key = self._count(scope), event.collectives[0].key
+        mine, other = _sides(event.guard)
+        return balance[key, mine], balance[key, other]
+
+    def _is_matched(self, key: str, event: Event, scope: cst.CSTNode) -> bool:
         balance = self._count(scope)
-        if all(balance[k, Ranks.MAIN] == balance[k, Ranks.OTHERS] for k in event.keys):
+        mine, other = _sides(event.guard)
+        if mine is Ranks.SOME or balance[key, Ranks.SOME]:
+            # ``rank == 0``, ``rank == 1``, else: several branches with the operation may well add up.
+            return sum(balance[key, ranks] for ranks in Ranks) > balance[key, mine] or balance[key, Ranks.SOME] > 1
+        if balance[key, mine] <= balance[key, other]:
+            return True
+        same = [e.call for e in self.events(scope) if e.guard is not None and e.guard.ranks is mine and key in e.keys]
+        if same.index(event.call) < balance[key, other]:
             return True
         # The halves of a begin/end pair or of a context manager stand in two functions.
-        return all(self._has_other_half(k, balance[k, Ranks.MAIN] - balance[k, Ranks.OTHERS]) for k in event.keys)
+        return self._has_other_half(key, balance[key, Ranks.MAIN] - balance[key, Ranks.OTHERS])
 
     def _count(self, scope: cst.CSTNode) -> Counter[tuple[str, Ranks]]:
         return Counter((key, e.guard.ranks) for e in self.events(scope) if e.guard is not None for key in e.keys)
@@ -139,3 +156,9 @@ class Summaries:
             if ranks is not guard.ranks
             for n in self._tree.descendants(arm)
         ]
+
+
+def _sides(guard: Guard | None) -> tuple[Ranks, Ranks]:
+    """The ranks behind a guard, and those on the other side."""
+    ranks = guard.ranks if guard is not None else Ranks.ALL
+    return ranks, {Ranks.MAIN: Ranks.OTHERS, Ranks.OTHERS: Ranks.MAIN}.get(ranks, Ranks.ALL)

@@ -24,6 +24,7 @@ GROUP_POSITION = {
     "scatter_object_list": 3,
     "all_to_all": 2,
     "all_to_all_single": 4,
+    "new_group": 99,
 }
 MMENGINE = frozenset(
     {
@@ -44,18 +45,26 @@ ENGINE: dict[str, bool] = {
     "backward": False,
     "train_batch": False,
     "eval_batch": False,
+    "allreduce_gradients": False,
     "save_16bit_model": True,
     "save_fp16_model": True,
     "_zero3_consolidated_16bit_state_dict": True,
     "generate": True,
+    "chat": True,
     "forward": True,
 }
+# What only a DeepSpeed engine does, and not the other models that ``accelerator.prepare`` may return.
+PREPARED = frozenset({"save_checkpoint", "save_16bit_model", "generate"})
+CHECKPOINT_ROOTS = ("torch.distributed.checkpoint", "torch.distributed.checkpoint.state_dict_saver")
+CHECKPOINT_FUNCTIONS = frozenset({"save", "async_save", "save_state_dict", "load"})
 ACCELERATOR: dict[str, bool] = {
     "wait_for_everyone": False,
     "gather": False,
     "gather_for_metrics": False,
     "reduce": False,
     "pad_across_processes": False,
+    "check_trigger": False,
+    "save_model": True,
     "get_state_dict": True,
     "save_state": True,
 }
@@ -80,6 +89,8 @@ MAIN_DECORATORS = frozenset(
         *("main_process_only", "only_main_process", "local_main_process_only"),
     }
 )
+# Of accelerate; they say themselves which rank they let in.
+OTHER_DECORATORS = frozenset({"on_process", "on_local_process", "on_last_process"})
 METHODS = frozenset({*ENGINE, *ACCELERATOR, *TRAINER})
 COLLECTIVE_NAMES = frozenset({*GROUP_POSITION, *MMENGINE, *ACCELERATE_FUNCTIONS, *METHODS})
-COLLECTIVE_NAMES |= {"initialize", "GatheredParameters"}
+COLLECTIVE_NAMES |= {"initialize", "GatheredParameters", "DistributedDataParallel"}

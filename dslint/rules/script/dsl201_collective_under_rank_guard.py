@@ -16,15 +16,18 @@ the call where it is the only statement behind a plain rank test.
 **When it stays quiet.** The other ranks run the same operation on their own path (`if/else` with the same call on
 both sides, `if rank != 0: barrier()` ... `if rank == 0: barrier()`, context managers like `main_process_first`);
 the test is the same on every rank (`rank == -1`, `is_initialized()`, `step % n == 0`, `state.should_save`); the
-call works on a subgroup (`group=`); the helper behind the test runs no collective or tests the rank itself. Calls
-that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
+call works on a subgroup (`group=`); the others leave before the process group is made, or are a set that the file
+does not tell (`rank % tp == 0`, `rank < n`); the helper behind the test runs no collective or tests the rank itself.
+Calls that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
 `zero.GatheredParameters`) are reported only when ZeRO stage 3 is known.
 
 **Evidence.** Two ranks over gloo with a timeout of 8 s: guarded `barrier`, `broadcast_object_list`,
 `save_checkpoint` (ZeRO-2), `engine.backward` (stages 0, 2, 3), `accelerator.gather`, `reduce`, `pad_across_processes`
 and `wait_for_everyone` all end in the timeout; `trainer.evaluate`, `predict` and `train` hang until killed; without
 the guard each passes. A forward of a stage-3 model on rank 0 hangs even inside `with GatheredParameters(...)`,
-because the hooks of the model gather again.
+because the hooks of the model gather again. In the same way `new_group`, the construction of
+`DistributedDataParallel`, `torch.distributed.checkpoint.save` and `Accelerator.check_trigger` on rank 0 alone, a
+barrier under `rank == 1`, and two barriers against one: the lonely side times out or loses its peer (torch 2.13).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location
 from dslint.model.script.guards import Guard
 from dslint.model.script.precheck import has_guarded_collective
-from dslint.model.script.rankexpr import Ranks
+from dslint.model.script.rankset import Ranks
 from dslint.model.script.summaries import Event
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -50,16 +53,20 @@ META = RuleMeta(
     fix="safe",
     markers=(
         # Cheap words first: the precise patterns below run on what is left.
-        r"rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID",
+        r"rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
         # A call that waits for all ranks; every engine comes from ``initialize`` or has a name that says so.
         r"(?:barrier|wait_for_everyone|synchronize\w*|all_\w+|reduce\w*|broadcast\w*|gather\w*|scatter\w*|initialize"
         r"|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed"
-        r"|collect_results\w*|pad_across_processes)\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\(",
+        r"|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP"
+        r"|collect_results\w*|pad_across_processes)\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\("
+        r"|(?:dcp|_cp|checkpoint)\.(?:async_)?(?:save|load)\w*\(",
         # A test or decorator that asks for the rank.
-        r"\b(?:if|elif|while|and|or|not|return)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
+        r"\b(?:if|elif|while|and|or|not|return|match)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
         r"|rank\S* (?:not )?in\b|@[\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero"
-        r"|global_zero|process_index",
-        r"torch\.distributed|from torch import|deepspeed|accelerate|transformers|trl|mmengine",
+        r"|global_zero|process_index|@[\w.]*on_\w*process"
+        # The rank under another name: ``r, n = dist.get_rank(), dist.get_world_size()``.
+        r"|\n[ \t]*(?!\w*rank)\w+(?:, ?\w+)* *= *[^\n=]*(?:get_rank\(|[\"'][A-Z_]*RANK)",
+        r"\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine",
     ),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/797",
@@ -79,7 +86,11 @@ _HINTS = {
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
     "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
 }
-
+_PASSES = {
+    Ranks.MAIN: "only rank 0 gets past this test",
+    Ranks.OTHERS: "rank 0 does not get past this test",
+    Ranks.SOME: "only some ranks get past this test",
+}
 
 precheck = has_guarded_collective
 
@@ -105,9 +116,7 @@ class Check(ScriptCheck):
 
     def _report(self, event: Event, guard: Guard) -> None:
         name = self.ctx.text(event.call.func)
-        main = guard.ranks is Ranks.MAIN
-        who = "only rank 0 calls it" if main else "rank 0 never calls it"
-        others = "the other ranks go on without it" if main else "the others wait for rank 0"
+        who, others = self._sides(event, guard)
         stage = " under ZeRO stage 3" if event.collectives[0].needs_stage3 else ""
         what = f"`{name}` must be called by every rank{stage}"
         related = [self._guard_place(guard)]
@@ -127,12 +136,26 @@ class Check(ScriptCheck):
             fix=self._fix(event, guard, bool(more)),
         )
 
+    def _sides(self, event: Event, guard: Guard) -> tuple[str, str]:
+        """Who calls it, and what the others do."""
+        mine, other = self.ctx.summaries.calls_by_side(event)
+        if guard.ranks is Ranks.SOME:
+            return "only some ranks call it", "the others go on without it"
+        main = guard.ranks is Ranks.MAIN
+        if other:
+            times = f"rank 0 calls it {mine if main else other} times and the other ranks {other if main else mine}"
+            return times, "the last calls find no partner"
+        if main:
+            each = " of each node" if "local" in self.ctx.text(guard.test).lower() else ""
+            return f"only rank 0{each} calls it", "the other ranks go on without it"
+        return "rank 0 never calls it", "the others wait for rank 0"
+
     def _guard_place(self, guard: Guard) -> Location:
-        passes = (
-            "only rank 0 gets past this test" if guard.ranks is Ranks.MAIN else "rank 0 does not get past this test"
-        )
+        passes = _PASSES[guard.ranks]
         if guard.kind == "decorator":
-            passes = "only rank 0 runs the function"
+            passes = (
+                "only rank 0 runs the function" if guard.ranks is Ranks.MAIN else "only some ranks run the function"
+            )
         return self.ctx.location(guard.test, passes)
 
     def _same_guard(self, event: Event, guard: Guard) -> list[Event]:
