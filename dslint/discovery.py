@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
     # Each ignore file in force: the folder its patterns are relative to, and its path; outermost first.
-    Ignores: TypeAlias = list[tuple[str, str]]
+    Ignores: TypeAlias = list[tuple[str, str, str]]
 
 # Never training code; the list of ruff plus bytecode folders.
 BUILTIN_EXCLUDES = (
@@ -143,22 +143,28 @@ class _Walker:
         # Plain names, all of the built-in ones, need no pattern engine.
         self.names = {p for p in patterns if not any(c in p for c in "/*?[!\\")}
         globs = [p for p in patterns if p not in self.names]
-        self.patterns = _spec(globs) if globs else None
+        self.all_patterns = _spec(globs) if globs else None
+        self.patterns = self.all_patterns
         self.root = os.path.abspath(settings.root)
 
     def named(self, path: str) -> Iterator[Candidate]:
         """A file the user named: excludes hold only with --force-exclude."""
-        if self.settings.force_exclude and self._excluded(os.path.abspath(path), False):
+        if self.settings.force_exclude and self._excluded_by_path(os.path.abspath(path), False):
             return
         kind = kind_of(os.path.basename(path))
         yield Candidate(path, "" if kind == "-" else kind, explicit=True)
 
     def walk(self, top: str) -> Iterator[Candidate]:
         """The files under a folder, folders after files, in name order."""
-        if self.settings.force_exclude and self._excluded(os.path.abspath(top), True):
+        above = os.path.abspath(top)
+        if self.settings.force_exclude and self._excluded_by_path(above, True):
             return
-        ignores = _parent_ignores(os.path.abspath(top)) if self.settings.respect_gitignore else []
-        stack = [(top, os.path.abspath(top), ignores)]
+        ignores = _parent_ignores(above) if self.settings.respect_gitignore else []
+        # Who names an excluded folder wants to see it; what is excluded inside of it stays so.
+        self.patterns = self.all_patterns
+        if self.all_patterns and not (self.root + os.sep).startswith(above + os.sep):
+            self.patterns = _without(self.all_patterns, self._relative(above) + "/")
+        stack = [(top, above, ignores)]
         while stack:
             shown, absolute, ignores = stack.pop()
             try:
@@ -168,7 +174,7 @@ class _Walker:
                 self.out.unreadable.append((shown, error.strerror or str(error)))
                 continue
             if self.settings.respect_gitignore and any(e.name == ".gitignore" for e in entries):
-                ignores = [*ignores, (absolute, os.path.join(absolute, ".gitignore"))]
+                ignores = [*ignores, (absolute, os.path.join(absolute, ".gitignore"), "")]
             folders = []
             for entry in entries:
                 path = entry.name if shown == "." else f"{shown}/{entry.name}"
@@ -201,8 +207,8 @@ class _Walker:
             return False
         slash = "/" if folder else ""
         verdict = False
-        for base, file in ignores:
-            spec = _ignore_file(file)
+        for base, file, named in ignores:
+            spec = _ignore_file(file, named)
             # The last matching pattern of the innermost file wins, as in git.
             include = spec.check_file(absolute[len(base) + 1 :] + slash).include if spec else None
             verdict = verdict if include is None else include
@@ -217,9 +223,16 @@ class _Walker:
             return True
         if self.patterns is None:
             return False
-        inside = absolute.startswith(self.root + os.sep)
-        relative = absolute[len(self.root) + 1 :] if inside else os.path.basename(absolute)
-        return self.patterns.match_file(relative + ("/" if folder else ""))
+        return self.patterns.match_file(self._relative(absolute) + ("/" if folder else ""))
+
+    def _excluded_by_path(self, absolute: str, folder: bool) -> bool:
+        """Whether a walk from the root would leave out this path or a folder above it."""
+        self.patterns = self.all_patterns
+        return not self.names.isdisjoint(self._relative(absolute).split(os.sep)) or self._excluded(absolute, folder)
+
+    def _relative(self, absolute: str) -> str:
+        top = self.root.rstrip(os.sep) + os.sep
+        return absolute[len(top) :] if absolute.startswith(top) else os.path.basename(absolute)
 
 
 def _display(path: str) -> str:
@@ -237,14 +250,22 @@ def _spec(patterns: Sequence[str]) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines(patterns)
 
 
+def _without(spec: GitIgnoreSpec, folder: str) -> GitIgnoreSpec:
+    """The patterns that do not leave out a folder as a whole."""
+    kept = [p for p in spec.patterns if not p.include or p.match_file(folder) is None]
+    return spec if len(kept) == len(spec.patterns) else type(spec)(kept)
+
+
 @lru_cache(maxsize=256)
-def _ignore_file(path: str) -> GitIgnoreSpec | None:
+def _ignore_file(path: str, named: str) -> GitIgnoreSpec | None:
+    """The patterns of an ignore file, without those that leave out the folder ``named`` by the user."""
     try:
         # A pipe with this name would block.
         if not os.path.isfile(path):
             return None
         with open(path, encoding="utf-8", errors="replace") as handle:
-            return _spec(handle.read().splitlines())
+            spec = _spec(handle.read().splitlines())
+        return _without(spec, named) if named else spec
     except (OSError, ValueError):
         return None
 
@@ -266,5 +287,6 @@ def _parent_ignores(top: str) -> Ignores:
     chain = [top]
     while chain[-1] != repository:
         chain.append(os.path.dirname(chain[-1]))
-    above = [(folder, os.path.join(folder, ".gitignore")) for folder in reversed(chain[1:])]
-    return [(repository, os.path.join(repository, ".git", "info", "exclude")), *above]
+    places = [(repository, os.path.join(repository, ".git", "info", "exclude"))]
+    places += [(folder, os.path.join(folder, ".gitignore")) for folder in reversed(chain[1:])]
+    return [(base, file, f"{top[len(base) + 1 :]}/" if top != base else "") for base, file in places]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,42 @@ def test_a_named_file_is_checked_in_spite_of_excludes_unless_forced(project: Pat
     assert shown(discover(["venv/lib/x.py"], ExcludeSettings())) == ["venv/lib/x.py"]
     assert shown(discover(["train.py"], ExcludeSettings(extend_exclude=("train.py",), force_exclude=True))) == []
     assert shown(discover(["./train.py", "train.py", "."], ExcludeSettings())).count("train.py") == 1
+
+
+def test_forced_excludes_hold_for_files_below_an_excluded_folder(project: Path) -> None:
+    forced = ExcludeSettings(root=str(project), extend_exclude=("out", "scripts/"), force_exclude=True)
+    given = ["venv/lib/x.py", "out/deep/a.py", "scripts/zero2.json", "out/deep", "venv", "train.py"]
+    assert shown(discover(given, forced)) == ["train.py"]
+    # A folder above the project may be called like an excluded one.
+    inside = ExcludeSettings(root=str(project / "out"), extend_exclude=("out",), force_exclude=True)
+    assert shown(discover(["out/deep/a.py", "out/deep"], inside)) == ["out/deep/a.py"]
+
+
+def test_a_named_folder_is_walked_in_spite_of_excludes_and_gitignore_unless_forced(project: Path) -> None:
+    (project / ".gitignore").write_text("out/\n*.sh\n")
+    git(project, "init", "-q")
+    assert shown(discover(["out"], ExcludeSettings())) == ["out/deep/a.py"]
+    assert shown(discover(["out/deep"], ExcludeSettings())) == ["out/deep/a.py"]
+    (project / ".gitignore").unlink()
+    for pattern in ("out", "out/", "/out", "o*", "**/out/**"):
+        excludes = ExcludeSettings(extend_exclude=(pattern, "*.sh"))
+        assert shown(discover(["out"], excludes)) == ["out/deep/a.py"], pattern
+        assert shown(discover(["out/deep"], excludes)) == ["out/deep/a.py"], pattern
+        assert shown(discover(["out"], replace(excludes, force_exclude=True))) == []
+        assert "out/deep/a.py" not in shown(discover(["."], excludes))
+    assert shown(discover(["venv/lib"], ExcludeSettings())) == ["venv/lib/x.py"]
+
+
+def test_the_name_of_the_project_folder_itself_excludes_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "out/out").mkdir()
+    (project / "out/out/b.py").write_text("x = 1\n")
+    monkeypatch.chdir(project / "out")
+    for pattern in ("out", "out/"):
+        excludes = ExcludeSettings(root=str(project / "out"), extend_exclude=(pattern, "*.sh"))
+        for given in (".", str(project / "out"), ".."):
+            found = [path.rpartition("/")[2] for path in shown(discover([given], excludes))]
+            assert "a.py" in found or given == "..", (pattern, given)
+            assert "b.py" not in found
 
 
 def test_missing_paths_are_named_and_the_others_go_on(project: Path) -> None:
