@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from dslint import __version__
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, Span
+from dslint.rules.registry import BY_CODE
 
 
 def default_directory() -> Path:
     """``$XDG_CACHE_HOME/dslint``, else ``~/.cache/dslint``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # then it is to be ignored, says the specification of this variable
+        base = os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "dslint"
 
 
@@ -82,10 +86,10 @@ class ResultCache:
     def marked(self, content: str) -> tuple[str, ...] | None:
         """The rules that find their markers in the content with this digest, ``None`` when nobody has looked."""
         codes = self._old.marked.get(content)
-        if not isinstance(codes, str):
+        if not isinstance(codes, str) or not BY_CODE.keys() >= set(found := tuple(codes.split())):
             return None
         self._fresh.marked[content] = codes
-        return tuple(codes.split())
+        return found
 
     def mark(self, content: str, codes: Sequence[str]) -> None:
         """Remember which rules find their markers in a content."""
@@ -101,8 +105,10 @@ class ResultCache:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_text(json.dumps(self._old.updated(self._fresh)))
             temporary.replace(self.file)
-        except OSError:
-            temporary.unlink(missing_ok=True)
+        except (OSError, ValueError):
+            # The place of the cache may be a file, or no path at all.
+            with suppress(OSError, ValueError):
+                temporary.unlink(missing_ok=True)
 
 
 class _Table:

@@ -1,0 +1,101 @@
+"""The cache of results: never a wrong finding, never in the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import SCRIPT, dslint
+
+from dslint import cache
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("DSLINT_CACHE_DIR", str(tmp_path / "cache"))
+    (folder / "train.py").write_text(SCRIPT)
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    assert dslint().codes == ["DSL221", "DSL201"]
+    return list((tmp_path / "cache").iterdir())
+
+
+def test_a_second_run_says_the_same_in_every_format(files: list[Path]) -> None:
+    assert len(files) == 1
+    for output_format in ("concise", "full", "json", "github", "sarif"):
+        with_cache = dslint("--output-format", output_format)
+        assert with_cache == dslint("--output-format", output_format, "--no-cache")
+    assert dslint("--diff") == dslint("--diff", "--no-cache")
+
+
+def test_results_of_other_settings_facts_and_texts_are_not_reused(project: Path, files: list[Path]) -> None:
+    assert dslint("--select", "DSL201").codes == ["DSL201"]
+    assert dslint("--per-file-ignores", "*.py:DSL201").codes == ["DSL221"]
+    (project / "dslint.toml").write_text('[severity]\nDSL2 = "info"\n')
+    assert dslint().code == 0
+    (project / "dslint.toml").unlink()
+    (project / "train.py").write_text(SCRIPT.replace("7200", "timedelta(1)").replace("import", "import x\nimport", 1))
+    assert dslint().places == [("train.py:6:5", "DSL201")]
+    (project / "train.py").rename(project / "other.py")
+    assert dslint().places == [("other.py:6:5", "DSL201")]
+
+
+@pytest.mark.parametrize("content", [b"", b"[[", b"[]", b'{"a": [1]}', b"\xff\x00", b'"text"', b"[" * 100_000])
+def test_a_broken_cache_counts_as_none(files: list[Path], content: bytes) -> None:
+    for file in files:
+        file.write_bytes(content)
+    assert dslint().codes == ["DSL221", "DSL201"]
+    assert dslint().codes == ["DSL221", "DSL201"]
+
+
+def test_broken_rows_count_as_none(files: list[Path]) -> None:
+    (file,) = files
+    tables = json.loads(file.read_text())
+    for broken in (1, None, "x", [1], [{}], [{"c": "DSL201"}], {"c": 1}):
+        file.write_text(json.dumps({name: dict.fromkeys(rows, broken) for name, rows in tables.items()}))
+        assert dslint().codes == ["DSL221", "DSL201"], broken
+        file.write_text(json.dumps(dict.fromkeys(tables, broken)))
+        assert dslint().codes == ["DSL221", "DSL201"], broken
+
+
+@pytest.mark.parametrize("place", ["/dev/null/x", "train.py", "train.py/x", "nul\0byte"])
+def test_a_cache_that_cannot_be_written_is_no_error(project: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = dslint("--cache-dir", place)
+    assert done.codes == ["DSL221", "DSL201"]
+    assert done.err == "Found 2 errors in 1 of 1 file. 2 fixable with `--fix`.\n"
+    assert (project / "train.py").read_text() == SCRIPT
+
+
+def test_no_cache_writes_nothing(project: Path, tmp_path: Path) -> None:
+    assert dslint("--no-cache").code == 1
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_folder_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache.default_directory() == Path("/somewhere/dslint")
+    # The specification: relative paths are invalid and ignored.
+    for value in ("", "relative/path"):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache.default_directory() == Path("/home/somebody/.cache/dslint")
+
+
+def test_a_crash_is_not_remembered(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dslint.rules.script.dsl201_collective_under_rank_guard import Check
+
+    def crash(*_: object) -> None:
+        raise RuntimeError("injected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Check, "visit_Call", crash)
+        done = dslint("--select", "DSL201")
+        assert (done.code, done.codes) == (2, ["DSL901"])
+    assert dslint("--select", "DSL201").codes == ["DSL201"]
