@@ -48,9 +48,9 @@ class Names:
         """The module, function, class or comprehension whose names a node sees first."""
         inner, skip = node, False
         for outer in self.tree.parents(node):
-            if isinstance(outer, cst.Param) and inner is not outer.name:
+            if type(outer) is cst.Param and inner is not outer.name:
                 skip = True  # defaults and annotations are evaluated outside of the function
-            elif isinstance(outer, SCOPES) and _inside(outer, inner):
+            elif type(outer) in SCOPES and _inside(outer, inner):
                 if not skip:
                     return outer
                 skip = False
@@ -312,9 +312,9 @@ class _Collector:
 
 def _inside(scope: cst.CSTNode, child: cst.CSTNode) -> bool:
     """Decorators, bases and the return annotation stand at a definition, not in its scope."""
-    if isinstance(scope, cst.FunctionDef):
+    if type(scope) is cst.FunctionDef:
         return child is scope.body or child is scope.params
-    return child is scope.body if isinstance(scope, cst.ClassDef) else True
+    return child is scope.body if type(scope) is cst.ClassDef else True
 
 
 def is_self(node: cst.CSTNode) -> bool:

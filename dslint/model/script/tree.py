@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 
 import libcst as cst
 
@@ -53,7 +54,16 @@ SCOPES = (
 LOOPS = (cst.For, cst.While)
 Loop = cst.For | cst.While
 
+# Node types are compared by identity throughout: LibCST's classes are abstract base classes, whose ``isinstance``
+# runs Python code, and no parsed tree holds instances of subclasses.
+_PLAIN = frozenset({str, bool, int, type(None), cst.MaybeSentinel})
+_OWN_BODY = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 _children: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+
+
+@cache
+def _reversed_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    return child_fields(kind)[::-1]
 
 
 def child_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
@@ -87,21 +97,23 @@ class Tree:
     def _record(self) -> None:
         order, parents, index = self.order, self._parents, self._index
         stack: list[tuple[cst.CSTNode, int]] = [(self.module, -1)]
-        pop, push = stack.pop, stack.append
-        node_type = cst.CSTNode
+        pop, push, plain = stack.pop, stack.append, _PLAIN
         while stack:
             node, parent = pop()
             at = len(order)
             order.append(node)
             parents.append(parent)
             index[id(node)] = at
-            for name in reversed(_children.get(type(node)) or child_fields(type(node))):
+            for name in _reversed_fields(type(node)):
                 value = getattr(node, name)
-                if isinstance(value, node_type):
-                    push((value, at))
-                elif isinstance(value, list | tuple):
+                kind = type(value)
+                if kind in plain:
+                    continue
+                if kind is list or kind is tuple:
                     for item in reversed(value):
                         push((item, at))
+                else:
+                    push((value, at))
         ends = list(range(1, len(order) + 1))
         for at in range(len(order) - 1, 0, -1):
             above = parents[at]
@@ -144,11 +156,11 @@ class Tree:
         while at < end:
             node = self.order[at]
             yield node
-            at = self.ends[at] if isinstance(node, cst.FunctionDef | cst.Lambda | cst.ClassDef) else at + 1
+            at = self.ends[at] if type(node) in _OWN_BODY else at + 1
 
     def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> cst.CSTNode | None:
         """The nearest node of these types around a node."""
-        return next((p for p in self.parents(node) if isinstance(p, kinds)), None)
+        return next((p for p in self.parents(node) if type(p) in kinds), None)
 
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body (or header) holds a node."""
@@ -160,7 +172,7 @@ class Tree:
         found: list[Loop] = []
         inner = node
         for outer in self.parents(node):
-            if isinstance(outer, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+            if type(outer) in _OWN_BODY:
                 break
             # The iterable of a ``for`` and the ``else`` arm run once.
             if (isinstance(outer, cst.For) and inner in (outer.body, outer.target)) or (

@@ -10,6 +10,8 @@ from dslint.model.script.constants import Constants
 from dslint.model.script.names import Names, last_name
 from dslint.model.script.tree import Tree
 
+_STATING = frozenset({cst.DictElement, cst.Call})
+
 
 def zero3_evidence(tree: Tree, names: Names, constants: Constants, run: Context) -> Fact[bool]:
     """Known true or false when the configs or the file say the stage; absent when nothing hints at DeepSpeed."""
@@ -18,7 +20,8 @@ def zero3_evidence(tree: Tree, names: Names, constants: Constants, run: Context)
         return stage.map(lambda value: value == 3)
     if stage.is_unknown:
         return unknown(stage.reason, *stage.origins)
-    stages = [fact for node in tree.order for fact in _stated_stage(node, names, constants)]
+    stating = (node for node in tree.order if type(node) in _STATING)
+    stages = [fact for node in stating for fact in _stated_stage(node, names, constants)]
     known_stages = {fact.value for fact in stages if fact.is_known}
     if len(known_stages) == 1 and all(fact.is_known for fact in stages):
         return known(known_stages == {3})
