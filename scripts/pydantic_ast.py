@@ -33,6 +33,12 @@ class Tree:
                     assert stream is not None
                     self._files[inner] = stream.read().decode("utf-8")
 
+    def paths(self) -> list[str]:
+        """All modules, relative to the package."""
+        if self._root is None:
+            return sorted(self._files)
+        return sorted(path.relative_to(self._root).as_posix() for path in self._root.rglob("*.py"))
+
     def module(self, path: str) -> Module:
         """The parsed module at a path relative to the package."""
         if path not in self._modules:

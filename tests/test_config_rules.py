@@ -130,7 +130,7 @@ def test_section_keys_by_release(config: dict[str, Any], version: str, expected:
     [
         ("gradient_clipp1ng", "Write `gradient_clipping`"),
         ("zero_optimisation", "Write `zero_optimization`"),
-        ("max_grad_norm", "Use `gradient_clipping`"),
+        ("max_grad_norm", "Write `gradient_clipping`"),
         ("overlap_comm", "Move `overlap_comm` into `zero_optimization`"),
         ("grad_accum_dtype", "Move `grad_accum_dtype` into `data_types`"),
         ("my_own_setting", "Delete the key"),
@@ -150,9 +150,9 @@ def test_a_misspelling_beside_the_right_key_is_not_renamed_onto_it() -> None:
 
 def test_a_key_of_another_section_is_sent_home() -> None:
     (finding,) = run(zero(2, gradient_clipping=1.0), "DSL102")
-    assert finding.hint == "Move `gradient_clipping` to the top level of the config"
+    assert finding.hint == "Move `gradient_clipping` to the top level"
     (finding,) = run(zero(2, aio={"block_size": 1}), "DSL102")
-    assert finding.hint == "Move `aio` to the top level of the config"
+    assert finding.hint == "Move `aio` to the top level"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -17,15 +18,20 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from dslint.core.source import SourceFile
-from dslint.model.deepspeed.keys import ABSENT_IN, STRICT_SINCE, absent_in, home_of, misspelled
+from dslint.model.context import VersionFact
+from dslint.model.deepspeed.history import is_newer_than, known_since, strict_since
+from dslint.model.deepspeed.keys import home_of, misspelled, renamed
 from dslint.model.deepspeed.quick import plainly_valid
-from dslint.model.deepspeed.schema import NEWEST, _validator, load_schema, properties, schema_at, violations
+from dslint.model.deepspeed.releases import RELEASES
+from dslint.model.deepspeed.schema import NEWEST, _validator, load_data, load_schema, schema_at, violations
 from dslint.model.deepspeed.suggest import closest, slips
 from dslint.parse.jsondoc import parse_json
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schemas" / "deepspeed" / f"{NEWEST}.schema.json"
 GENERATOR = ROOT / "scripts" / "generate_deepspeed_schema.py"
+
+ZENFLOW = "/zero_optimization/zenflow"
 
 GOOD: dict[str, dict[str, Any]] = {
     "plain DeepSpeed": {
@@ -147,14 +153,67 @@ def test_what_is_no_config_object_has_no_violations_and_raises_nothing(text: str
     assert all(v.pointer for v in violations(parse_json(SourceFile("ds.json", text))))
 
 
-def test_the_history_speaks_of_keys_that_the_schema_has() -> None:
-    sections = {name for name in STRICT_SINCE if name not in properties()}
-    assert sections == set()
-    for pointer in ABSENT_IN:
-        parent, _, key = pointer.rpartition("/")
-        assert schema_at(pointer) or schema_at(f"{parent}/stage3_{key}"), pointer
-    assert absent_in("/zero_optimization/stage3_module_granularity_threshold") == "0.15.4"
-    assert absent_in("/zero_optimization/stage") is None
+def test_the_history_speaks_of_keys_that_the_schema_has_in_releases_that_exist() -> None:
+    history = load_data("history.json")
+    assert history["last"] == NEWEST
+    for pointer, release in {**history["since"], **history["strict_since"]}.items():
+        assert schema_at(pointer), pointer
+        assert release in RELEASES, pointer
+
+
+@pytest.mark.parametrize(
+    ("pointer", "since"),
+    [
+        ("/zero_optimization/stage3_module_granularity_threshold", "0.16.0"),
+        ("/zero_optimization/zenflow/topk_ratio", "0.17.5"),
+        ("/zero_optimization/zeropp_loco_param", "0.16.2"),
+        ("/zero_optimization/stage", None),
+        ("/torch_autocast/dtype", "0.17.2"),
+        ("/weight_quantization/num_bits", "0.10.3"),
+        ("/bf16/enabled", None),
+        ("/bf16/bf16_optimizer_states", "0.18.3"),
+        # The constant had another value before.
+        ("/seq_parallel_communication_data_type", "0.16.5"),
+        ("/no_such_key", None),
+    ],
+)
+def test_the_history_knows_the_first_release_of_a_key(pointer: str, since: str | None) -> None:
+    assert known_since(pointer) == since
+
+
+def test_a_key_is_newer_only_where_no_release_in_the_range_has_it() -> None:
+    newer = [v for v in ("==0.17.4", "<0.17.5", ">=0.17", "==0.17.5", "") if is_newer_than(ZENFLOW, VersionFact(v))]
+    assert newer == ["==0.17.4", "<0.17.5"]
+
+
+def test_sections_got_their_models_at_different_times() -> None:
+    assert strict_since("/fp16/enabled") == strict_since("/fp16") == "0.17.1"
+    assert strict_since("/zero_optimization/stage") is None
+    assert strict_since("/fp16_x") is None
+
+
+def test_the_history_generator_dates_keys_by_model_and_by_mention(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two made-up releases: a field and a top-level key that the second one adds."""
+    monkeypatch.syspath_prepend(str(GENERATOR.parent))
+    generator = importlib.import_module("generate_deepspeed_history")
+    base = "class DeepSpeedConfigModel: ...\nclass DeepSpeedZeroConfig(DeepSpeedConfigModel):\n    stage: int = 0\n"
+    old = {"runtime/zero/config.py": base, "runtime/config.py": "A, B = 'train_batch_size', 'zero_optimization'\n"}
+    new = {"runtime/zero/config.py": f"{base}    fresh: bool = False\n", "runtime/config.py": "A = 'log_level'\n"}
+    sources = {}
+    for release, files in (("1.0.0", old), ("1.1.0", new)):
+        sources[release] = tmp_path / f"deepspeed-{release}"
+        for name, text in files.items():
+            path = sources[release] / "deepspeed" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    monkeypatch.setattr(generator, "MODELS", {"zero_optimization": generator.MODELS["zero_optimization"]})
+    zero = {"properties": {"stage": {}, "fresh": {}}}
+    schema = {"properties": {"zero_optimization": zero, "train_batch_size": {}, "log_level": {}, "old": {"not": {}}}}
+    built = generator.build(sources, schema)
+    assert (built["first"], built["last"], built["strict_since"]) == ("1.0.0", "1.1.0", {})
+    assert built["since"] == {"/log_level": "1.1.0", "/zero_optimization/fresh": "1.1.0"}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +238,27 @@ def test_other_words_are_not_taken_for_a_slip(word: str) -> None:
     assert misspelled(word) is None
 
 
+@pytest.mark.parametrize(
+    ("half", "whole"),
+    [
+        ("train_micro_batch_size", "train_micro_batch_size_per_gpu"),
+        ("train_micro_batch_per_gpu", "train_micro_batch_size_per_gpu"),
+        ("grad_accumulation_steps", "gradient_accumulation_steps"),
+        ("activation_checkpoint", "activation_checkpointing"),
+        ("max_grad_norm", "gradient_clipping"),
+        ("stage3_gather_fp16_weights", "stage3_gather_fp16_weights_on_model_save"),
+        ("stage3_sub_group_size", "sub_group_size"),
+    ],
+)
+def test_half_a_name_finds_its_key(half: str, whole: str) -> None:
+    assert renamed(half, "/zero_optimization" if half.startswith("stage3") else "") == whole
+
+
+@pytest.mark.parametrize("word", ["train", "model_parallel_size", "train_data", "data_path", "num_gpus", "save_dir"])
+def test_other_words_are_not_taken_for_half_a_name(word: str) -> None:
+    assert renamed(word) is None
+
+
 def test_a_swap_of_neighbours_is_one_slip() -> None:
     assert slips("stage", "satge", 2) == 1
     assert slips("kitten", "sitting", 3) == 3
@@ -190,6 +270,8 @@ def test_a_misplaced_key_has_one_home() -> None:
     assert home_of("overlap_comm") == "/zero_optimization"
     assert home_of("gradient_clipping", not_in="/zero_optimization") == ""
     assert home_of("enabled") is None
+    assert home_of("buffer_size", not_in="/zero_optimization/offload_optimizer") == "/zero_optimization/offload_param"
+    assert home_of("lr") == "/optimizer/params"
 
 
 def _sections() -> list[tuple[str, dict[str, Any]]]:

@@ -37,7 +37,7 @@ def removal(violation: Violation, context: Context) -> Removal:
         message = f"`{key}` is refused by {version_named(version)}, even when it is switched off: {reason}"
         return Removal(Severity.ERROR, message, hint, version_origin(version))
     if reached == "no":
-        message = f"`{key}` works with {version_named(version)} but stops DeepSpeed {since} and later: {reason}"
+        message = f"`{key}` is accepted by {version_named(version)} but stops DeepSpeed {since} and later: {reason}"
         return Removal(Severity.INFO, message, f"{hint}, before you upgrade", version_origin(version))
     message = f"`{key}` stops DeepSpeed {since} and later, even when it is switched off: {reason}"
     return Removal(Severity.WARNING, message, f"{hint}; or pin `deepspeed<{since}`", version_origin(version))

@@ -52,16 +52,20 @@ class Violation:
 
 @lru_cache(maxsize=4)
 def load_schema(version: str = NEWEST) -> dict[str, Any]:
-    """The schema of one DeepSpeed release: from the installed package, else from the checkout."""
-    name = f"{version}.schema.json"
+    """The schema of one DeepSpeed release."""
+    return load_data(f"{version}.schema.json")
+
+
+def load_data(name: str) -> dict[str, Any]:
+    """A file of ``schemas/deepspeed``: from the installed package, else from the checkout."""
     packed = resources.files("dslint") / "_schemas" / "deepspeed" / name
     if packed.is_file():
         text = packed.read_text("utf-8")
     else:
         checkout = Path(__file__).resolve().parents[3]
         text = (checkout / "schemas" / "deepspeed" / name).read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
+    data: dict[str, Any] = json.loads(text)
+    return data
 
 
 def properties(pointer: str = "") -> dict[str, Any]:
@@ -115,6 +119,11 @@ def _collect(doc: DataDoc) -> Iterator[Violation]:
                 continue
             seen.add(violation.pointer)
             yield violation
+
+
+def is_dropped(doc: DataDoc, pointer: str) -> bool:
+    """DeepSpeed does not look at the member of a validated section: ``"auto"``, or an unread old name."""
+    return doc.get(pointer) == "auto" or _is_unread(doc, pointer)
 
 
 def _is_unread(doc: DataDoc, pointer: str) -> bool:

@@ -17,6 +17,31 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return best[1] if best else None
 
 
+def fuller(word: str, known: Iterable[str]) -> str | None:
+    """The known key that says the same in more words: ``grad_accumulation_steps``, ``train_micro_batch_size``."""
+    parts = [part for part in _fold(word).split("_") if part]
+    best: list[tuple[int, str]] = []
+    for candidate in known:
+        wanted = candidate.split("_")
+        if len(parts) >= 2 and _in_order(parts, wanted) and 2 * sum(map(len, parts)) >= len(candidate):
+            best.append((len(wanted) - len(parts), candidate))
+    best.sort()
+    unique = len(best) == 1 or (len(best) > 1 and best[0][0] < best[1][0])
+    return best[0][1] if unique else None
+
+
+def _in_order(parts: list[str], wanted: list[str]) -> bool:
+    """Every part is, shortened or with a slip, one of the wanted words, in their order."""
+    rest = iter(wanted)
+    return all(any(_same_word(part, other) for other in rest) for part in parts)
+
+
+def _same_word(part: str, other: str) -> bool:
+    if len(part) >= 3 and (other.startswith(part) or part.startswith(other)):
+        return True
+    return part == other or (len(part) > 4 and slips(part, other, 1) is not None)
+
+
 def _fold(word: str) -> str:
     return word.casefold().replace("-", "_").replace(" ", "_")
 

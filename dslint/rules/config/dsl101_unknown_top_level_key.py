@@ -22,8 +22,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
-from dslint.model.context import Context
-from dslint.model.deepspeed.keys import home_of, meant, misspelled
+from dslint.model.context import Context, VersionFact
+from dslint.model.deepspeed.config import version_named, version_origin
+from dslint.model.deepspeed.history import is_newer_than, known_since
+from dslint.model.deepspeed.keys import home_of, instead_of, misspelled, renamed
 from dslint.model.deepspeed.schema import violations
 from dslint.model.edits import rename_key
 from dslint.parse.data import DataDoc, split_pointer
@@ -79,12 +81,26 @@ EXAMPLES = (
 )
 
 
-def check(doc: DataDoc, _context: Context) -> Iterator[Finding]:
-    """Unknown keys of the root object."""
+def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
+    """Keys of the root object that DeepSpeed, or the release in use, does not know."""
     for violation in violations(doc):
         parts = split_pointer(violation.pointer)
         if violation.kind == "unknown" and len(parts) == 1 and not _is_remark(parts[0]):
             yield _finding(doc, violation.pointer, parts[0])
+    if context.deepspeed.is_known:
+        for key, pointer, _ in doc.children(""):
+            if is_newer_than(pointer, context.deepspeed):
+                yield _too_new(doc, pointer, key, context.deepspeed)
+
+
+def _too_new(doc: DataDoc, pointer: str, key: str, version: VersionFact) -> Finding:
+    since = known_since(pointer)
+    message = (
+        f"`{key}` is newer than {version_named(version)}, which drops it without a word: "
+        f"DeepSpeed reads it since {since}"
+    )
+    hint = f"Delete `{key}`, or upgrade to `deepspeed>={since}`"
+    return META.finding(doc.key(pointer), message, hint=hint, related=version_origin(version), pointer=pointer)
 
 
 def _is_remark(key: str) -> bool:
@@ -92,18 +108,22 @@ def _is_remark(key: str) -> bool:
 
 
 def _finding(doc: DataDoc, pointer: str, key: str) -> Finding:
-    message = f"`{key}` is no key that DeepSpeed reads, so the setting is dropped without a word"
+    message = f"`{key}` is no key that DeepSpeed reads at the top level, so the setting is dropped without a word"
     near = misspelled(key)
-    if near:
-        edits = rename_key(doc, pointer, near)
-        fix = Fix(f"Rename the key to `{near}`", edits, Safety.UNSAFE) if edits else None
-        hint = f"Write `{near}`" if edits else f"Delete `{key}`: `{near}` is set as well"
-        return META.finding(doc.key(pointer), message, hint=hint, fix=fix, severity=Severity.ERROR, pointer=pointer)
-    home, other = home_of(key), meant(key)
+    hint, fix = _cure(doc, pointer, key, near or renamed(key))
+    severity = Severity.ERROR if near else Severity.WARNING
+    return META.finding(doc.key(pointer), message, hint=hint, fix=fix, severity=severity, pointer=pointer)
+
+
+def _cure(doc: DataDoc, pointer: str, key: str, right: str | None) -> tuple[str, Fix | None]:
+    if instead := instead_of(key):
+        return instead, None
+    home = home_of(key)
     if home:
-        hint = f"Move `{key}` into `{home[1:]}`, where DeepSpeed reads it"
-    elif other:
-        hint = f"Use `{other}`, which is what DeepSpeed calls it"
-    else:
-        hint = "Delete the key, or begin its name with `_` when it is a remark"
-    return META.finding(doc.key(pointer), message, hint=hint, pointer=pointer)
+        return f"Move `{key}` into `{home[1:].replace('/', '.')}`, where DeepSpeed reads it", None
+    if right is None:
+        return "Delete the key, or begin its name with `_` when it is a remark", None
+    if doc.has(f"/{right}"):
+        return f"Delete `{key}`: `{right}` is set as well", None
+    edits = rename_key(doc, pointer, right)
+    return f"Write `{right}`", Fix(f"Rename the key to `{right}`", edits, Safety.UNSAFE) if edits else None

@@ -24,18 +24,11 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
-from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.deepspeed.keys import (
-    COMPILE_LEGACY,
-    FP16_ONLY,
-    absent_in,
-    home_of,
-    misspelled,
-    strict_since,
-)
-from dslint.model.deepspeed.schema import Violation, is_strict, violations
+from dslint.model.deepspeed.history import is_newer_than, known_since, refusal, strict_since
+from dslint.model.deepspeed.keys import COMPILE_LEGACY, FP16_ONLY, home_of, instead_of, keys_of, misspelled, renamed
+from dslint.model.deepspeed.schema import Violation, is_dropped, is_strict, violations
 from dslint.model.edits import delete_member, rename_key
 from dslint.model.versions.resolve import covers
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
@@ -130,22 +123,16 @@ def _unknown(doc: DataDoc, violation: Violation, context: Context) -> Finding:
     pointer = violation.pointer
     section, _, _ = pointer.rpartition("/")
     name, key = section[1:].replace("/", "."), split_pointer(pointer)[-1]
-    message = f"`{name}` has no key `{key}`: DeepSpeed stops with `Extra inputs are not permitted`"
-    severity = Severity.ERROR
-    related: tuple[Location, ...] = ()
     since = strict_since(pointer)
+    severity, who = refusal(context.deepspeed, since, "does not look at it")
+    message = f"`{name}` has no key `{key}`: {who} with `Extra inputs are not permitted`"
     if violation.value == "auto":
         severity = Severity.WARNING
         message = f'`{name}` has no key `{key}`: DeepSpeed drops it because its value is `"auto"`'
-    elif since and covers(context.deepspeed, f"<{since}") == "yes":
-        legacy = name == "compile" and key in COMPILE_LEGACY
-        severity = Severity.INFO if legacy else Severity.WARNING
-        related = version_origin(context.deepspeed)
-        message = (
-            f"`{name}` has no key `{key}`: {version_named(context.deepspeed)} does not look at it, "
-            f"and DeepSpeed {since} and later stop with `Extra inputs are not permitted`"
-        )
+    elif severity is Severity.WARNING and name == "compile" and key in COMPILE_LEGACY:
+        severity = Severity.INFO
     hint, fix = _cure(doc, pointer, section, key)
+    related = version_origin(context.deepspeed) if since else ()
     return META.finding(
         doc.key(pointer), message, hint=hint, fix=fix, severity=severity, related=related, pointer=pointer
     )
@@ -161,34 +148,38 @@ def _cure(doc: DataDoc, pointer: str, section: str, key: str) -> tuple[str, Fix 
             "Delete the key and call `engine.compile()` in the script, or pass `--torch_compile` to transformers",
             None,
         )
-    near = misspelled(key, section)
-    if near:
-        edits = rename_key(doc, pointer, near)
-        fix = Fix(f"Rename the key to `{near}`", edits, Safety.UNSAFE) if edits else None
-        return f"Write `{near}`", fix
-    home = home_of(key, not_in="/" + split_pointer(section)[0])
-    if home == "":
-        return f"Move `{key}` to the top level of the config", None
-    if home:
-        return f"Move `{key}` into `{home[1:]}`", None
+    if instead := instead_of(key, section):
+        return instead, None
+    right = misspelled(key, section) or renamed(key, section)
+    if right and doc.has(join_pointer(section, right)):
+        return f"Delete `{key}`: `{right}` is set as well", None
+    if right:
+        edits = rename_key(doc, pointer, right)
+        return f"Write `{right}`", Fix(f"Rename the key to `{right}`", edits, Safety.UNSAFE) if edits else None
+    home = home_of(key, not_in=section)
+    if home is not None:
+        return f"Move `{key}` " + (f"into `{home[1:].replace('/', '.')}`" if home else "to the top level"), None
+    if listed := keys_of(section):
+        return f"Delete `{key}`: the keys of `{name}` are {listed}", None
     return f"Delete `{key}`, or look up the keys of `{name}` in DeepSpeed's documentation", None
 
 
 def _too_new(doc: DataDoc, context: Context) -> Iterator[Finding]:
-    if not context.deepspeed.is_known:
+    version = context.deepspeed
+    if not version.is_known:
         return
     for pointer in doc.keys:
-        last = absent_in(pointer)
-        if last is None or not is_strict(pointer) or doc.get(pointer) == "auto":
+        section, _, key = pointer.rpartition("/")
+        if not is_newer_than(pointer, version) or not is_strict(section) or is_dropped(doc, pointer):
             continue
-        since = strict_since(pointer)
-        window = f">={since},<={last}" if since else f"<={last}"
-        if covers(context.deepspeed, window) == "yes":
-            key = split_pointer(pointer)[-1]
-            message = (
-                f"`{key}` is newer than {version_named(context.deepspeed)}, "
-                "which stops with `Extra inputs are not permitted`"
-            )
-            hint = f"Delete `{key}`, or ask for a newer DeepSpeed than {last}"
-            related = version_origin(context.deepspeed)
-            yield META.finding(doc.key(pointer), message, hint=hint, related=related, pointer=pointer)
+        strict = strict_since(pointer)
+        # One finding for a section and all that is in it; a section that is not validated yet drops what it lacks.
+        if is_newer_than(section, version) or (strict and covers(version, f">={strict}") != "yes"):
+            continue
+        since = known_since(pointer)
+        message = (
+            f"`{key}` is newer than {version_named(version)}, which stops with `Extra inputs are not permitted`: "
+            f"`{section[1:].replace('/', '.')}` has it since {since}"
+        )
+        hint = f"Delete `{key}`, or upgrade to `deepspeed>={since}`"
+        yield META.finding(doc.key(pointer), message, hint=hint, related=version_origin(version), pointer=pointer)

@@ -24,14 +24,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.fix import Fix
+from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context
 from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN
-from dslint.model.deepspeed.config import FILLED_BY_HF, is_placeholder, truth
-from dslint.model.deepspeed.keys import ZERO_REFUSED_SINCE, strict_since
-from dslint.model.deepspeed.schema import Violation, properties, violations
+from dslint.model.deepspeed.config import FILLED_BY_HF, is_placeholder
+from dslint.model.deepspeed.history import is_newer_than, refusal, refused_since
+from dslint.model.deepspeed.schema import Violation, violations
+from dslint.model.deepspeed.values import choice, section, unquoted
 from dslint.model.edits import replace_value
-from dslint.model.versions.resolve import covers
 from dslint.parse.data import DataDoc, split_pointer
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -99,14 +99,21 @@ EXAMPLES = (
     ),
 )
 
+# Objects for every release: these sections were read before they had a model that checks their keys.
+_READ_BEFORE = ("/fp16", "/bf16", "/bfloat16")
+# Sections that are fields of a model: pydantic 1 made an object of an empty text or list.
+_INSIDE_MODELS = ("/zero_optimization/", "/tensorboard", "/wandb", "/csv_monitor", "/comet")
+_DIVIDES = "the first step divides by it and stops with a `ZeroDivisionError`"
 _BATCH = {f"/{name}" for name in (TRAIN, MICRO, STEPS)}
 
 
 def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     """Values that break the schema."""
     for violation in violations(doc):
+        if is_newer_than(violation.pointer, context.deepspeed):
+            continue
         if violation.kind == "section":
-            yield _section(doc, violation)
+            yield _section(doc, violation, context)
         elif violation.kind in ("type", "value") and not _is_open(violation):
             finding = _value(doc, violation, context)
             if finding is not None:
@@ -122,18 +129,27 @@ def _is_open(violation: Violation) -> bool:
     return is_placeholder(violation.value)
 
 
-def _section(doc: DataDoc, violation: Violation) -> Finding:
+def _section(doc: DataDoc, violation: Violation, context: Context) -> Finding:
     pointer, value = violation.pointer, violation.value
-    name = _dotted(pointer)
-    message = f"`{name}` is `{_shown(value)}`, but DeepSpeed reads an object there and stops at start-up"
-    switch = truth(value)
-    fix, hint = None, "Write an object in braces"
-    if switch is not None and isinstance(value, bool) and "enabled" in properties(pointer):
-        text = json.dumps({"enabled": switch})
-        edits = replace_value(doc, pointer, text)
-        hint = f"Write `{text}`"
-        fix = Fix(hint, edits) if edits else None
-    return META.finding(doc.value(pointer), message, hint=hint, fix=fix, pointer=pointer)
+    severity, who = Severity.ERROR, "DeepSpeed stops"
+    if pointer not in _READ_BEFORE:
+        expected = "an object" if pointer.startswith(_INSIDE_MODELS) else ""
+        severity, who = refusal(context.deepspeed, refused_since(pointer, value, expected))
+    message = f"`{_dotted(pointer)}` is `{_shown(value)}`, but DeepSpeed needs an object there: {who} at start-up"
+    hint, fix = _replacement(doc, pointer, section(pointer, value))
+    if not hint:
+        hint = "Delete the key" if value is None else "Write an object in braces"
+    return META.finding(doc.value(pointer), message, hint=hint, fix=fix, severity=severity, pointer=pointer)
+
+
+def _replacement(doc: DataDoc, pointer: str, right: tuple[str, Safety] | None) -> tuple[str, Fix | None]:
+    if right is None:
+        return "", None
+    text, safety = right
+    bare = isinstance(doc.get(pointer), str) and not text.startswith(('"', "{"))
+    hint = f"Write `{text}`" + (" without quotes" if bare else "")
+    edits = replace_value(doc, pointer, text)
+    return hint, Fix(hint, edits, safety) if edits else None
 
 
 def _value(doc: DataDoc, violation: Violation, context: Context) -> Finding | None:
@@ -141,38 +157,46 @@ def _value(doc: DataDoc, violation: Violation, context: Context) -> Finding | No
     if pointer in _BATCH and isinstance(value, (int, float)):
         return _odd_batch(doc, pointer, value)
     severity = Severity.ERROR if violation.strict or violation.raises else Severity.WARNING
-    since = strict_since(pointer) or (ZERO_REFUSED_SINCE.get(pointer) if value == 0 else None)
-    if violation.strict and since and covers(context.deepspeed, f"<{since}") == "yes":
-        severity = Severity.WARNING
-    plain = _unquoted(value, violation.expected)
-    if plain and not violation.strict:
+    who = ""
+    if violation.strict:
+        severity, who = refusal(context.deepspeed, refused_since(pointer, value, violation.expected))
+    plain = unquoted(value, violation.expected)
+    # The string "true" happens to do what it says.
+    if (plain and plain != "true" and not violation.strict) or _is_divisor(violation):
         severity = Severity.ERROR
     message = (
         f"`{_dotted(pointer)}` is `{_shown(value)}`, but DeepSpeed needs {violation.expected} there: "
-        f"{_consequence(violation, plain)}"
+        f"{_consequence(violation, plain, who)}"
     )
-    edits = replace_value(doc, pointer, plain) if plain else ()
-    fix = Fix(f"Write `{plain}` without quotes", edits) if edits else None
-    hint = f"Write `{plain}` without quotes" if plain else f"Write {violation.expected}"
+    hint, fix = _replacement(doc, pointer, (plain, Safety.SAFE) if plain else choice(pointer, value))
+    hint = hint or f"Write {violation.expected}"
     return META.finding(doc.value(pointer), message, hint=hint, fix=fix, severity=severity, pointer=pointer)
 
 
 def _odd_batch(doc: DataDoc, pointer: str, value: float) -> Finding | None:
     if value <= 0:
         return None
-    message = (
-        f"`{pointer[1:]}` is `{_shown(value)}`, which DeepSpeed accepts and multiplies: "
-        "the batch size becomes a number that no data loader can serve"
-    )
+    effect = "the batch size becomes a number that no data loader can serve"
+    if float(value).is_integer():
+        effect = f"it counts as {int(value)}"
+    message = f"`{pointer[1:]}` is `{_shown(value)}`, which DeepSpeed accepts and multiplies: {effect}"
     return META.finding(
         doc.value(pointer), message, hint="Write a whole number", severity=Severity.WARNING, pointer=pointer
     )
 
 
-def _consequence(violation: Violation, plain: str | None) -> str:
-    if violation.strict:
-        return "it stops with a `ValidationError` at start-up"
+def _is_divisor(violation: Violation) -> bool:
+    return violation.pointer == "/steps_per_print" and isinstance(violation.value, (int, float)) and not violation.value
+
+
+def _consequence(violation: Violation, plain: str | None, who: str) -> str:
+    if who:
+        return f"{who} with a `ValidationError` at start-up"
+    if _is_divisor(violation):
+        return _DIVIDES
     if plain in ("true", "false"):
+        if violation.raises:
+            return "it stops with a `TypeError` at start-up"
         return 'every string counts as true, `"false"` as well'
     if violation.pointer in _BATCH:
         return "it compares the value with a number and stops with a `TypeError`"
@@ -180,26 +204,7 @@ def _consequence(violation: Violation, plain: str | None) -> str:
         return "a number in quotes stops with a `TypeError` when it is first used"
     if violation.raises:
         return "it stops with an error at start-up"
-    return "nothing converts the value"
-
-
-def _unquoted(value: Any, expected: str) -> str | None:
-    """The number or boolean inside a string, as JSON."""
-    if not isinstance(value, str):
-        return None
-    word = value.strip()
-    if "boolean" in expected and word.casefold() in ("true", "false"):
-        return word.casefold()
-    if "number" not in expected:
-        return None
-    try:
-        number = json.loads(word, parse_constant=lambda _: None)
-    except ValueError:
-        return None
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        return None
-    whole = "a number" not in expected
-    return word if not whole or (float(number).is_integer() and abs(number) < 2**63) else None
+    return "it takes the value as it is"
 
 
 def _legacy_zero(doc: DataDoc) -> Finding:
