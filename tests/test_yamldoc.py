@@ -66,6 +66,7 @@ values = st.recursive(
     st.sampled_from([2, 4]),
     st.booleans(),
 )
+@example([{"\xa0": None}, "a\u2003"], None, None, 2, True)  # blanks of Unicode are no blanks of YAML
 def test_dumped_yaml_reads_as_safe_load_does_and_scalars_slice_back(
     value: Any, flow: bool | None, style: str | None, indent: int, unicode_text: bool
 ) -> None:

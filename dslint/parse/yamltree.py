@@ -44,7 +44,7 @@ class YamlTree:
     def span(self, node: Node) -> Span:
         """The code points of a node, without the blank lines that the grammar counts to a block."""
         start, end = self._offset(node.start_byte), self._offset(node.end_byte)
-        return Span(start, start + len(self.text[start:end].rstrip()))
+        return Span(start, start + len(self.text[start:end].rstrip(" \t\r\n")))
 
     def _offset(self, byte: int) -> int:
         if not self._wide:
