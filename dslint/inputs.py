@@ -6,6 +6,7 @@ import os
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
@@ -17,6 +18,7 @@ from dslint.standard_input import NAMELESS, kind_of_text
 
 if TYPE_CHECKING:
     from dslint.model.launch.document import LaunchDoc
+    from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
 
 
@@ -63,6 +65,7 @@ class _Loader:
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self.overrides = overrides
         self.out = Inputs()
+        self._sourced: Workspace | None = None
 
     def unreadable(self, path: str, reason: str) -> None:
         message = f"not checked: {reason}"
@@ -113,7 +116,15 @@ class _Loader:
         from dslint.model.launch.document import may_launch, read_launch_docs
 
         if may_launch(raw) and (text := self._text(path, raw)) is not None:
-            self.out.launch += read_launch_docs(SourceFile(path, text), kind)
+            self.out.launch += read_launch_docs(SourceFile(path, text), kind, self._workspace())
+
+    def _workspace(self) -> Workspace:
+        """The files that scripts source."""
+        from dslint.model.workspace import Workspace
+
+        if self._sourced is None:
+            self._sourced = Workspace(Path(), self.overrides)
+        return self._sourced
 
     def _data(self, candidate: Candidate, kind: str, raw: bytes) -> None:
         from dslint.model.deepspeed import detect

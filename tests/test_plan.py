@@ -45,8 +45,9 @@ STAGE_3 = STAGE_2.replace("2}", "3}")
 
 def plans_of(files: dict[str, str], launch: str = "run.sh") -> list[RunPlan]:
     kind = "markdown" if launch.endswith(".md") else "shell"
-    docs = read_launch_docs(SourceFile(launch, files[launch]), kind)
-    return build_plans([c for d in docs for c in d.commands], Workspace(Path("/nonexistent"), files))
+    workspace = Workspace(Path("/nonexistent"), files)
+    docs = read_launch_docs(SourceFile(launch, files[launch]), kind, workspace)
+    return build_plans([c for d in docs for c in d.commands], workspace)
 
 
 def plan_of(files: dict[str, str], launch: str = "run.sh") -> RunPlan:

@@ -83,6 +83,9 @@ names = st.sampled_from(NAMES)
 numbers = st.integers(-3, 40).map(str)
 
 
+cuts = st.text("ab1*./-", min_size=1, max_size=3)
+
+
 def dollars(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         names.map(lambda n: f"${n}"),
@@ -91,6 +94,9 @@ def dollars(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds("${{{}[{}]}}".format, names, st.sampled_from(["0", "1", "@", "*"])),
         names.map(lambda n: f"${{#{n}}}"),
         names.map(lambda n: f"${{#{n}[@]}}"),
+        st.builds("${{{}{}{}}}".format, names, st.sampled_from(["%", "%%", "#", "##"]), cuts),
+        st.builds("${{{}[@]:{}}}".format, names, st.sampled_from(["0", "1", "1:1", " 2"])),
+        st.sampled_from(["$1", "$2", "${1}", "${1:-d}", "$@", "$*", "$#", "${@:2}", "${@:1:1}"]),
         arithmetic.map(lambda e: f"$(({e}))"),
     )
 
@@ -131,6 +137,7 @@ def blocks(body: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         body.map("( {} )".format),
         body.map("{{ {}\n}}".format),
         body.map("f() {{\n{}\n}}".format),
+        st.builds("{}() {{\n{}\n{}\n}}".format, st.sampled_from("fg"), body, body),
         body.map("true && {}".format),
         body.map("false && {}".format),
         body.map("false || {}".format),
@@ -144,6 +151,14 @@ others = st.one_of(
     names.map("unset {}".format),
     names.map("export {}".format),
     st.just("f 2>/dev/null"),
+    st.builds(
+        "{} {} 2>/dev/null".format, st.sampled_from(["f", "g", "A=9 f"]), st.lists(words, max_size=3).map(" ".join)
+    ),
+    st.builds("local {} 2>/dev/null".format, names),
+    st.builds("local {}={} 2>/dev/null".format, names, plain_text),
+    st.just("return 2>/dev/null"),
+    st.just("shift 2 2>/dev/null"),
+    st.builds("set -- {}".format, words),
     st.builds("read {} <<< '{}'".format, names, plain_text),
     st.builds(": ${{{}:={}}}".format, names, plain_text),
     st.builds("(({} = 5))".format, names),
@@ -172,6 +187,8 @@ scripts = st.builds(
 @example('A=1\nB="$A 2"\n' + END + '$B "$B"\n')
 @example("L=(a 'b c')\nL+=(d)\n" + END + '"${L[@]}" ${L[@]} ${#L[@]}\n')
 @example("A=1\nf() { A=2; }\nf\n" + END + "$A\n")
+@example('f() { local A=$1; shift; L=("$@"); }\nA=1\nf 2 "b c" d\n' + END + '$A "${L[@]}"\n')
+@example("f() { return; }\ng() { A=1; f; A=2; }\ng\n" + END + "$A\n")
 @example("A='x  y'\n" + END + "p$A'q'\n")
 def test_every_word_that_is_known_is_the_word_that_bash_passes(script: str) -> None:
     assume(agrees(script) is not None)
@@ -185,7 +202,8 @@ def test_every_variable_that_is_known_is_what_the_command_finds(body: list[str],
     done = subprocess.run(
         [str(BASH), "-c", script], env=ENVIRONMENT, cwd=_empty(), capture_output=True, timeout=20, check=False
     ).stdout.decode("utf-8", "surrogateescape")
-    truth = dict(line.split("=", 1) for line in done.split("\0") if "=" in line)
+    # ``set -a`` exports functions too.
+    truth = dict(x.split("=", 1) for x in done.split("\0") if "=" in x and not x.startswith("BASH_FUNC_"))
     assume(invocation is not None and truth)
     assert invocation is not None
     for name, fact in invocation.env.items():

@@ -93,13 +93,13 @@ def _word_end(text: str, at: int) -> int:
         elif char == "(":
             if not _ARRAY.fullmatch(text[start:at]):
                 break
-            at = _bracket(text, at, ")")
+            at = closing_bracket(text, at, ")")
         else:  # ``<`` or ``>``
             placeholder = PLACEHOLDER.match(text, at)
             if placeholder:
                 at = placeholder.end()
             elif text.startswith("(", at + 1):
-                at = _bracket(text, at + 1, ")")
+                at = closing_bracket(text, at + 1, ")")
             else:
                 break
     return min(at, len(text))
@@ -141,9 +141,9 @@ def _backquoted(text: str, at: int) -> int:
 def _dollar(text: str, at: int) -> int:
     following = text[at + 1 : at + 2]
     if following == "(":
-        return _bracket(text, at + 1, ")")
+        return closing_bracket(text, at + 1, ")")
     if following == "{":
-        return _bracket(text, at + 1, "}")
+        return closing_bracket(text, at + 1, "}")
     if following == "'":
         at += 2
         while at < len(text) and text[at] != "'":
@@ -152,8 +152,12 @@ def _dollar(text: str, at: int) -> int:
     return at + 1
 
 
-def _bracket(text: str, at: int, closing: str) -> int:
-    """The offset after the bracket that closes the one at ``at``."""
+def closing_bracket(text: str, at: int, closing: str) -> int:
+    """The offset after the bracket that closes the one at ``at``.
+
+    Raises:
+        UnfinishedWordError: it is not closed.
+    """
     # Thousands of brackets in each other are no script; the calls nest as deep as they do.
     try:
         return _matching(text, at, closing)

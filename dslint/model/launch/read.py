@@ -12,9 +12,12 @@ from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
 from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
 from dslint.model.launch.launchers.counts import slurm_tasks
+from dslint.model.launch.launchers.remote import SBATCH, remote_words
 from dslint.model.launch.launchers.wrappers import unwrap
+from dslint.model.shell.slurm import slurm_options
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)?)?")
+_PYTHON_VARIABLE = re.compile(r"""["']?\$\{?\w*PY(?:THON)?(?:_?(?:BIN|EXE|PATH|EXECUTABLE|CMD))?\}?["']?""")
 # Options of the interpreter that take a value.
 _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
@@ -29,11 +32,16 @@ class Outer:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """``bash -c TEXT`` or ``eval TEXT``: a command line inside a word; ``outer`` is what stands around it."""
+    """A command line inside a word; ``outer`` is what stands around it.
+
+    ``kind``: ``eval``, ``-c`` (of bash), ``ssh`` (another machine or session), ``batch`` (``sbatch --wrap``, whose
+    options are the ``directives``).
+    """
 
     kind: str
     words: tuple[Word, ...]
     outer: Outer
+    directives: Mapping[str, Fact[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +97,8 @@ def _head(words: Sequence[Word]) -> Head | None:
     adapter = BY_HEAD.get(name)
     if adapter is not None:
         return _subcommand(adapter, name, tuple(words[1:]))
-    if _PYTHON.fullmatch(name):
-        return _python(name, words)
+    if _PYTHON.fullmatch(name) or _PYTHON_VARIABLE.fullmatch(words[0].raw):
+        return _python(name or "python", words)
     return None
 
 
@@ -212,9 +220,24 @@ def _shell(words: Sequence[Word], outer: Outer) -> Shell | None:
     if name == "eval":
         return Shell("eval", tuple(words[1:]), outer)
     if name in ("bash", "sh", "zsh"):
-        for index, word in enumerate(words[1:], 1):
-            if word.text is not None and re.fullmatch(r"-[a-z]*c", word.text):
-                return Shell("-c", tuple(words[index + 1 : index + 2]), outer)
-            if flag_name(word) is None:
-                break
-    return None
+        command = _after_c(words)
+        return Shell("-c", command, outer) if command else None
+    if name == "sbatch":
+        wrap = last(parse_options(words[1:], SBATCH).flags, "--wrap")
+        if wrap is not None and wrap.value is not None:
+            return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]))
+        return None
+    remote = remote_words(name, words)
+    return Shell("ssh", remote, outer) if remote else None
+
+
+def _after_c(words: Sequence[Word]) -> tuple[Word, ...]:
+    at = 1
+    while at < len(words):
+        text = words[at].text
+        if text is not None and re.fullmatch(r"-[a-z]*c", text):
+            return tuple(words[at + 1 : at + 2])
+        if flag_name(words[at]) is None and text != "+o":
+            break
+        at += 2 if text in ("-o", "+o", "--rcfile", "--init-file") else 1
+    return ()

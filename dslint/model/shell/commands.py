@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location, Span
 from dslint.model.launch.command import Word
-from dslint.model.shell.effects import OPENERS, SETTERS, assigned_names, command_names, side_effects, text_names
-from dslint.model.shell.folder import changed_directory
+from dslint.model.shell.builtins import BUILTINS, NAME_OPERANDS, default_assignment, run_builtin
+from dslint.model.shell.effects import assigned_names, side_effects
+from dslint.model.shell.functions import Functions
+from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope, Template
-from dslint.model.shell.words import ASSIGNMENT, NAME, UnknownWordError, Value, expand, expand_assignment, expand_quoted
+from dslint.model.shell.words import ASSIGNMENT, NAME, expand, expand_assignment
 from dslint.parse.shell import ShellDoc
 from dslint.parse.shelllex import UnfinishedWordError, array_items, simple_command
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+    from dslint.core.source import SourceFile
+
+# Finds the file that ``source PATH`` reads, given the directory that the script is in.
+FindFile = Callable[[str, Scope], "SourceFile | None"]
 
 # Unquoted names that usually hold several words, and "$@" / "${array[@]}", which always may.
 _MANY = re.compile(
@@ -37,19 +44,48 @@ class Invocation:
     scope: Scope
 
 
+@dataclass(frozen=True, slots=True)
+class Heredoc:
+    """A text that a command reads or writes to a file: ``sbatch <<EOF``, ``cat > job.sh <<'EOF'``.
+
+    ``head`` is the line that it hangs on. ``start`` is the offset of the body in the text; ``is_literal``: bash
+    hands it on as it stands.
+    """
+
+    node: Node
+    head: str
+    body: str
+    start: int
+    is_literal: bool
+    scope: Scope
+
+
 class CommandReader:
     """Runs simple commands in a scope. The syntax tree says where one begins, the lexer which words it has."""
 
-    def __init__(self, doc: ShellDoc, wanted: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        doc: ShellDoc,
+        wanted: Callable[[str], bool],
+        find_file: FindFile | None = None,
+        functions: Functions | None = None,
+    ) -> None:
         self.doc = doc
         self.wanted = wanted
+        self.find_file = find_file
         self.found: list[Invocation] = []
-        # Names that functions of this file set: any call of one may change them.
-        self.functions: dict[str, set[str] | None] = {}
+        self.heredocs: list[Heredoc] = []
+        self.functions = functions or Functions()
         self.read_up_to = 0
         self.depth = 0
-        # Names that are set behind a function, by the identity of its node.
-        self.assigned: dict[int, set[str] | None] = {}
+
+    def visit(self, node: Node, scope: Scope) -> None:
+        """Run one statement in ``scope``."""
+        raise NotImplementedError
+
+    def read_other(self, source: SourceFile, scope: Scope) -> None:
+        """Run another file in ``scope``."""
+        raise NotImplementedError
 
     def simple(self, node: Node, scope: Scope, redirects: list[Node] | None = None) -> None:
         """Run the simple command that begins where ``node`` begins."""
@@ -66,13 +102,14 @@ class CommandReader:
         count = next((i for i, (raw, _) in enumerate(raws) if not ASSIGNMENT.match(raw)), len(raws))
         if count == len(raws):
             for raw, span in raws:
-                self._assign(raw, span, scope)
+                self.assign(raw, span, scope)
         elif raws[count][0] in _DECLARING:
             self._declare(raws[count:], scope)
         else:
             self._run(node, raws[:count], raws[count:], scope, redirects or [])
 
-    def _assign(self, raw: str, span: Span, scope: Scope, export: bool = False) -> None:
+    def assign(self, raw: str, span: Span, scope: Scope, export: bool = False) -> None:
+        """``name=value``, ``name+=(a b)``."""
         match = ASSIGNMENT.match(raw)
         if match is None:
             return
@@ -99,17 +136,30 @@ class CommandReader:
         try:
             if raw.startswith("(", begin):
                 spans = array_items(self.doc.text, span.start + begin + 1, span.end - 1)
-                texts = [self.doc.text[s.start : s.end] for s in spans]
-                if any(t.startswith("[") for t in texts):
-                    return None
-                items = tuple(w for t in texts for w in expand(t, lookup))
-                return Value("", items, (self._location(span), *lookup.used))
+                return self._array(spans, span, scope)
             text = expand_assignment(raw[begin:], lookup)
         except (UnknownWordError, UnfinishedWordError):
             return None
-        return Value(text, None, (self._location(span), *lookup.used))
+        return Value(text, None, (self.location(span), *lookup.used))
 
-    def _location(self, span: Span) -> Location:
+    def _array(self, spans: list[Span], whole: Span, scope: Scope) -> Value | None:
+        items: list[str] = []
+        places: list[Location] = []
+        used: list[Location] = []
+        for span in spans:
+            raw = self.doc.text[span.start : span.end]
+            lookup = scope.lookup()
+            if raw.startswith("["):
+                return None
+            texts = expand(raw, lookup)
+            items += texts
+            copied = len(lookup.places) == len(texts)
+            places += lookup.places if copied else [self.location(span)] * len(texts)
+            used += [] if copied else lookup.used
+        return Value("", tuple(items), (self.location(whole), *used), tuple(places))
+
+    def location(self, span: Span) -> Location:
+        """The place of a range of the text in the host file."""
         place = self.doc.anchor or span.shifted(self.doc.base)
         return self.doc.source.location(place)
 
@@ -117,24 +167,24 @@ class CommandReader:
         """``export``, ``declare``, ``local``, ``readonly``, ``unset``."""
         (command, _), *arguments = raws
         flags = [raw for raw, _ in arguments if raw.startswith(("-", "+"))]
+        if command == "local" and not self.functions.is_inside:
+            return  # an error in bash
         export = command == "export" or any("x" in f for f in flags)
         for raw, span in arguments:
-            match = ASSIGNMENT.match(raw) or NAME.fullmatch(raw)
             if raw in flags:
                 continue
+            match = ASSIGNMENT.match(raw) or NAME.fullmatch(raw)
             if match is None:
                 scope.forget(None)  # ``export $(cat .env)``
                 continue
             name = match[1] if match.re is ASSIGNMENT else raw
-            if command == "unset":
-                scope.remove(name)
-            elif match.re is ASSIGNMENT:
-                self._assign(raw, span, scope, export)
-            elif export:
-                scope.exported.add(name)
-                if name not in scope.values:  # the caller sets it
-                    scope.forget({name})
-            if command == "local" or any(not re.fullmatch(r"-[xrga]+", f) for f in flags):
+            if command in ("local", "declare", "typeset"):
+                self.functions.keep(name, scope)
+            if match.re is ASSIGNMENT and command != "unset":
+                self.assign(raw, span, scope, export)
+            else:
+                _mention(command, name, export, scope)
+            if any(not re.fullmatch(r"-[xrga]+", f) for f in flags):
                 scope.forget({name})
 
     def _run(
@@ -149,89 +199,64 @@ class CommandReader:
         if self.wanted(raw):
             self._emit(node, prefix, raws, scope)
         name = raws[0][0]
-        if name in self.functions or name in OPENERS or name in SETTERS or name in _STATE:
-            self._builtin(name, [r for r, _ in raws[1:]], raw, scope, redirects)
+        if name in self.functions:
+            self._call(name, prefix, raws[1:], scope)
+        elif name in BUILTINS or name in NAME_OPERANDS:
+            run_builtin(self, name, raws[1:], raw, scope, redirects)
         for text, _ in prefix:
             scope.forget(side_effects(text))
-        self._default_assignment(name, raws[0][1], raw, scope)
+        default_assignment(name, self.location(raws[0][1]), raw, scope)
+
+    def _call(self, name: str, prefix: list[tuple[str, Span]], raws: list[tuple[str, Span]], scope: Scope) -> None:
+        words = [word for raw, span in raws for word in self.words(raw, span, scope)]
+        if not prefix:
+            self.functions.call(name, words, scope)
+            return
+        inner = scope.copy()
+        for raw, span in prefix:
+            self.assign(raw, span, inner, export=True)
+        self.functions.call(name, words, inner)
+        scope.forget(self.functions.names(name))
 
     def _emit(self, node: Node, prefix: list[tuple[str, Span]], raws: list[tuple[str, Span]], scope: Scope) -> None:
         inner = scope.copy()
         env = scope.environment()
         for raw, span in prefix:
-            self._assign(raw, span, inner, export=True)
+            self.assign(raw, span, inner, export=True)
             name = raw.partition("=")[0].rstrip("+")
             value = inner.values.get(name)
             env[name] = known(value.text, *value.origins) if value else unknown(f"`{name}` is computed")
-        words = [word for raw, span in raws for word in self._words(raw, span, scope)]
+        words = [word for raw, span in raws for word in self.words(raw, span, scope)]
         self.found.append(Invocation(node, tuple(words), env, inner))
 
-    def _words(self, raw: str, span: Span, scope: Scope) -> list[Word]:
-        location = self._location(span)
+    def words(self, raw: str, span: Span, scope: Scope) -> list[Word]:
+        """The words that one word of the text becomes, each with the places it comes from."""
+        location = self.location(span)
         lookup = scope.lookup()
         try:
             texts = expand(raw, lookup)
         except UnknownWordError:
             return [Word(None, raw, location, spreads=_spreads(raw))]
+        if len(lookup.places) == len(texts):
+            return [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
         origins = tuple(lookup.used)
         return [Word(text, raw, location, origins) for text in texts]
 
-    def _default_assignment(self, name: str, span: Span, raw: str, scope: Scope) -> None:
-        """``: ${X:=4}`` gives X a value unless it has one."""
-        names = side_effects(raw)
-        match = _DEFAULT.fullmatch(raw) if name == ":" else None
-        if match is None or scope.open:
-            scope.forget(names)
-        elif match[2] not in scope.values:
-            scope.assign(match[2], Value(match[3], None, (self._location(span),)))
-        elif (old := scope.values[match[2]]) is None or not old.text:
-            scope.forget(names)
 
-    def _builtin(self, name: str, arguments: list[str], raw: str, scope: Scope, redirects: list[Node]) -> None:
-        if name in self.functions:
-            scope.forget(set() if self.functions[name] == set() else _union(self.functions))
-        elif name == "cd":
-            scope.cwd = changed_directory(arguments, self.doc.source.path, scope)
-        elif name == "set":
-            self._set(arguments, scope)
-        elif name == "eval" and (kept := kept_template([w.strip('"') for w in arguments], scope)) is not None:
-            scope.forget(text_names(kept.text))
-        elif name == "read" and (body := self._read_heredoc(arguments, scope, redirects)) is not None:
-            scope.assign(arguments[-1], body)
-        else:
-            scope.forget(command_names(raw))
-
-    def _set(self, arguments: list[str], scope: Scope) -> None:
-        flags = " ".join(arguments).partition("--")[0]
-        if re.search(r"(^|\s)-\w*a|allexport", flags):
-            scope.export_all = "+o" not in flags
-        elif re.search(r"(^|\s)\+\w*a", flags):
-            scope.export_all = False
-
-    def _read_heredoc(self, arguments: list[str], scope: Scope, redirects: list[Node]) -> Value | None:
-        """``read -r -d '' NAME <<EOF``: the way scripts keep a long command in a variable."""
-        flags = "".join(arguments[:-1]).replace('"', "").replace("'", "")
-        if flags not in ("-r-d", "-d-r", "-rd") or len(redirects) != 1 or "IFS" in scope.values:
-            return None
-        parts = {c.type: c for c in redirects[0].children}
-        if "heredoc_body" not in parts or "<<" not in parts or len(parts) != 4:
-            return None
-        body = self.doc.raw(parts["heredoc_body"])
-        lookup = scope.lookup()
-        if not re.search(r"[\"'\\]", self.doc.raw(parts["heredoc_start"])):
-            try:
-                body = expand_quoted(body, lookup)
-            except UnknownWordError:
-                return None
-        elif "\\" in body:
-            return None
-        return Value(body.strip(" \t\n"), None, (self.doc.location(redirects[0]), *lookup.used))
+def _mention(command: str, name: str, export: bool, scope: Scope) -> None:
+    """``export NAME``, ``local NAME``, ``unset NAME``."""
+    if command == "unset":
+        scope.remove(name)
+    elif export:
+        scope.exported.add(name)
+        if name not in scope.values:  # the caller sets it
+            scope.forget({name})
+    elif command == "local":
+        scope.values.pop(name, None)
 
 
-_VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "unset"})
-_DEFAULT = re.compile(r""":\s+(["']?)\$\{(\w+):?=([^}"'$`\\]*)\}\1""")
-_STATE = frozenset({"cd", "set", "command", "builtin", "pushd", "popd"})
+_VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 
 
 def kept_template(raws: list[str], scope: Scope) -> Template | None:
@@ -245,19 +270,10 @@ def _appended(old: Value | None, new: Value) -> Value | None:
         return None
     origins = (*old.origins, *(o for o in new.origins if o not in old.origins))
     if new.items is not None and old.items is not None:
-        return Value("", old.items + new.items, origins)
+        return Value("", old.items + new.items, origins, old.places + new.places)
     if new.items is None and old.items is None:
         return Value(old.text + new.text, None, origins)
     return None
-
-
-def _union(functions: dict[str, set[str] | None]) -> set[str] | None:
-    names: set[str] = set()
-    for assigned in functions.values():
-        if assigned is None:
-            return None
-        names |= assigned
-    return names
 
 
 def _spreads(raw: str) -> bool:

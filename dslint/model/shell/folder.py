@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from dslint.core.fact import Fact, known, unknown
+from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope
-from dslint.model.shell.words import UnknownWordError, expand_assignment
-
-_OWN_DIRECTORY = re.compile(
-    r"""["']?(?:\$\(\s*dirname\s+(?:--\s+)?["']?\$(?:0|\{0\}|\{?BASH_SOURCE(?:\[0\])?\}?)["']?\s*\)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\})["']?(?P<tail>(?:/[\w./-]*)?["']?)"""
-)
+from dslint.model.shell.words import expand_assignment
 
 
 def changed_directory(arguments: list[str], script: str, scope: Scope) -> Fact[str]:
     """The directory after ``cd ARGUMENTS`` in the file ``script``: relative to the project, or absolute."""
+    arguments = [a for a in arguments if a not in ("-P", "-L", "--")]
     if len(arguments) != 1:
         return unknown("`cd` without a readable directory")
-    own = _OWN_DIRECTORY.fullmatch(arguments[0])
-    if own:
-        return known(_joined(script.rpartition("/")[0], own["tail"].strip('"/')) or ".")
+    raw = arguments[0]
+    lookup = scope.lookup()
+    lookup.script = script
     try:
-        target = expand_assignment(arguments[0], scope.lookup())
+        target = expand_assignment(raw, lookup)
     except UnknownWordError:
-        return unknown(f"`cd {arguments[0]}`")
+        return unknown(f"`cd {raw}`")
     if target.startswith("/"):
-        return known(_joined("", target))
+        return known(posixpath.normpath("/" + target.lstrip("/")))
+    if _is_from_the_top(raw, target, script):
+        return known(posixpath.normpath(target))
     if scope.cwd.is_unknown:
         return scope.cwd
-    return known(_joined(scope.cwd.get_or(""), target) or ".")
+    return known(posixpath.normpath(posixpath.join(scope.cwd.get_or(""), target)))
 
 
-def _joined(base: str, tail: str) -> str:
-    """A normalised path; ``..`` beyond the begin stays."""
-    absolute = tail.startswith("/")
-    parts: list[str] = []
-    for part in ([] if absolute else base.split("/")) + tail.split("/"):
-        if part == ".." and parts and parts[-1] != "..":
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return ("/" if absolute or base.startswith("/") else "") + "/".join(parts)
+def _is_from_the_top(raw: str, target: str, script: str) -> bool:
+    """The path begins with the folder of the script, which is counted from the top of the project."""
+    if re.search(r"\$\{?(?:0|BASH_SOURCE)", raw):
+        return True
+    folder = posixpath.dirname(script)
+    return bool(folder) and raw != target and (target + "/").startswith(folder + "/")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, unknown
-from dslint.model.shell.words import Lookup, Value
+from dslint.model.shell.pieces import Lookup, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,21 @@ class Scope:
     open: bool = False
     export_all: bool = False
     cwd: Fact[str] = field(default_factory=absent)
+    # The path of the script, ``None`` where the text is no script of its own.
+    script: str | None = None
     templates: dict[str, Template] = field(default_factory=dict)
 
     def copy(self) -> Scope:
         """The same state for a subshell or a branch."""
-        return Scope(dict(self.values), set(self.exported), self.open, self.export_all, self.cwd, dict(self.templates))
+        return Scope(
+            dict(self.values),
+            set(self.exported),
+            self.open,
+            self.export_all,
+            self.cwd,
+            self.script,
+            dict(self.templates),
+        )
 
     def assign(self, name: str, value: Value | None, export: bool = False) -> None:
         """``name=value``."""
@@ -82,12 +92,16 @@ class Scope:
             self.values.get,
             lambda name: name not in self.values and not self.open,
             split="IFS" not in self.values,
+            script=self.script,
+            folder=None if self.cwd.is_unknown or self.script is None else self.cwd.get_or("."),
         )
 
     def environment(self) -> dict[str, Fact[str]]:
         """What a command started here finds in its environment, as far as this script sets it."""
         env: dict[str, Fact[str]] = {}
         for name, value in self.values.items():
+            if not name[0].isalpha() and name[0] != "_":
+                continue  # an argument of the script or of a function
             if value is None:
                 env[name] = unknown(f"`{name}` is computed or set under a condition")
             elif name not in self.exported:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Span
+from dslint.model.launch.command import Word
 from dslint.parse.shell import ShellDoc
 
 _KEYS = {
@@ -18,7 +21,7 @@ _KEYS = {
     "--gpus-per-node": "SBATCH_GPUS_PER_NODE",
     "--gres": "SBATCH_GPUS_PER_NODE",
 }
-_OPTION = re.compile(r"(?P<name>--[a-z-]+|-[A-Za-z])(?:(?P<glue>=|[ \t]*)(?P<value>[^\s=]\S*))?")
+_WORD = re.compile(r"[^\s\"']+(?:\"[^\"]*\"|'[^']*')?")
 
 
 def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
@@ -29,22 +32,56 @@ def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
     end = shell.span(first).start if first is not None else shell.span_in_source.end
     facts: dict[str, Fact[str]] = {}
     for comment in shell.comments:
-        text = shell.source.text[comment.start : comment.end]
+        text = shell.text[comment.start - shell.base : comment.end - shell.base]
         if comment.start >= end or not text.startswith("#SBATCH"):
             continue
         body = text[len("#SBATCH") :].partition(" #")[0]
-        for match in _OPTION.finditer(body):
-            key = _KEYS.get(match["name"])
-            if key is None or match["value"] is None or body[: match.start()].strip() not in ("", body):
-                continue
-            facts[key] = _fact(shell, comment.start + len("#SBATCH") + match.start(), match[0], match["value"])
+        words = [(m[0], comment.start + len("#SBATCH") + m.start()) for m in _WORD.finditer(body)]
+        for name, value, place in _options(words):
+            key = _KEYS.get(name)
+            if key is not None and value:
+                facts[key] = _fact(shell, place, value)
     return facts
 
 
-def _fact(shell: ShellDoc, start: int, text: str, value: str) -> Fact[str]:
-    place = shell.source.location(Span(start, start + len(text)), f"#SBATCH {text}")
-    gres = re.fullmatch(r"gpu(?::[\w.-]+)?:(\d+)", value)
-    number = gres[1] if gres else value
-    if re.fullmatch(r"(?:[\w.-]+:)?(\d+)", number):
-        return known(number.rpartition(":")[2], place)
-    return unknown(f"`{value}` is not one number", place)
+def slurm_options(words: Sequence[Word]) -> dict[str, Fact[str]]:
+    """The same facts from the options of ``sbatch`` or ``salloc``."""
+    facts: dict[str, Fact[str]] = {}
+    given = [(w.text if w.text is not None else w.raw, w) for w in words]
+    for name, value, word in _options(given):
+        key = _KEYS.get(name)
+        if key is not None and value:
+            number = _number(value)
+            place = word.location.labelled(f"{name} {value}")
+            facts[key] = known(number, place) if number else unknown(f"`{value}` is not one number", place)
+    return facts
+
+
+_Place = TypeVar("_Place")
+
+
+def _options(words: Sequence[tuple[str, _Place]]) -> Iterator[tuple[str, str, _Place]]:
+    """``--nodes=2``, ``--nodes 2``, ``-N 2``, ``-N2``: name, value and the place of each."""
+    for at, (word, place) in enumerate(words):
+        if not word.startswith("-"):
+            continue
+        following = words[at + 1][0] if at + 1 < len(words) else ""
+        if word.startswith("--"):
+            name, glue, value = word.partition("=")
+        else:
+            name, glue, value = word[:2], word[2:], word[2:].lstrip("=")
+        yield name, (value if glue else "" if following.startswith("-") else following), place
+
+
+def _fact(shell: ShellDoc, start: int, value: str) -> Fact[str]:
+    end = shell.source.text.index(value, start) + len(value)
+    text = shell.source.text[start:end]
+    place = shell.source.location(Span(start, end), f"#SBATCH {text}")
+    number = _number(value)
+    return known(number, place) if number else unknown(f"`{value}` is not one number", place)
+
+
+def _number(value: str) -> str:
+    """``8``, ``gpu:8``, ``gpu:a100:8`` -> ``8``; empty when it is not one number."""
+    match = re.fullmatch(r"(?:gpu:)?(?:[\w.-]+:)?(\d+)", value.strip("\"'"))
+    return match[1] if match else ""

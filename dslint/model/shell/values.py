@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dslint.model.shell.commands import CommandReader, Invocation
+from dslint.core.source import SourceFile
+from dslint.model.shell.commands import CommandReader, FindFile, Heredoc, Invocation
 from dslint.model.shell.effects import assigned_names, side_effects
+from dslint.model.shell.functions import Function
 from dslint.model.shell.scope import Scope
-from dslint.parse.shell import ShellDoc
+from dslint.parse.shell import ShellDoc, parse_shell
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -24,15 +26,39 @@ _MAX_DEPTH = 50
 _SEQUENCES = frozenset({"program", "do_group", "compound_statement", "then", "negated_command"})
 
 
-def read_invocations(doc: ShellDoc, wanted: Callable[[str], bool], scope: Scope | None = None) -> list[Invocation]:
+def read_invocations(
+    doc: ShellDoc, wanted: Callable[[str], bool], scope: Scope | None = None, find_file: FindFile | None = None
+) -> list[Invocation]:
     """The commands whose raw text is ``wanted``, in the order of the text."""
-    reader = _Reader(doc, wanted)
+    found = read_statements(doc, wanted, scope, find_file)
+    return [item for item in found if isinstance(item, Invocation)]
+
+
+def read_statements(
+    doc: ShellDoc, wanted: Callable[[str], bool], scope: Scope | None = None, find_file: FindFile | None = None
+) -> list[Invocation | Heredoc]:
+    """The commands and heredocs whose raw text is ``wanted``, in the order of the text.
+
+    ``find_file`` finds the files that the script sources; without it they are unknown.
+    """
+    reader = _Reader(doc, wanted, find_file)
     reader.visit(doc.tree.root_node, scope or Scope())
-    return reader.found
+    reader.functions.finish()
+    return sorted([*reader.found, *reader.heredocs], key=lambda item: item.node.start_byte)
 
 
 class _Reader(CommandReader):
     """One walk over one document."""
+
+    def __init__(self, doc: ShellDoc, *others: Any) -> None:
+        super().__init__(doc, *others)
+        # Names that are set behind a function, by the identity of its node.
+        self.assigned: dict[int, set[str] | None] = {}
+
+    def read_other(self, source: SourceFile, scope: Scope) -> None:
+        """Run another file in this state, for what it sets; its commands are read with the file itself."""
+        other = _Reader(parse_shell(source), _nothing, self.find_file, self.functions)
+        other.visit(other.doc.tree.root_node, scope)
 
     def visit(self, node: Node, scope: Scope) -> None:
         """Run one statement in ``scope``."""
@@ -109,11 +135,24 @@ class _Reader(CommandReader):
                 self.simple(child, scope, extra)
             elif child.type not in _REDIRECTS:
                 self.visit(child, scope)
+        self._heredocs(node, extra, scope)
         # ``cmd <<EOF | tee log``: the grammar hangs the rest of the line on the heredoc.
         for child in extra:
             for inner in child.named_children:
                 if inner.type in ("pipeline", "list"):
                     self._sequence(inner.children, scope.copy())
+
+    def _heredocs(self, node: Node, redirects: list[Node], scope: Scope) -> None:
+        for redirect in redirects:
+            body = next((c for c in redirect.children if c.type == "heredoc_body"), None)
+            start = next((c for c in redirect.children if c.type == "heredoc_start"), None)
+            if body is None or start is None or not self.wanted(self.doc.raw(body)):
+                continue
+            span = self.doc.local(body)
+            head = self.doc.text[self.doc.local(node).start : span.start].partition("\n")[0]
+            literal = bool(set(self.doc.raw(start)) & set("\"'\\"))
+            found = Heredoc(node, head, self.doc.text[span.start : span.end], span.start, literal, scope.copy())
+            self.heredocs.append(found)
 
     def _if_statement(self, node: Node, scope: Scope) -> None:
         children = node.children
@@ -160,11 +199,15 @@ class _Reader(CommandReader):
 
     def _function_definition(self, node: Node, scope: Scope) -> None:
         names = assigned_names(self.doc, node)
-        self.functions[self.doc.raw(node.named_children[0])] = names
-        # The body runs at some call below: whatever the rest of the file sets may have been set by then.
-        inner = scope.copy()
-        inner.forget(names)
-        inner.forget(self._set_after(node))
         body = node.child_by_field_name("body")
-        if body is not None:
-            self.visit(body, inner)
+        if body is None:
+            return
+        # Run by some call below: whatever the rest of the file sets may have been set by then.
+        outer = scope.copy()
+        outer.forget(names)
+        outer.forget(self._set_after(node))
+        self.functions.define(self.doc.raw(node.named_children[0]), Function(self, body, names, outer))
+
+
+def _nothing(_: str) -> bool:
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dslint.model.launch.command import Word
@@ -87,6 +88,8 @@ ADAPTERS = (
         has_script=False,
     ),
 )
+# ``$(which torchrun)`` and its kin.
+_WHICH = re.compile(r"""["']?(?:\$\(|`)\s*(?:which|command -v|type -p)\s+([\w-]+)\s*[)`]["']?""")
 PLAIN = Adapter("python", (), tables.NONE, counts.plain)
 
 BY_HEAD: dict[str, Adapter] = {head: adapter for adapter in ADAPTERS for head in adapter.heads}
@@ -95,6 +98,8 @@ BY_MODULE: dict[str, Adapter] = {module: adapter for adapter in ADAPTERS for mod
 
 def program_name(word: Word) -> str:
     """``/opt/venv/bin/torchrun`` and ``"$VENV"/bin/torchrun`` -> ``torchrun``."""
+    if word.text is None and (found := _WHICH.fullmatch(word.raw)):
+        return found[1]
     _, slash, name = (word.raw if word.text is None else word.text).rpartition("/")
     if word.text is None:
         name = name if slash and not set(name) & set("$\"'`{}()*") else ""

@@ -25,13 +25,18 @@ Counter = Callable[[Parsed, Mapping[str, Fact[str]], Location], World]
 
 def torchrun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
     """``--nnodes`` x ``--nproc_per_node``; both are 1 by default."""
-    nodes = flag_count(parsed.flags, "--nnodes").or_else(env_count(env, "PET_NNODES"))
-    per_node = flag_count(parsed.flags, "--nproc_per_node").or_else(env_count(env, "PET_NPROC_PER_NODE"))
+    nodes = flag_count(parsed.flags, "--nnodes").or_else(_pet(env, "PET_NNODES"))
+    per_node = flag_count(parsed.flags, "--nproc_per_node").or_else(_pet(env, "PET_NPROC_PER_NODE"))
     nodes, per_node = closed(nodes, parsed.open), closed(per_node, parsed.open)
     return world(
         nodes.or_else(one(place, "one node, the default of torchrun")),
         per_node.or_else(one(place, "one process a node, the default of torchrun")),
     )
+
+
+def _pet(env: Mapping[str, Fact[str]], name: str) -> Fact[int]:
+    """torchrun's own variables: nobody sets them in an image or a sourced file without a word about it."""
+    return env_count(env, name) if name in env else absent()
 
 
 def deepspeed(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.launch.command import Word
+from dslint.model.launch.launchers import tables
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.launch.launchers.base import Options, flag_name, options, parse_options
+from dslint.model.shell.slurm import slurm_options
 
 
 def _takes(values: str) -> Options:
@@ -33,6 +35,8 @@ _WRAPPERS: dict[str, tuple[Options, int]] = {
     "numactl": (_takes("-m -N -C -i --membind --cpunodebind --physcpubind --interleave --preferred"), 0),
     "xvfb-run": (_takes("-n -s"), 0),
     "catchsegv": (_NONE, 0),
+    "screen": (_takes("-S -dmS -c -h -s -T -p"), 0),
+    "xargs": (_takes("-n -I -P -L -d -a -E -s"), 0),
 }
 # Tools whose first words name a sub-command: ``uv run``, ``conda run -n env``, ``nsys profile -o x``.
 _RUNNERS: dict[tuple[str, str], Options] = {
@@ -47,6 +51,29 @@ _RUNNERS: dict[tuple[str, str], Options] = {
     ("micromamba", "run"): _takes("-n --name -p --prefix --cwd"),
     ("nsys", "profile"): _takes("-o --output -t --trace -s --sample -w -c --capture_range -f --force_overwrite"),
 }
+_DOCKER = _takes(
+    "-v --volume -w --workdir -e --env --env_file --name --network --net --gpus --shm_size --ipc --user -u -p --publish"
+    " --mount --ulimit --device --entrypoint -h --hostname --runtime --platform --memory -m --cpus --cpuset_cpus"
+    " --label -l --add_host --cap_add --security_opt --pid --restart --log_driver --log_opt --tmpfs --pull"
+)
+_SINGULARITY = _takes(
+    "-B --bind -H --home --pwd --cwd --overlay --env --env_file -W --workdir -S --scratch --mount --app --hostname"
+)
+_ENROOT = _takes("-e --env -m --mount -r --rc -c --conf")
+# Programs that run a command in a container: sub-commands, options, whether the environment of the shell gets in.
+_CONTAINERS: dict[str, tuple[frozenset[str], Options, bool]] = {
+    "docker": (frozenset({"run", "exec"}), _DOCKER, False),
+    "podman": (frozenset({"run", "exec"}), _DOCKER, False),
+    "nvidia-docker": (frozenset({"run", "exec"}), _DOCKER, False),
+    "singularity": (frozenset({"run", "exec"}), _SINGULARITY, True),
+    "apptainer": (frozenset({"run", "exec"}), _SINGULARITY, True),
+    "enroot": (frozenset({"start"}), _ENROOT, True),
+}
+# Programs whose command stands behind ``--``.
+_BEHIND_DASHES = {("kubectl", "exec"), ("oc", "exec"), ("ray", "job")}
+_SALLOC = options(
+    " ".join(tables.SRUN.values), " ".join(tables.SRUN.switches) + " --no_shell", abbreviates=True, guesses=False
+)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
@@ -63,9 +90,45 @@ def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]
             rest = parse_options(rest[1:], table).rest[operands:]
         elif (name, following) in _RUNNERS:
             rest = parse_options(rest[2:], _RUNNERS[name, following]).rest
+        elif name in _CONTAINERS and following in _CONTAINERS[name][0]:
+            rest = _container(name, rest[2:], env)
+        elif (name, following) in _BEHIND_DASHES:
+            at = next((i for i, w in enumerate(rest) if w.text == "--"), len(rest))
+            rest = rest[at + 1 :]
+            _forget(env)
+        elif name == "salloc":
+            parsed = parse_options(rest[1:], _SALLOC)
+            env.update(slurm_options(rest[1 : len(rest) - len(parsed.rest)]))
+            rest = parsed.rest
         else:
             break
     return rest
+
+
+def _container(name: str, words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
+    """The command behind the image; ``-e NAME=value`` sets what it sees."""
+    _, table, inherits = _CONTAINERS[name]
+    parsed = parse_options(words, table)
+    outside = dict(env)
+    if not inherits:
+        _forget(env)
+    for flag in parsed.flags:
+        text = flag.value.text if flag.name in ("-e", "--env") and flag.value is not None else None
+        for part in (text or "").split(",") if inherits else [text or ""]:
+            variable, glue, value = part.partition("=")
+            if glue and flag.value is not None:
+                env[variable] = known(value, flag.value.location.labelled(part), *flag.value.origins)
+            elif variable in outside:  # ``-e NAME`` hands the variable of the shell on
+                env[variable] = outside[variable]
+    return parsed.rest[1:]
+
+
+def _forget(env: dict[str, Fact[str]]) -> None:
+    """Another machine or image: it may have any variable, but not those of this shell."""
+    facts = {name: fact for name, fact in env.items() if name.startswith("SBATCH_")}
+    env.clear()
+    env.update(facts)
+    env[""] = unknown("the image or the other machine may set any variable")
 
 
 def _environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:

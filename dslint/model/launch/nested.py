@@ -1,0 +1,173 @@
+"""Command lines inside command lines: ``eval``, ``bash -c``, ``ssh``, ``sbatch --wrap`` and heredocs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dslint.core.fact import Fact, absent
+from dslint.core.source import Span
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.read import Outer, Shell, read_command
+from dslint.model.launch.texts import may_start
+from dslint.model.shell.commands import FindFile, Heredoc, Invocation, kept_template
+from dslint.model.shell.pieces import Value
+from dslint.model.shell.scope import Scope
+from dslint.model.shell.slurm import sbatch_directives
+from dslint.model.shell.values import read_statements
+from dslint.parse.shell import ShellDoc, parse_shell
+
+# Command lines inside words inside words: nobody writes more.
+_DEPTH = 3
+# Commands that run what a heredoc holds, or hand it to a batch system.
+_RUNS = re.compile(r"(?:^|[\s;&|(/])(?P<name>sbatch|srun|salloc|qsub|bsub|bash|zsh|sh|ssh|docker|kubectl)\b")
+_WRITES = re.compile(r">>?\s*\S+|\btee\b")
+_SCRIPT = re.compile(r"\s*#!.*\b(?:ba|z)?sh\b|^#SBATCH", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class TextReader:
+    """Reads the launch commands of one shell text and of the texts inside it.
+
+    ``inner`` collects the texts inside that stand in the file as they are run.
+    """
+
+    in_docs: bool
+    find_file: FindFile
+    inner: list[ShellDoc] = field(default_factory=list)
+
+    def script(
+        self, shell: ShellDoc, scope: Scope, outer: Outer, around: Mapping[str, Fact[str]], depth: int
+    ) -> list[LaunchCommand]:
+        """A text that may have ``#SBATCH`` directives of its own; ``around`` are those of what starts it."""
+        directives = {**around, **sbatch_directives(shell)}
+        for name, value in _slurm_variables(directives).items():
+            scope.assign(name, value, export=True)
+        return self.commands(shell, scope, directives, outer, depth)
+
+    def commands(
+        self, shell: ShellDoc, scope: Scope, directives: Mapping[str, Fact[str]], outer: Outer, depth: int
+    ) -> list[LaunchCommand]:
+        """The launch commands of a text, in its order."""
+        out: list[LaunchCommand] = []
+        for item in read_statements(shell, may_start, scope, self.find_file):
+            if depth >= _DEPTH and isinstance(item, Heredoc):
+                continue
+            found = (
+                self._heredoc(item, shell, directives, depth)
+                if isinstance(item, Heredoc)
+                else self._invocation(item, shell, directives, outer, depth)
+            )
+            # A function that is called twice with the same arguments starts the same run twice.
+            out += [command for command in found if command not in out[-8:]]
+        return out
+
+    def _invocation(
+        self, invocation: Invocation, shell: ShellDoc, directives: Mapping[str, Fact[str]], outer: Outer, depth: int
+    ) -> list[LaunchCommand]:
+        raws = [w.raw for w in invocation.words]
+        kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
+        if kept is not None and depth < _DEPTH:
+            inner = parse_shell(shell.source, kept.text, kept.start)
+            return self.commands(inner, kept.scope.copy(), directives, outer, depth + 1)
+        env = {**invocation.env, **directives}
+        read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, self.in_docs)
+        if isinstance(read, LaunchCommand):
+            return [read]
+        if read is None or depth >= _DEPTH:
+            return []
+        nested = self._nested(read, shell, invocation)
+        if nested is None:
+            return []
+        if read.kind in ("ssh", "batch"):
+            return self.script(*nested, read.outer, read.directives, depth + 1)
+        return self.commands(*nested, {**directives, **read.directives}, read.outer, depth + 1)
+
+    def _nested(self, inner: Shell, shell: ShellDoc, invocation: Invocation) -> tuple[ShellDoc, Scope] | None:
+        """The command line inside a word, with the variables that it sees."""
+        if not inner.words:
+            return None
+        word = inner.words[0]
+        raw, start = word.raw, word.location.span.start
+        literal = len(inner.words) == 1 and len(raw) > 1 and raw[0] == raw[-1] and shell.anchor is None
+        body = raw[1:-1]
+        if literal and raw[0] == "'" and "'" not in body:
+            scope = invocation.scope.copy() if inner.kind == "eval" else _exported(invocation)
+            doc = parse_shell(shell.source, body, start + 1)
+            if "\n" in body:
+                self.inner.append(doc)
+            return doc, _remote(scope) if inner.kind == "ssh" else scope
+        # Between double quotes the outer shell expands first; without escapes the text reads the same.
+        scope = invocation.scope.copy()
+        scope = _remote(scope) if inner.kind == "ssh" else scope
+        if literal and raw[0] == '"' and not re.search(r'\\(?!\n)|["`]', body):
+            return parse_shell(shell.source, body, start + 1), scope
+        if any(w.text is None for w in inner.words):
+            return None
+        text = " ".join(w.text or "" for w in inner.words)
+        place = Span(word.location.span.start, inner.words[-1].location.span.end)
+        return parse_shell(shell.source, text, 0, place), scope
+
+    def _heredoc(
+        self, heredoc: Heredoc, shell: ShellDoc, directives: Mapping[str, Fact[str]], depth: int
+    ) -> list[LaunchCommand]:
+        runs = _RUNS.search(heredoc.head.partition("<<")[0])
+        writes = _WRITES.search(heredoc.head) is not None and _SCRIPT.search(heredoc.body) is not None
+        if shell.anchor is not None or not (runs or writes):
+            return []
+        name = runs["name"] if runs is not None else "sbatch"
+        here = name in ("bash", "zsh", "sh") and runs is not None
+        scope = heredoc.scope.copy() if here or not heredoc.is_literal else Scope(cwd=heredoc.scope.cwd)
+        if name in ("ssh", "docker", "kubectl"):
+            scope = _remote(scope)
+        body = heredoc.body if heredoc.is_literal else _without_escapes(heredoc.body)
+        doc = parse_shell(shell.source, body, heredoc.start + shell.base)
+        if body == heredoc.body:
+            self.inner.append(doc)
+        return self.script(doc, scope, Outer(), directives if here else {}, depth + 1)
+
+
+def _without_escapes(body: str) -> str:
+    """The text that an unquoted heredoc hands on, of the same length.
+
+    ``\\$X`` becomes ``$X`` and a blank at the begin of the line: what stands behind it keeps its offset.
+    """
+    body = re.sub(r"\\\\(?=\r?\n)", " \\\\", body)
+    lines = body.split("\n")
+    for at, line in enumerate(lines):
+        plain = line.replace("\\$", "$")
+        lines[at] = " " * (len(line) - len(plain)) + plain
+    return "\n".join(lines)
+
+
+def _exported(invocation: Invocation) -> Scope:
+    scope = Scope(cwd=invocation.scope.cwd, open=invocation.scope.open, script=invocation.scope.script)
+    for name, fact in invocation.env.items():
+        if name:
+            scope.assign(name, Value(fact.get(), None, fact.origins) if fact.is_known else None, export=True)
+    return scope
+
+
+def _remote(scope: Scope) -> Scope:
+    """The text runs on another machine: nothing is exported there, anything may be set there."""
+    scope.exported.clear()
+    scope.open = True
+    scope.cwd = absent()
+    return scope
+
+
+def _slurm_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
+    """What Slurm puts into the environment of a batch script because of its directives."""
+    names = {
+        "SBATCH_NODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+        "SBATCH_NTASKS": ("SLURM_NTASKS", "SLURM_NPROCS"),
+        "SBATCH_NTASKS_PER_NODE": ("SLURM_NTASKS_PER_NODE",),
+        "SBATCH_GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+    }
+    return {
+        variable: Value(fact.get(), None, fact.origins)
+        for name, variables in names.items()
+        if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()
+        for variable in variables
+    }

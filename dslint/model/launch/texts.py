@@ -1,0 +1,16 @@
+"""What a text must hold to be worth reading for launch commands."""
+
+from __future__ import annotations
+
+import re
+
+LAUNCHER = (
+    r"torchrun|torch\.distributed|deepspeed|accelerate|srun|mpirun|mpiexec|xtuner|swift|megatron|llamafactory|lmf|axolotl"
+    r"|python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
+)
+_WANTED = re.compile(LAUNCHER + r"|^\s*[\"']?\$|\beval\b|\b(?:ba|z)?sh\b[^\n]*\s-\w*c\s")
+
+
+def may_start(raw: str) -> bool:
+    """A command may be a launch: it names a launcher, or what it runs stands in a variable."""
+    return _WANTED.search(raw) is not None

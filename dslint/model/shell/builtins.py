@@ -1,0 +1,133 @@
+"""Commands of the shell itself that change its state: ``cd``, ``set``, ``shift``, ``source``, ``eval``, ``read``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dslint.core.source import Location, Span
+from dslint.model.shell.effects import OPENERS, SETTERS, command_names, side_effects, text_names
+from dslint.model.shell.folder import changed_directory
+from dslint.model.shell.functions import bind
+from dslint.model.shell.pieces import UnknownWordError, Value
+from dslint.model.shell.scope import Scope
+from dslint.model.shell.words import expand_assignment, expand_quoted
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from dslint.model.shell.commands import CommandReader
+
+BUILTINS = frozenset({"cd", "set", "shift", "command", "builtin", "pushd", "popd"}) | OPENERS
+NAME_OPERANDS = SETTERS
+_DEFAULT = re.compile(r""":\s+(["']?)\$\{(\w+):?=([^}"'$`\\]*)\}\1""")
+# A file of assignments is small; sourcing chains are short.
+_MAX_SOURCED = 200_000
+_MAX_CHAIN = 5
+
+
+def run_builtin(
+    reader: CommandReader, name: str, raws: list[tuple[str, Span]], raw: str, scope: Scope, redirects: list[Node]
+) -> None:
+    """What the command does to ``scope``."""
+    arguments = [text for text, _ in raws]
+    if name == "cd":
+        scope.cwd = changed_directory(arguments, reader.doc.source.path, scope)
+    elif name == "set":
+        _set(reader, raws, scope)
+    elif name == "shift":
+        _shift(arguments, scope)
+    elif name in ("source", ".") and _source(reader, arguments, scope):
+        pass
+    elif name == "eval" and (kept := _evaluated(arguments, scope)) is not None:
+        scope.forget(text_names(kept))
+    elif name == "read" and (body := _heredoc(reader, arguments, scope, redirects)) is not None:
+        scope.assign(arguments[-1], body)
+    else:
+        scope.forget(command_names(raw))
+
+
+def default_assignment(name: str, place: Location, raw: str, scope: Scope) -> None:
+    """``: ${X:=4}`` gives X a value unless it has one."""
+    names = side_effects(raw)
+    match = _DEFAULT.fullmatch(raw) if name == ":" else None
+    if match is None or scope.open:
+        scope.forget(names)
+    elif match[2] not in scope.values:
+        scope.assign(match[2], Value(match[3], None, (place,)))
+    elif (old := scope.values[match[2]]) is None or not old.text:
+        scope.forget(names)
+
+
+def _evaluated(arguments: list[str], scope: Scope) -> str | None:
+    from dslint.model.shell.commands import kept_template
+
+    template = kept_template([w.strip('"') for w in arguments], scope)
+    return template.text if template is not None else None
+
+
+def _set(reader: CommandReader, raws: list[tuple[str, Span]], scope: Scope) -> None:
+    arguments = [text for text, _ in raws]
+    if "--" in arguments:
+        at = arguments.index("--")
+        bind([word for raw, span in raws[at + 1 :] for word in reader.words(raw, span, scope)], scope)
+    flags = " ".join(arguments).partition("--")[0]
+    if re.search(r"(^|\s)-\w*a|allexport", flags):
+        scope.export_all = "+o" not in flags
+    elif re.search(r"(^|\s)\+\w*a", flags):
+        scope.export_all = False
+
+
+def _shift(arguments: list[str], scope: Scope) -> None:
+    whole = scope.values.get("@")
+    count = int(arguments[0]) if arguments and arguments[0].isdigit() else 1
+    if whole is None or whole.items is None:
+        scope.forget([*"123456789", "@"])
+        return
+    items, places = whole.items[count:], whole.places[count:]
+    scope.values["@"] = Value("", items, (), places, first=1)
+    for number in range(1, 10):
+        has = number <= len(items)
+        scope.values[str(number)] = Value(items[number - 1], None, places[number - 1 : number]) if has else Value()
+
+
+def _source(reader: CommandReader, arguments: list[str], scope: Scope) -> bool:
+    """Run a file of the project in this state; ``False`` when it is not here."""
+    if reader.find_file is None or not arguments:
+        return False
+    try:
+        path = expand_assignment(arguments[0], scope.lookup())
+    except UnknownWordError:
+        return False
+    source = reader.find_file(path, scope)
+    chain = reader.functions.sources
+    if source is None or len(source.text) > _MAX_SOURCED or len(chain) >= _MAX_CHAIN:
+        return False
+    if source.path in chain or source.path == reader.doc.source.path:
+        return True
+    chain.append(source.path)
+    script, scope.script = scope.script, source.path
+    reader.read_other(source, scope)
+    scope.script = script
+    chain.pop()
+    return True
+
+
+def _heredoc(reader: CommandReader, arguments: list[str], scope: Scope, redirects: list[Node]) -> Value | None:
+    """``read -r -d '' NAME <<EOF``: the way scripts keep a long command in a variable."""
+    flags = "".join(arguments[:-1]).replace('"', "").replace("'", "")
+    if flags not in ("-r-d", "-d-r", "-rd") or len(redirects) != 1 or "IFS" in scope.values:
+        return None
+    parts = {c.type: c for c in redirects[0].children}
+    if "heredoc_body" not in parts or "<<" not in parts or len(parts) != 4:
+        return None
+    body = reader.doc.raw(parts["heredoc_body"])
+    lookup = scope.lookup()
+    if not re.search(r"[\"'\\]", reader.doc.raw(parts["heredoc_start"])):
+        try:
+            body = expand_quoted(body, lookup)
+        except UnknownWordError:
+            return None
+    elif "\\" in body:
+        return None
+    return Value(body.strip(" \t\n"), None, (reader.doc.location(redirects[0]), *lookup.used))

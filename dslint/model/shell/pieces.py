@@ -1,0 +1,86 @@
+"""What word expansion works on: values of variables, the view of them, and the stretches of a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dslint.core.source import Location
+
+# A text that doubles itself in a loop of assignments is no command line.
+_MAX_LENGTH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a variable holds: a text, or the elements of an array, with the places that set it.
+
+    ``places`` says for every element where it stands. ``first`` is the number of the first element: 0 in an
+    array, 1 among the arguments of a script.
+    """
+
+    text: str = ""
+    items: tuple[str, ...] | None = None
+    origins: tuple[Location, ...] = ()
+    places: tuple[Location, ...] = ()
+    first: int = 0
+
+
+@dataclass(slots=True)
+class Lookup:
+    """How the expansion sees variables.
+
+    ``get`` returns a value, ``None`` when it is not known. ``is_unset`` says that nothing in the file sets the
+    name, so that ``${NAME:-default}`` stands for its default. ``split`` is false when ``IFS`` may have changed.
+    ``script`` is the path of the file, ``folder`` the directory that it is in; ``None`` when nobody knows.
+    """
+
+    get: Callable[[str], Value | None]
+    is_unset: Callable[[str], bool]
+    split: bool = True
+    script: str | None = None
+    folder: str | None = None
+    used: list[Location] = field(default_factory=list)
+    # Where the elements of the array stand that the word consists of.
+    places: tuple[Location, ...] = ()
+    # How many ``${x:-...}`` are open.
+    depth: int = 0
+
+    def read(self, name: str) -> Value:
+        """The value of a variable, remembering where it was set.
+
+        Raises:
+            UnknownWordError: the value is not known.
+        """
+        value = self.get(name)
+        if value is None and self.script is not None and self.is_unset(name):
+            value = self._own(name)
+        if value is None:
+            raise UnknownWordError
+        if len(value.text) > _MAX_LENGTH or (value.items is not None and len(value.items) > _MAX_LENGTH // 10):
+            raise UnknownWordError
+        self.used += [o for o in value.origins if o not in self.used]
+        return value
+
+    def _own(self, name: str) -> Value | None:
+        """What bash itself sets: the path of the script and the directory."""
+        if name in ("0", "BASH_SOURCE"):
+            return Value(self.script or "")
+        return Value(self.folder) if name == "PWD" and self.folder is not None else None
+
+
+class UnknownWordError(Exception):
+    """Part of the word is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a word: ``quoted`` text is neither split nor matched against files.
+
+    ``splits`` marks the result of an unquoted expansion. ``items`` is ``"${array[@]}"``.
+    """
+
+    text: str
+    quoted: bool
+    splits: bool = False
+    items: tuple[str, ...] | None = None
