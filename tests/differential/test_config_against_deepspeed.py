@@ -34,6 +34,8 @@ from dslint.rules.index import RULES
 
 ORACLE = os.environ.get("DSLINT_ORACLE_PYTHON", sys.executable)
 HERE = Path(__file__).parent
+# A folder with source trees or unpacked sdists of older releases, named deepspeed-<version>.
+OLDER = sorted(Path(os.environ["DSLINT_DEEPSPEED_TREES"]).iterdir()) if "DSLINT_DEEPSPEED_TREES" in os.environ else []
 
 pytestmark = pytest.mark.skipif(
     sys.executable == ORACLE and importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed"
@@ -73,15 +75,15 @@ def config_rules() -> tuple[Any, ...]:
     return tuple(importlib.import_module(rule.module) for rule in RULES if rule.kind == "config")
 
 
-def findings(config: dict[str, Any], world: int, consumer: str = "deepspeed") -> list[Finding]:
+def findings(config: dict[str, Any], world: int, release: str = NEWEST) -> list[Finding]:
     doc = parse_json(SourceFile("ds.json", json.dumps(config)))
-    context = Context(world_size=known(world), deepspeed=VersionFact(f"=={NEWEST}"), consumer=known(consumer))
+    context = Context(world_size=known(world), deepspeed=VersionFact(f"=={release}"), consumer=known("deepspeed"))
     return [finding for rule in config_rules() for finding in rule.check(doc, context)]
 
 
-def refusals(config: dict[str, Any], world: int) -> list[Finding]:
+def refusals(config: dict[str, Any], world: int, release: str = NEWEST) -> list[Finding]:
     """The findings that say: DeepSpeed stops while it reads this."""
-    errors = [f for f in findings(config, world) if f.severity is Severity.ERROR and f.code != "DSL101"]
+    errors = [f for f in findings(config, world, release) if f.severity is Severity.ERROR and f.code != "DSL101"]
     return [f for f in errors if not _is_later(f)]
 
 
@@ -97,12 +99,14 @@ def _is_later(finding: Finding) -> bool:
     return finding.code == "DSL110" and not claims
 
 
-def judge(cases: list[Case], folder: Path) -> list[tuple[str, str]]:
-    """DeepSpeed's verdicts."""
+def judge(cases: list[Case], folder: Path, source: Path | None = None) -> list[tuple[str, str]]:
+    """The verdicts of the installed DeepSpeed, or of the one whose source tree is given."""
     asked, answered = folder / "cases.json", folder / "verdicts.json"
     asked.write_text(json.dumps(cases))
     command = [ORACLE, str(HERE / "deepspeed_oracle.py"), str(asked), str(answered)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"DS_ACCELERATOR": "cpu"}
+    if source:
+        environment["PYTHONPATH"] = str(source)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return [tuple(v) for v in json.loads(answered.read_text())]
@@ -221,6 +225,20 @@ def test_an_error_means_that_deepspeed_refuses_and_the_reverse(group: str, least
     print(f"{group}: {len(verdicts[group])} configs, {refused} refused by DeepSpeed, {len(wrong)} disagreements")
     assert not wrong, f"{len(wrong)} of {len(verdicts[group])}:\n" + "\n".join(wrong[:60])
     assert refused >= least
+
+
+@pytest.mark.parametrize("source", OLDER, ids=[path.name for path in OLDER])
+def test_no_error_on_what_an_older_release_accepts(source: Path, tmp_path: Path) -> None:
+    release = source.name.removeprefix("deepspeed-")
+    cases = [*every_key_with_every_value(), *batch_triples(), *mixtures(1500)]
+    answers = judge(cases, tmp_path, source)
+    accepted = [case for case, (verdict, _) in zip(cases, answers, strict=True) if verdict == "accepted"]
+    wrong = [
+        f"{json.dumps(config)}: {said[0].message}" for config, n in accepted if (said := refusals(config, n, release))
+    ]
+    print(f"{source.name}: {len(cases)} configs, {len(accepted)} accepted, {len(wrong)} of these called wrong")
+    assert not wrong, "\n".join(wrong[:40])
+    assert len(accepted) >= 5000
 
 
 def test_a_key_that_is_called_unknown_changes_nothing_in_deepspeed(verdicts: Any) -> None:
