@@ -239,3 +239,9 @@ def test_tree_sitter_sees_the_same_keys_at_the_same_places(value: Any) -> None:
         stack.extend(node.children)
     doc = read(text)
     assert {(s.start, s.end) for s in doc.members.values()} == pairs
+
+
+def test_a_second_colon_is_named_and_the_value_is_kept() -> None:
+    text = '{"stage":: 2, "a": 1}'
+    assert messages(text) == [(":", "expected a value after `:`, found another `:`")]
+    assert read(text).data == {"stage": 2, "a": 1}

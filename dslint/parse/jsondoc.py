@@ -183,6 +183,9 @@ class _Reader:
                 return
         colon = self.at - 1
         self.at = self.scan.skip(self.at)
+        if text[self.at : self.at + 1] == ":":
+            self.scan.problem(self.at, self.at + 1, "expected a value after `:`, found another `:`")
+            self.at = self.scan.skip(self.at + 1)
         if text[self.at : self.at + 1] in ("", ",", "}", "]"):
             self.scan.problem(colon, colon + 1, "expected a value after `:`")
             self.last = colon + 1
