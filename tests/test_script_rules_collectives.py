@@ -130,7 +130,7 @@ CONDITIONAL = [
     ENGINE + guarded("engine.save_16bit_model(d)"),
     ENGINE + guarded("engine(batch)"),
     ENGINE + guarded("engine.module(batch)"),
-    "import deepspeed\ndef f(m):\n    e, *_ = deepspeed.initialize(model=m)\n    if rank == 0:\n        m.generate(x)\n",
+    "import deepspeed\ndef f(m):\n    e, *_ = deepspeed.initialize(model=m)\n    if rank == 0:\n        m.chat(x)\n",
     ENGINE + guarded("engine.module.chat(msgs=x)"),
     "import deepspeed\nclass T:\n    def f(self, x):\n        self.e, *_ = deepspeed.initialize(model=m)\n"
     "        if self.rank == 0:\n            self.e(x)\n",
@@ -360,3 +360,56 @@ def test_dsl201_counts_the_calls_of_both_sides() -> None:
     (found,) = findings(dsl201, code)
     assert found.location.span.start == code.index("dist.barrier()", code.index("dist.barrier()") + 1)
     assert "rank 0 calls it 2 times and the other ranks 1" in found.message
+
+
+LOOP_HEAD = "import torch.distributed as dist\ndef f(data, x, rank, world_size, opt):\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    for i, d in enumerate(data):\n        if i % world_size != rank:\n            continue\n"
+        "        dist.all_reduce(x)\n",
+        "    for i, d in enumerate(data):\n        if i % world_size == rank:\n            dist.all_reduce(x)\n",
+        "    mine = [d for i, d in enumerate(data) if i % world_size == rank]\n    for d in mine:\n"
+        "        dist.all_reduce(x)\n",
+        "    i = rank\n    while i < len(data):\n        dist.all_reduce(x)\n        i += world_size\n",
+        "    out = [dist.all_reduce(d) for d in data[rank::world_size]]\n",
+        "    data = data[rank::world_size]\n    for d in data:\n        dist.all_reduce(x)\n",
+        "    for d in data.shard(num_shards=world_size, index=rank):\n        dist.all_reduce(x)\n",
+        "    for d in split_dataset_by_node(data, rank=rank, world_size=world_size):\n        dist.all_reduce(x)\n",
+        "    for d in DataLoader(data[rank::world_size], batch_size=4):\n        dist.all_reduce(x)\n",
+        "    part = Subset(data, range(rank, len(data), world_size))\n"
+        "    for d in DataLoader(part):\n        dist.all_reduce(x)\n",
+        "    p = os.path.join(x, 'a')\n    for d in data[rank::world_size]:\n"
+        "        tokenizer.pad(d)\n        dist.all_reduce(x)\n",
+    ],
+)
+def test_dsl207_fires_on_every_way_to_take_turns(body: str) -> None:
+    (found,) = findings(dsl207, LOOP_HEAD + body)
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    for i, d in enumerate(data):\n        if i % world_size != rank:\n            continue\n"
+        "        x += d\n    dist.all_reduce(x)\n",
+        "    for i, d in enumerate(data):\n        if i % 10 == 0:\n            dist.all_reduce(x)\n",
+        "    if x % world_size == rank:\n        dist.all_reduce(x)\n",
+        "    data = data[rank::world_size]\n    if x:\n        data = pad_items(data)\n"
+        "    for d in data:\n        dist.all_reduce(x)\n",
+        "    for d in DataLoader(data, sampler=DistributedSampler(data)):\n        dist.all_reduce(x)\n",
+        "    while len(data) % world_size:\n        data.append(data[-1])\n"
+        "    for d in data[rank::world_size]:\n        dist.all_reduce(x)\n",
+        "    i = rank\n    while i < len(data):\n        i += world_size\n    dist.all_reduce(x)\n",
+    ],
+)
+def test_dsl207_quiet_when_taking_turns_is_even_or_alone(body: str) -> None:
+    assert findings(dsl207, LOOP_HEAD + body) == []
+
+
+def test_dsl207_says_the_numbers_when_they_are_known() -> None:
+    code = "import torch.distributed as dist\nfor i in range(rank, 6, world_size):\n    dist.all_reduce(x)\n"
+    (found,) = findings(dsl207, code, Context(world_size=known(4)))
+    assert "(6 items, 4 ranks)" in found.message

@@ -151,7 +151,7 @@ RULES: tuple[RuleInfo, ...] = (
             "torch|accelerate",
             "rank|process_index|split_between_processes",
             "world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
-            "range\\((?:[^\\n]*,){2}|range\\(\\s*\\n|::|islice|array_split|chunk\\(|tensor_split|split_between_processes",
+            "range\\((?:[^\\n]*,){2}|range\\(\\s*\\n|::|islice|array_split|chunk\\(|tensor_split|split_between_processes|\\.shard\\(|split_dataset_by_node|%|while",
         ),
         fix="none",
         since="0.1.0",
@@ -167,7 +167,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl221_timeout_not_timedelta",
         markers=(
             "init_process_group|init_distributed|new_group|InitProcessGroupKwargs|PartialState",
-            "timeout|init_process_group\\([^)\\n]*,[^)\\n]*,",
+            "timeout|init_process_group\\([^)\\n]*,[^)\\n]*,|init_distributed\\((?:[^)\\n]*,){4}|new_group\\([^\\n]*,",
         ),
         fix="safe",
         since="0.1.0",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dslint.model.script.guards import Guard, Guards
     from dslint.model.script.objects import Objects
     from dslint.model.script.summaries import Summaries
+    from dslint.model.script.uneven import UnevenLoops
 
 Handler = Callable[[Any], None]
 
@@ -165,6 +166,15 @@ class ScriptContext:
         from dslint.model.script.summaries import Summaries
 
         return Summaries(self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence)
+
+    @cached_property
+    def uneven_loops(self) -> UnevenLoops:
+        """Loops over the part of one rank that wait for all ranks in each iteration."""
+        from dslint.model.script.uneven import UnevenLoops
+
+        return UnevenLoops(
+            self.tree, self.names, self.guards, self.constants, self.objects, self.summaries, self.run.world_size
+        )
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:

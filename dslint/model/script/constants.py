@@ -16,6 +16,7 @@ from dslint.parse.python import ScriptDoc
 
 _MAX_STEPS = 12
 _LARGEST = 1 << 63
+_LONGEST = 10_000
 _NAMED = {"True": True, "False": False, "None": None}
 _BINARY: dict[type[cst.BaseBinaryOp], Callable[[Any, Any], Any]] = {
     cst.Add: operator.add,
@@ -97,7 +98,7 @@ class Constants:
         argument = self.arguments.at(node)
         if argument is not None:
             return self._argument(argument, steps)
-        value = self._names.single_value(node)
+        value = self._names.single_value(node) or self._names.class_value(node)
         return self._value(value, steps) if value is not None else unknown("an attribute of an object")
 
     def _argument(self, argument: Argument, steps: int) -> Fact[object]:
@@ -123,6 +124,9 @@ class Constants:
                 return side
         compute = _BINARY.get(type(node.operator))
         a, b = left.value, right.value
+        if isinstance(a, list) and isinstance(b, int) and isinstance(node.operator, cst.Multiply):
+            # ``["a"] * 6``
+            return known(a * b, *left.origins) if len(a) * b <= _LONGEST else unknown("the list is too long")
         both_text = isinstance(a, str) and isinstance(b, str) and isinstance(node.operator, cst.Add)
         if compute is None or not (both_text or (isinstance(a, _NUMBER) and isinstance(b, _NUMBER))):
             return unknown("the arithmetic is not followed")

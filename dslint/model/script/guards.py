@@ -144,9 +144,9 @@ class Guards:
                 continue
             yes, no = self.branches(statement.test)
             ending = self._tree.position(statement)
-            if _leaves(statement.body):
+            if leaves(statement.body):
                 yield ending, Condition(no, "exit", statement.test, statement)
-            if isinstance(statement.orelse, cst.Else) and _leaves(statement.orelse.body):
+            if isinstance(statement.orelse, cst.Else) and leaves(statement.orelse.body):
                 yield ending, Condition(yes, "exit", statement.test, statement)
 
     def _decorators(self, function: cst.FunctionDef) -> Iterator[Condition]:
@@ -179,7 +179,7 @@ def _chosen(decorator: cst.BaseExpression) -> Ranks:
     return by_rank("==", number)[0] if number is not None else Ranks.ALL
 
 
-def _leaves(body: cst.BaseSuite) -> bool:
+def leaves(body: cst.BaseSuite) -> bool:
     """The block always ends by leaving the function or the loop iteration."""
     last = body.body[-1] if body.body else None
     if isinstance(last, cst.SimpleStatementLine):

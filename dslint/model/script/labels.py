@@ -46,6 +46,35 @@ def item_of(mapping: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
     return None
 
 
+def items_of(mapping: cst.BaseExpression, names: Names, depth: int = 0) -> dict[str, cst.BaseExpression] | None:
+    """All items of a dictionary that the file writes out, also as what its function returns; `None` when unknown."""
+    if isinstance(mapping, cst.Name) and depth < 3:
+        behind = names.single_value(mapping)
+        return items_of(behind, names, depth + 1) if behind is not None else None
+    if isinstance(mapping, cst.Dict):
+        found: dict[str, cst.BaseExpression] = {}
+        for element in mapping.elements:
+            if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
+                return None
+            found[str(element.key.evaluated_value)] = _resolved(element.value, names)
+        return found
+    if not isinstance(mapping, cst.Call):
+        return None
+    if isinstance(mapping.func, cst.Name) and mapping.func.value == "dict":
+        if any(a.keyword is None for a in mapping.args):
+            return None
+        return {a.keyword.value: _resolved(a.value, names) for a in mapping.args if a.keyword is not None}
+    function = names.local_function(mapping)
+    returns = [n for n in names.tree.own_nodes(function) if isinstance(n, cst.Return)] if function is not None else []
+    if len(returns) != 1 or returns[0].value is None or depth >= 3:
+        return None
+    return items_of(returns[0].value, names, depth + 1)
+
+
+def _resolved(value: cst.BaseExpression, names: Names) -> cst.BaseExpression:
+    return names.single_value(value) or value
+
+
 def _value_for(node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
     if isinstance(node, cst.DictElement):
         return node.value if _is_text(node.key, key) else None

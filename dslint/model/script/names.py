@@ -88,6 +88,18 @@ class Names:
             found = self.attribute_bindings(node)
         return found[0].value if len(found) == 1 and found[0].kind == "assign" else None
 
+    def class_value(self, node: cst.Attribute) -> cst.BaseExpression | None:
+        """The expression behind ``self.x`` or ``Class.x`` that only the class body assigns, once."""
+        owner: cst.CSTNode | None = None
+        if is_self(node.value):
+            owner = self.tree.enclosing(node, cst.ClassDef)
+        elif isinstance(node.value, cst.Name):
+            owner = self.local_class(node.value.value, node)
+        if owner is None or self._attributes.get((id(owner), node.attr.value)):
+            return None
+        found = self._scopes.get(id(owner), {}).get(node.attr.value, [])
+        return found[0].value if len(found) == 1 and found[0].kind == "assign" else None
+
     # -- qualified names ----------------------------------------------------------------------------------------
 
     def qualified(self, node: cst.CSTNode | None) -> str | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.core.fact import Fact
+from dslint.core.fact import Fact, unknown
 from dslint.model.script.constants import Constants
 from dslint.model.script.guards import Guards
-from dslint.model.script.names import Names, last_name
+from dslint.model.script.names import Binding, Names, last_name
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 4
@@ -21,6 +21,9 @@ _SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
 _SHARES = re.compile(r"batch|rank|step|epoch|seed|worker")
 # ``ceil(n / world)`` and ``pad...`` mean that somebody thought of the rest.
 _ROUNDING = frozenset({"ceil", "lcm", "gcd"})
+# Padding of tokens and pixels, not of the list of items.
+_TOKEN_PADS = frozenset({"pad_sequence", "pad_packed_sequence", "pack_padded_sequence", "zeropad2d"})
+_TOKEN_PADDERS = re.compile(r"token|process|^f$|^functional$|^nn$|^np$|collat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +53,84 @@ class Partitions:
             return self._subscript(iterable)
         if isinstance(iterable, cst.Call):
             return self._call(iterable, steps)
+        if isinstance(iterable, cst.ListComp | cst.GeneratorExp):
+            tests = (self.turn(part.test) for part in iterable.for_in.ifs)
+            return next((t[0] for t in tests if t is not None and t[1]), None) or self.of(
+                iterable.for_in.iter, steps + 1
+            )
         return None
 
     def is_evened(self, loop: cst.CSTNode, partition: Partition) -> bool:
         """The code around the loop pads, truncates or checks: it computes with the remainder of the world size."""
-        for scope in {self._tree.function(loop) or self._tree.module, self._tree.function(partition.node)}:
-            for node in self._tree.descendants(scope) if scope is not None else ():
-                if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo | cst.FloorDivide):
-                    if self._ranks.is_world_size(node.right) and not _SHARES.search(_innermost(node.left)):
-                        return True
-                elif isinstance(node, cst.AugAssign) and isinstance(node.operator, cst.ModuloAssign):
-                    return True
-                elif isinstance(node, cst.Call):
-                    name = last_name(node.func).lower()
-                    if name in _ROUNDING or "pad" in name or name in ("join", "divmod"):
-                        return True
-        return False
+        scopes = {self._tree.function(loop) or self._tree.module, self._tree.function(partition.node)} - {None}
+        return any(self._evens(node) for scope in scopes if scope is not None for node in self._tree.descendants(scope))
+
+    def _evens(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo | cst.FloorDivide):
+            counts = self._ranks.is_world_size(node.right) and not _SHARES.search(_innermost(node.left))
+            return counts and not self._is_turn(self._tree.parent(node))
+        if isinstance(node, cst.AugAssign):
+            return isinstance(node.operator, cst.ModuloAssign)
+        return isinstance(node, cst.Call) and _evens(node)
+
+    def turn(self, test: cst.BaseExpression) -> tuple[Partition, bool] | None:
+        """``i % world_size == rank``: a cut, and whether the test holds for the rank's own items."""
+        if not isinstance(test, cst.Comparison) or not self._is_turn(test):
+            return None
+        operator = test.comparisons[0].operator
+        if not isinstance(operator, cst.Equal | cst.NotEqual):
+            return None
+        return Partition(test, unknown("the items are counted one by one")), isinstance(operator, cst.Equal)
+
+    def stepping(self, loop: cst.While) -> Partition | None:
+        """``i = rank; while i < n: ...; i += world_size``."""
+        test = loop.test
+        if not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Name):
+            return None
+        found = self._names.bindings(test.left.value, test.left)
+        starts = any(b.kind == "assign" and b.value is not None and self._ranks.is_rank(b.value) for b in found)
+        steps = any(
+            isinstance(n, cst.AugAssign)
+            and isinstance(n.operator, cst.AddAssign)
+            and last_name(n.target) == test.left.value
+            and self._ranks.is_world_size(n.value)
+            for n in self._tree.own_nodes(loop.body)
+        )
+        return (
+            Partition(test, _integer(self._constants.value(test.comparisons[0].comparator)))
+            if starts and steps
+            else None
+        )
+
+    def _is_turn(self, test: cst.CSTNode | None) -> bool:
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return False
+        left, right = test.left, test.comparisons[0].comparator
+        if not (isinstance(left, cst.BinaryOperation) and isinstance(left.operator, cst.Modulo)):
+            left, right = right, left
+        if not (isinstance(left, cst.BinaryOperation) and isinstance(left.operator, cst.Modulo)):
+            return False
+        return (
+            self._ranks.is_world_size(left.right) and self._ranks.is_rank(right) and not self._ranks.is_rank(left.left)
+        )
 
     def _bound(self, name: cst.Name, steps: int) -> Partition | None:
         found = self._names.bindings(name.value, name)
+        if len(found) > 1:
+            found = self._replacement(found, name)
         if len(found) != 1 or found[0].value is None:
             return None
         if found[0].kind == "with":
             return self._split_between_processes(found[0].value)
         return self.of(found[0].value, steps + 1) if found[0].kind == "assign" else None
+
+    def _replacement(self, found: list[Binding], name: cst.Name) -> list[Binding]:
+        """``data = data[rank::world_size]``: the last assignment before the use, when nothing decides about it."""
+        before = [b for b in found if self._tree.position(b.node) < self._tree.position(name)]
+        if not before or before[-1].kind != "assign" or self._tree.function(before[-1].node) is None:
+            return []
+        block = self._tree.enclosing(before[-1].node, cst.IndentedBlock)
+        return before[-1:] if block is not None and self._tree.contains(block, name) else []
 
     def _subscript(self, node: cst.Subscript) -> Partition | None:
         """``data[rank::world_size]`` and ``np.array_split(data, world_size)[rank]``."""
@@ -87,7 +144,10 @@ class Partitions:
         if isinstance(index, cst.Index) and self._ranks.is_rank(index.value) and isinstance(node.value, cst.Call):
             call = node.value
             if last_name(call.func) in _SPLITS and any(self._ranks.is_world_size(a.value) for a in call.args):
-                return Partition(node, self._length(call.args[0].value))
+                whole = call.args[0].value
+                if isinstance(call.func, cst.Attribute) and self._ranks.is_world_size(whole):
+                    whole = call.func.value  # ``data.chunk(world_size)``
+                return Partition(node, self._length(whole))
         return None
 
     def _call(self, call: cst.Call, steps: int) -> Partition | None:
@@ -99,7 +159,22 @@ class Partitions:
             if self._ranks.is_rank(args[1]) and self._ranks.is_world_size(args[3]):
                 return Partition(call, self._length(args[0]))
             return None
+        keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        if name in ("shard", "split_dataset_by_node"):
+            parts = args[-2:] if len(args) > 1 else []
+            return self._sharded(call, [*parts, *keywords.values()])
+        if name in ("Subset", "select") and args:
+            return self.of(args[-1], steps + 1)
+        if name == "DataLoader":
+            dealt = {"sampler", "batch_sampler"} & keywords.keys()
+            source = args[0] if args else keywords.get("dataset")
+            return self.of(source, steps + 1) if source is not None and not dealt else None
         return self.of(args[0], steps + 1) if name in _TRANSPARENT and args else None
+
+    def _sharded(self, call: cst.Call, values: list[cst.BaseExpression]) -> Partition | None:
+        """``dataset.shard(world_size, rank)`` and ``split_dataset_by_node(dataset, rank, world_size)``."""
+        cut = any(map(self._ranks.is_rank, values)) and any(map(self._ranks.is_world_size, values))
+        return Partition(call, unknown("the length of a data set")) if cut else None
 
     def _range(self, args: list[cst.BaseExpression], call: cst.Call, steps: int) -> Partition | None:
         """``range(rank, n, world_size)``, or ``range(0, len(mine), batch)`` over a part cut before."""
@@ -124,6 +199,17 @@ class Partitions:
         """How many items a literal (or a name for one) has."""
         fact = self._constants.value(node)
         return fact.map(lambda v: len(v) if isinstance(v, list | tuple | str | dict) else -1)
+
+
+def _evens(call: cst.Call) -> bool:
+    """The call rounds a count, fills up a list, or lets ranks end early."""
+    name = last_name(call.func).lower()
+    if name in _ROUNDING or name == "divmod":
+        return True
+    if name == "join":  # of a DDP model; threads aside, the others join texts and paths
+        return not any(a.keyword is None for a in call.args)
+    owner = last_name(call.func.value).lower() if isinstance(call.func, cst.Attribute) else ""
+    return "pad" in name and name not in _TOKEN_PADS and not _TOKEN_PADDERS.search(owner)
 
 
 def _innermost(node: cst.BaseExpression) -> str:

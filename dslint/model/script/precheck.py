@@ -15,6 +15,9 @@ from dslint.model.script.vocabulary import CHECKPOINT_FUNCTIONS, COLLECTIVE_NAME
 _RANKISH = re.compile(r"rank|main|master|should_save|process_zero|global_zero|process_index|procid|localid", re.I)
 # How scripts call ``torch.distributed.checkpoint``.
 _CHECKPOINT_MODULE = re.compile(r"dcp|_cp$|checkpoint")
+_SIZEISH = re.compile(r"world|size|num_processes|n_?gpus?", re.I)
+# Calls that deal out work, with their number of positional arguments (0: any).
+_STRIDED = {"range": 3, "islice": 4, "split_between_processes": 0, "shard": 0, "split_dataset_by_node": 0}
 _EXITS = ast.Return | ast.Continue | ast.Break | ast.Expr | ast.Raise
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -88,19 +91,22 @@ class _Flat:
 
 def has_strided_work(tree: ast.Module) -> bool:
     """Some sequence is cut into one part a rank."""
-    for node in _nodes(tree):
-        if isinstance(node, ast.Slice):
-            if node.lower is not None and node.step is not None:
-                return True
-        elif isinstance(node, ast.Subscript):
-            if isinstance(node.value, ast.Call) and _called(node.value) in ("array_split", "chunk", "tensor_split"):
-                return True
-        elif isinstance(node, ast.Call):
-            name, count = _called(node), len(node.args)
-            if (name == "range" and count == 3) or (name == "islice" and count == 4):
-                return True
-            if name == "split_between_processes":
-                return True
+    return any(_is_strided(node) for node in _nodes(tree))
+
+
+def _is_strided(node: ast.AST) -> bool:
+    if isinstance(node, ast.Slice):
+        return node.lower is not None and node.step is not None
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Call) and _called(node.value) in ("array_split", "chunk", "tensor_split")
+    if isinstance(node, ast.Call):
+        wanted = _STRIDED.get(_called(node))
+        return wanted is not None and wanted in (0, len(node.args))
+    if isinstance(node, ast.Compare):
+        sides = (node.left, *node.comparators)
+        return any(isinstance(s, ast.BinOp) and isinstance(s.op, ast.Mod) for s in sides) and _is_rankish(node, set())
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.op, ast.Add) and _SIZEISH.search(_name(node.value)) is not None
     return False
 
 

@@ -10,7 +10,7 @@ from dslint.model.script.names import Names, last_name
 from dslint.model.script.tree import Tree
 
 _TRAINING_CALLS = frozenset({"backward", "zero_grad", "train_batch"})
-_INFERENCE_CALLS = frozenset({"generate", "init_inference"})
+_INFERENCE_CALLS = frozenset({"generate", "chat", "init_inference"})
 # Work of minutes that scripts do once, on the first rank: downloads, tokenization, dataset building.
 _SLOW_CALLS = frozenset(
     {

@@ -12,7 +12,8 @@ as an integer id tensor of fixed shape that is looked up afterwards.
 **When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]` (what
 models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides both
 `prediction_step` and `evaluation_loop`. A key made as a tensor in every batch is only a note. It is an error when the
-file makes the key as text, dict or list, or only in some batches, and metrics are computed.
+file makes the key as text, dict or list, or only in some batches, and metrics are computed. A file whose Trainer gets
+no `eval_dataset` has a note.
 
 **Evidence.** Issue https://github.com/deepspeedai/DeepSpeed/issues/6680. transformers 5.23 `Trainer.prediction_step`
 (`nested_detach(tuple(inputs.get(name) for name in self.label_names))`), `evaluation_loop`, accelerate 1.15
@@ -23,12 +24,13 @@ dimension 2 aborts one rank, the other loses its peer; a fixed-shape tensor work
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
-from dslint.model.script.labels import Produced, item_of, producers
+from dslint.model.script.labels import Produced, item_of, items_of, producers
 from dslint.model.script.names import is_self, last_name
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -241,10 +243,11 @@ class Check(ScriptCheck):
             return
         found = [p for name in extra for p in producers(self.ctx.tree, self.ctx.names, name)]
         severity, why = self._verdict(found)
+        place = "besides" if any("label" in name for name in self._names(value)) else "in place of"
         listed = ", ".join(f'"{name}"' for name in extra)
         self.report(
             value,
-            f"`label_names` holds {listed} besides the labels: evaluation pads and gathers it from all ranks, {why}",
+            f"`label_names` holds {listed} {place} the labels: evaluation pads and gathers it from all ranks, {why}",
             severity=severity,
             related=tuple(self._place(p) for p in found),
             hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as an id '
@@ -254,15 +257,19 @@ class Check(ScriptCheck):
     def _verdict(self, found: list[Produced]) -> tuple[Severity, str]:
         broken = [p for p in found if p.kind in ("text", "dict", "list")]
         if any(p.conditional for p in found):
-            why = "and only some batches have it, so the ranks wait for each other in different gathers"
+            why, severity = "and only some batches have it, so the ranks wait for each other in different gathers", None
         elif broken:
-            why = f"and it is a {broken[0].kind}, which raises `TypeError` or differs between ranks and hangs"
+            kind = broken[0].kind
+            why, severity = f"and it is a {kind}, which raises `TypeError` or differs between ranks and hangs", None
         elif found and all(p.kind == "tensor" for p in found):
-            return Severity.INFO, "which works only while its shape is the same on every rank"
+            why, severity = "which works only while its shape is the same on every rank", Severity.INFO
         else:
-            return Severity.WARNING, "which hangs or raises unless it is a tensor of the same shape on every rank"
+            why = "which hangs or raises unless it is a tensor of the same shape on every rank"
+            severity = Severity.WARNING
+        if self._never_evaluates():
+            return Severity.INFO, f"{why} (this file passes no `eval_dataset`)"
         # Without metrics the Trainer keeps the loss only, and never gathers the labels in evaluate().
-        return (Severity.WARNING if self._computes_no_metrics() else Severity.ERROR), why
+        return severity or (Severity.ERROR if self._computes_metrics() else Severity.WARNING), why
 
     def _names(self, value: cst.BaseExpression) -> list[str]:
         """The names that are certainly in the value: of a list, of one appended text, of each part of a sum."""
@@ -284,14 +291,53 @@ class Check(ScriptCheck):
         kind = "value" if produced.kind == "unknown" else produced.kind
         return self.ctx.location(produced.node, f"made here as a {kind}{times}")
 
-    def _computes_no_metrics(self) -> bool:
-        """A Trainer is built in this file, without `compute_metrics`, and `predict` is never called."""
-        calls = [n for n in self.ctx.tree.order if isinstance(n, cst.Call)]
-        trainers = [c for c in calls if last_name(c.func).endswith("Trainer")]
-        if not trainers or any(last_name(c.func) == "predict" for c in calls):
+    def _computes_metrics(self) -> bool:
+        """A Trainer of this file has `compute_metrics`, or `predict` is called, or the Trainer is made elsewhere."""
+        passed = self._trainer_arguments
+        if passed is None or any(last_name(n.func) == "predict" for n in self._calls()):
+            return True
+        return any(
+            "compute_metrics" in arguments and not _is_none(arguments["compute_metrics"]) for arguments in passed
+        )
+
+    def _never_evaluates(self) -> bool:
+        """Every Trainer of this file certainly gets no `eval_dataset`, and nothing evaluates by hand."""
+        passed = self._trainer_arguments
+        if not passed or any(last_name(n.func) in ("evaluate", "predict") for n in self._calls()):
             return False
-        named = {a.keyword.value for c in trainers for a in c.args if a.keyword is not None}
-        return "compute_metrics" not in named and not any(self.ctx.has_unpacked_arguments(c) for c in trainers)
+        return all(
+            _is_none(arguments.get("eval_dataset"))
+            and _is_none(arguments.get("compute_metrics"))
+            # ``Trainer(model)`` alone may be used for anything.
+            and {"eval_dataset", "train_dataset"} & arguments.keys()
+            for arguments in passed
+        )
+
+    def _calls(self) -> Iterator[cst.Call]:
+        return (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
+
+    @cached_property
+    def _trainer_arguments(self) -> list[dict[str, cst.BaseExpression]] | None:
+        """What each Trainer of the file is made with; `None` when that is not certain."""
+        trainers = [c for c in self._calls() if last_name(c.func).endswith("Trainer")]
+        passed = [self._keywords(c) for c in trainers]
+        known = [arguments for arguments in passed if arguments is not None]
+        return known if known and len(known) == len(passed) else None
+
+    def _keywords(self, call: cst.Call) -> dict[str, cst.BaseExpression] | None:
+        """The arguments by name, those of an unpacked dictionary that this file makes included."""
+        found: dict[str, cst.BaseExpression] = {}
+        for arg in call.args:
+            if arg.keyword is not None:
+                found[arg.keyword.value] = arg.value
+            elif arg.star == "**":
+                inner = items_of(arg.value, self.ctx.names)
+                if inner is None:
+                    return None
+                found |= inner
+            elif arg.star:
+                return None
+        return {name: self.ctx.names.single_value(value) or value for name, value in found.items()}
 
     def _has_own_evaluation(self) -> bool:
         for node in self.ctx.tree.order:
@@ -300,3 +346,7 @@ class Check(ScriptCheck):
                 if {"prediction_step", "evaluation_loop"} <= methods:
                     return True
         return False
+
+
+def _is_none(value: cst.BaseExpression | None) -> bool:
+    return value is None or (isinstance(value, cst.Name) and value.value == "None")

@@ -1,7 +1,8 @@
 """A loop over the items of this rank runs a collective in every iteration, and the ranks may have different counts.
 
 **What.** The work is dealt out with `range(rank, n, world_size)`, `data[rank::world_size]`,
-`np.array_split(data, world_size)[rank]` or `split_between_processes(data)`, and the body of the loop runs a
+`np.array_split(data, world_size)[rank]`, `if i % world_size == rank`, `dataset.shard(world_size, rank)` or
+`split_between_processes(data)`, and the body of the loop runs a
 collective: an explicit one, the forward or `generate` of a model that ZeRO stage 3 partitions, or the backward of a
 DDP model.
 
@@ -23,13 +24,11 @@ batches: timeout; with `join()`: passes.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.partition import Partition, Partitions
 from dslint.model.script.precheck import has_strided_work
+from dslint.model.script.uneven import UnevenLoop
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -43,7 +42,8 @@ META = RuleMeta(
         r"torch|accelerate",
         r"rank|process_index|split_between_processes",
         r"world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
-        r"range\((?:[^\n]*,){2}|range\(\s*\n|::|islice|array_split|chunk\(|tensor_split|split_between_processes",
+        r"range\((?:[^\n]*,){2}|range\(\s*\n|::|islice|array_split|chunk\(|tensor_split|split_between_processes|\.shard\("
+        r"|split_dataset_by_node|%|while",
     ),
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
@@ -58,62 +58,40 @@ precheck = has_strided_work
 
 
 class Check(ScriptCheck):
-    """Looks at every loop whose iterable is the share of one rank."""
+    """Reports every loop over the share of one rank that waits for the others."""
 
-    @cached_property
-    def partitions(self) -> Partitions:
-        """Made for the first loop."""
-        return Partitions(self.ctx.tree, self.ctx.names, self.ctx.guards, self.ctx.constants)
+    def finish(self) -> None:
+        """Judge the loops of the file."""
+        for found in self.ctx.uneven_loops.all():
+            self._report(found)
 
-    def visit_For(self, node: cst.For) -> None:
-        """Judge a loop."""
-        partition = self.partitions.of(node.iter)
-        if partition is None or self._divides(partition) or self.partitions.is_evened(node, partition):
-            return
-        found = self._waiting_call(node)
-        if found is None or any(isinstance(n, cst.Break) for n in self.ctx.tree.own_nodes(node.body)):
-            return  # a loop with a ``break`` may well end evenly
-        call, what, severity = found
-        cut = self.ctx.text(partition.node)
-        related = [self.ctx.location(call, "needs every rank in each iteration")]
-        if not self.ctx.tree.contains(node.iter, partition.node):
-            related.insert(0, self.ctx.location(node.iter, "the ranks run this loop a different number of times"))
-        if "stage 3" in what:
-            related += self.ctx.zero3_evidence.origins
+    def _report(self, found: UnevenLoop) -> None:
+        cut, event = found.partition.node, found.event
+        what, related = "the backward of a DDP model", [self.ctx.location(found.call, "needs every rank each time")]
+        if event is not None:
+            what = f"`{self.ctx.text(found.call.func)}`"
+            what += "" if event.through is None else f", which runs `{event.collectives[0].key}`"
+            if event.collectives[0].needs_stage3:
+                what += ", which gathers parameters under ZeRO stage 3"
+                related += self.ctx.zero3_evidence.origins
+        if not self.ctx.tree.contains(found.loop, cut):
+            related.insert(0, self.ctx.location(found.loop, "the ranks run this loop a different number of times"))
+        text = " ".join(self.ctx.text(cut).split())
         self.report(
-            partition.node,
-            f"`{cut}` gives the ranks different numbers of items unless their number is a multiple of the world size,"
-            f" and each iteration runs {what}: ranks with an item more wait for the others until the process-group"
-            " timeout",
-            hint=_hint(partition.node, what),
+            cut,
+            f"`{text}` gives the ranks different numbers of items{self._numbers(found)}, and each iteration runs "
+            f"{what}: ranks with an item more wait for the others until the process-group timeout",
+            hint=_hint(cut, what),
             related=tuple(related),
-            severity=severity,
+            severity=Severity.WARNING if event is None else Severity.ERROR,
         )
 
-    def _divides(self, partition: Partition) -> bool:
-        world, total = self.ctx.run.world_size, partition.total
-        if not (world.is_known and total.is_known) or total.get() < 0 or world.get() < 1:
-            return False
-        return total.get() % world.get() == 0
-
-    def _waiting_call(self, loop: cst.For) -> tuple[cst.Call, str, Severity] | None:
-        """The first call in the body that waits for all ranks; backward of a DDP model as a warning."""
-        ddp = None
-        for node in self.ctx.tree.own_nodes(loop.body):
-            if not isinstance(node, cst.Call):
-                continue
-            event = self.ctx.summaries.event(node)
-            if event is not None and event.guard is None:
-                name = self.ctx.text(node.func)
-                inside = "" if event.through is None else f", which runs `{event.collectives[0].key}`"
-                if event.collectives[0].needs_stage3:
-                    inside += ", which gathers parameters under ZeRO stage 3"
-                return node, f"`{name}`{inside}", Severity.ERROR
-            if self.ctx.kind(node.func) == "ddp":
-                ddp = node
-            elif ddp is not None and isinstance(node.func, cst.Attribute) and node.func.attr.value == "backward":
-                return node, "the backward of a DDP model", Severity.WARNING
-        return None
+    def _numbers(self, found: UnevenLoop) -> str:
+        """The sum that does not come out even, or the condition under which it would."""
+        total, world = found.partition.total, self.ctx.run.world_size
+        if total.is_known and total.get() >= 0 and world.is_known:
+            return f" ({total.get()} items, {world.get()} ranks)"
+        return " unless their number is a multiple of the world size"
 
 
 def _hint(cut: cst.CSTNode, what: str) -> str:

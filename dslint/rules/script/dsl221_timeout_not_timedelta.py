@@ -36,7 +36,7 @@ META = RuleMeta(
     fix="safe",
     markers=(
         r"init_process_group|init_distributed|new_group|InitProcessGroupKwargs|PartialState",
-        r"timeout|init_process_group\([^)\n]*,[^)\n]*,",
+        r"timeout|init_process_group\([^)\n]*,[^)\n]*,|init_distributed\((?:[^)\n]*,){4}|new_group\([^\n]*,",
     ),
     versions=("torch>=1.8",),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",),
@@ -142,18 +142,34 @@ class Check(ScriptCheck):
         value = self.ctx.argument(node, "timeout", position)
         if value is None:
             return
-        fact = self.ctx.constant(value)
-        number = fact.get_or(None)
-        if isinstance(number, bool) or not isinstance(number, int | float):
+        kind = self._kind(value)
+        if not kind:
             return
         text = self.ctx.text(value)
         self.report(
             value,
-            f"`timeout={text}` of `{self.ctx.text(node.func)}` is a number, but a `datetime.timedelta` is needed: "
+            f"`timeout={text}` of `{self.ctx.text(node.func)}` is a {kind}, but a `datetime.timedelta` is needed: "
             "the call raises on every rank",
-            hint=f"Write `timedelta(seconds={text})`",
-            fix=self._fix(value),
+            hint=f"Write `timedelta(seconds={text})`" if kind == "number" else "Write `timedelta(seconds=...)`",
+            fix=self._fix(value) if kind == "number" else None,
         )
+
+    def _kind(self, value: cst.BaseExpression) -> str:
+        """`number` or `text` when the value is certainly one, whatever its size."""
+        known = self.ctx.constant(value).get_or(None)
+        if isinstance(known, str):
+            return "text"
+        if isinstance(known, int | float) and not isinstance(known, bool):
+            return "number"
+        if isinstance(value, cst.Name):
+            found = self.ctx.names.bindings(value.value, value)
+            param = found[0].node if len(found) == 1 else None
+            if isinstance(param, cst.Param) and param.annotation is not None:
+                return "number" if self.ctx.qualified_name(param.annotation.annotation) in ("int", "float") else ""
+            value = self.ctx.names.single_value(value) or value
+        # ``int(os.environ.get("TIMEOUT", 1800))``
+        converts = isinstance(value, cst.Call) and self.ctx.qualified_name(value.func) in ("int", "float")
+        return "number" if converts else ""
 
     def _fix(self, value: cst.BaseExpression) -> Fix:
         path = self.ctx.doc.path

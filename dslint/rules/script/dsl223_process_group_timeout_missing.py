@@ -10,7 +10,8 @@ rank legitimately works alone for long: it downloads or tokenizes the data set w
 for a rank that never comes (a collective under a rank guard, an uneven loop) it only delays the error.
 
 **When it stays quiet.** `timeout` is given, or `**kwargs` may hold it. It is a note only, unless the file shows slow
-work of one rank before a barrier or ZeRO-3 inference. Silent in tests (`test_*.py`, files of a folder `tests`).
+work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls stand in other branches of the
+same set-up. Silent in tests (`test_*.py`, files of a folder `tests`).
 
 **Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; DeepSpeed 0.19.8 `constants.default_pg_timeout`. Two
 gloo ranks, one of them 6 s late: with a 2 s timeout the waiting rank raises `Timed out waiting 2000ms for recv
@@ -131,7 +132,8 @@ class Check(ScriptCheck):
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when no timeout is passed; escalate on evidence in the same file."""
         name = self.ctx.qualified_name(node.func)
-        if name not in GROUP_CREATORS or self.ctx.has_unpacked_arguments(node):
+        # A file creates one process group, in one of the branches of its set-up: the first finding says it for all.
+        if self.findings or name not in GROUP_CREATORS or self.ctx.has_unpacked_arguments(node):
             return
         if self.ctx.argument(node, "timeout", GROUP_CREATORS[name]) is not None:
             return

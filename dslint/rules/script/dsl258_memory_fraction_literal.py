@@ -3,8 +3,8 @@ distributed job: above 1, a small share of the GPU in a ZeRO-3 script, or for a 
 
 **Why it hurts.** The limit holds for one process on one device. Above 1, or as an integer, the call raises. A small
 share makes one rank run out of memory in a large gather while its peers wait in the same collective until the timeout.
-Called before `torch.cuda.set_device`, and without `device=`, it limits GPU 0 for every rank instead of the rank's own
-GPU.
+Called before `torch.cuda.set_device` and without `device=`, or with `device=0`, it limits GPU 0 for every rank instead
+of the rank's own GPU.
 
 **Fix.** Call `torch.cuda.set_device(local_rank)` first, pass `device=local_rank`, and leave the fraction near 1 (one
 process a GPU) or drop the call.
@@ -152,6 +152,18 @@ class Check(ScriptCheck):
                 "every rank, not to the rank's own GPU",
                 hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`",
             )
+
+        elif self.ctx.constant(self.ctx.argument(node, "device", 1)).get_or(None) == 0 and self._chooses_by_rank():
+            self.report(
+                node,
+                "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited",
+                hint="Pass `device=local_rank`",
+            )
+
+    def _chooses_by_rank(self) -> bool:
+        """Some call selects a device by a value that the file does not fix."""
+        chosen = (n for n in self.ctx.tree.order if isinstance(n, cst.Call) and last_name(n.func) == "set_device")
+        return any(n.args and self.ctx.guards.ranks_of.is_rank(n.args[0].value) for n in chosen)
 
     def _is_distributed(self) -> bool:
         return self.ctx.imports("torch.distributed", "deepspeed", "accelerate")

@@ -26,9 +26,8 @@ import libcst as cst
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Severity
-from dslint.model.context import Context
 from dslint.model.script.names import last_name
-from dslint.model.script.quick import expression_name, flat
+from dslint.model.script.quick import expression_name
 from dslint.model.script.workload import is_inference
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -106,56 +105,104 @@ EXAMPLES = (
 )
 
 _WORLD_NAME = re.compile(r"(^|_)(world_size|num_processes)$")
-
-
-def applies(_: str, context: Context) -> bool:
-    """Only where somebody states how many ranks there are."""
-    return context.world_size.is_known
+_CUTS = ("range", "islice", "split_between_processes", "array_split", "chunk", "tensor_split")
+# Calls that make a tensor whose first argument is the first dimension.
+_SHAPED = frozenset({"torch.randn", "torch.rand", "torch.zeros", "torch.ones", "torch.empty"})
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Something is divided or sliced by the world size."""
-    nodes = flat(tree)
-    divisors: list[ast.expr | None] = [step.step for step in nodes.nodes(ast.Slice)]
-    divisors += [n.right for n in nodes.nodes(ast.BinOp) if isinstance(n.op, ast.FloorDiv | ast.Div)]
-    names = [expression_name(divisor).lower() for divisor in divisors]
-    return any(name == "get_world_size" or _WORLD_NAME.search(name) for name in names)
+    """Something is divided or sliced by the world size, or cut into one part a rank."""
+    nodes = list(ast.walk(tree))
+    sizes = {expression_name(t) for n in nodes if isinstance(n, ast.Assign) and _asks_size(n.value) for t in n.targets}
+    for node in nodes:
+        if isinstance(node, ast.Call) and expression_name(node) in _CUTS:
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div):
+            divisor: ast.expr | None = node.right
+        else:
+            divisor = node.step if isinstance(node, ast.Slice) else None
+        name = expression_name(divisor)
+        if name and (name == "get_world_size" or name in sizes or _WORLD_NAME.search(name.lower())):
+            return True
+    return False
+
+
+def _asks_size(value: ast.expr) -> bool:
+    return any(
+        expression_name(n) in ("get_world_size", "num_processes")
+        or (isinstance(n, ast.Constant) and n.value == "WORLD_SIZE")
+        for n in ast.walk(value)
+        if isinstance(n, ast.Call | ast.Attribute | ast.Constant)
+    )
 
 
 class Check(ScriptCheck):
-    """Looks at `size // world_size`, `size / world_size` and `items[rank::world_size]`."""
+    """Looks at `size // world_size`, `size / world_size`, `items[rank::world_size]` and the other ways to cut."""
 
     def start(self) -> None:
         """Find out whether the script takes care of remainders itself."""
-        self.handled = any(
+        self.handled = not self.ctx.run.world_size.is_known or any(
             isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Modulo) and self._is_world(n.right)
             for n in self.ctx.tree.order
         )
 
     def visit_BinaryOperation(self, node: cst.BinaryOperation) -> None:
         """`batch_size // world_size`."""
-        if isinstance(node.operator, cst.FloorDivide | cst.Divide) and self._is_world(node.right):
-            name = last_name(node.left).lower()
-            if "batch" in name or "prompt" in name or isinstance(node.left, cst.Call):
-                self._judge(node, node.left, self._size(node.left))
+        if (
+            self.handled
+            or not isinstance(node.operator, cst.FloorDivide | cst.Divide)
+            or not self._is_world(node.right)
+        ):
+            return
+        name = last_name(node.left).lower()
+        if "batch" in name or "prompt" in name or isinstance(node.left, cst.Call | cst.Subscript):
+            self._judge(node, node.left, self._size(node.left))
 
     def visit_Subscript(self, node: cst.Subscript) -> None:
-        """`items[rank::world_size]`."""
-        inner = node.slice[0].slice if len(node.slice) == 1 else None
-        if isinstance(inner, cst.Slice) and inner.step is not None and self._is_world(inner.step):
-            self._judge(node, node.value, self._length(node.value))
+        """`items[rank::world_size]` and `np.array_split(items, world_size)[rank]`."""
+        if not self.handled:
+            inner = node.slice[0].slice if len(node.slice) == 1 else None
+            if isinstance(inner, cst.Slice) and inner.step is not None and self._is_world(inner.step):
+                self._judge(node, node.value, self._length(node.value))
+            elif isinstance(inner, cst.Index) and isinstance(node.value, cst.Call):
+                self._cut(node)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """`range(rank, 6, world_size)`."""
+        if not self.handled and last_name(node.func) in ("range", "islice"):
+            self._cut(node)
+
+    def _cut(self, node: cst.Call | cst.Subscript) -> None:
+        partition = self.ctx.uneven_loops.partition(node)
+        if partition is None or partition.node is not node:
+            return
+        call = node.value if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Call) else node
+        args = call.args if isinstance(call, cst.Call) else ()
+        whole = args[1 if last_name(getattr(call, "func", None)) == "range" else 0].value
+        if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and self._is_world(whole):
+            whole = call.func.value
+        total = partition.total.get_or(-1)
+        self._judge(node, whole, total if total > 0 else self._length(whole))
 
     def _judge(self, node: cst.CSTNode, value: cst.BaseExpression, size: int | None) -> None:
         world = self.ctx.run.world_size
-        if size is None or self.handled or not world.is_known or world.get() < 2 or size % world.get() == 0:
+        if size is None or not world.is_known or world.get() < 2 or size % world.get() == 0:
             return
+        if any(found.partition.node is node for found in self.ctx.uneven_loops.all()):
+            return  # the loop over it is the mistake, and has a finding of its own
         shares = f"{size} = {size // world.get()} x {world.get()} + {size % world.get()}"
         where = f" ({', '.join(str(o) for o in world.origins)})" if world.origins else ""
         sharded = self.ctx.zero3_evidence
         certain = sharded.get_or(False) and is_inference(self.ctx.tree, self.ctx.names)
+        text = self.ctx.text(value)
+        what = (
+            f"`{text}` is {size}"
+            if isinstance(node, cst.BinaryOperation) or text.isdecimal()
+            else f"`{text}` has {size} items"
+        )
         self.report(
             node,
-            f"`{self.ctx.text(value)}` is {size}, no multiple of the {world.get()} ranks{where}: {shares}, "
+            f"{what}, no multiple of the {world.get()} ranks{where}: {shares}, "
             "so ranks run "
             + ("unequally often and ZeRO-3 waits for ever in the last gather" if certain else "unequally often"),
             severity=Severity.WARNING if certain else Severity.INFO,
@@ -164,19 +211,44 @@ class Check(ScriptCheck):
         )
 
     def _size(self, node: cst.BaseExpression) -> int | None:
-        if isinstance(node, cst.Call) and self.ctx.qualified_name(node.func) == "len" and len(node.args) == 1:
-            return self._length(node.args[0].value)
-        fact: Fact[object] = self.ctx.constant(node)
-        value = fact.get_or(None)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+        if isinstance(node, cst.Call):
+            name = self.ctx.qualified_name(node.func)
+            if name == "len" and len(node.args) == 1:
+                return self._length(node.args[0].value)
+            if isinstance(node.func, cst.Attribute) and node.func.attr.value == "size" and len(node.args) == 1:
+                return (
+                    self._length(node.func.value) if self.ctx.constant(node.args[0].value).get_or(None) == 0 else None
+                )
+        if (
+            isinstance(node, cst.Subscript)
+            and last_name(node.value) == "shape"
+            and isinstance(node.value, cst.Attribute)
+        ):
+            index = node.slice[0].slice if len(node.slice) == 1 else None
+            first = isinstance(index, cst.Index) and self.ctx.constant(index.value).get_or(None) == 0
+            return self._length(node.value.value) if first else None
+        return _positive(self.ctx.constant(node))
 
     def _length(self, node: cst.BaseExpression) -> int | None:
-        value = node if isinstance(node, cst.List | cst.Tuple) else self.ctx.names.single_value(node)
-        if not isinstance(value, cst.List | cst.Tuple):
-            return None
-        return None if any(isinstance(e, cst.StarredElement) for e in value.elements) else len(value.elements)
+        """The number of items of a list, or the first dimension of a tensor."""
+        value = node if isinstance(node, cst.List | cst.Tuple | cst.Call) else self.ctx.names.single_value(node)
+        if isinstance(value, cst.Call):
+            shaped = self.ctx.qualified_name(value.func) in _SHAPED and len(value.args) > 0
+            return _positive(self.ctx.constant(value.args[0].value)) if shaped else None
+        if isinstance(value, cst.List | cst.Tuple):
+            return None if any(isinstance(e, cst.StarredElement) for e in value.elements) else len(value.elements)
+        known = self.ctx.constant(value).get_or(None) if value is not None else None
+        return len(known) if isinstance(known, list | tuple) else None
 
     def _is_world(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call):
             return last_name(node.func) == "get_world_size" and not node.args
-        return bool(_WORLD_NAME.search(last_name(node).lower()))
+        if _WORLD_NAME.search(last_name(node).lower()):
+            return True
+        # ``n = dist.get_world_size()``; ``n_gpu`` alone counts the devices of one node.
+        return "gpu" not in last_name(node).lower() and self.ctx.guards.ranks_of.is_world_size(node)
+
+
+def _positive(fact: Fact[object]) -> int | None:
+    value = fact.get_or(None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
