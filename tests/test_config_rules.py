@@ -270,3 +270,55 @@ def test_severities_stay_as_promised_in_the_index() -> None:
         "DSL160": Severity.WARNING,
         "DSL161": Severity.WARNING,
     }
+
+
+def test_a_template_may_lack_the_batch_size() -> None:
+    for path, expected in (("config_templates/zero.json", 0), ("zero.json", 1)):
+        doc = parse_json(SourceFile(path, '{"zero_optimization": {"stage": 1}}'))
+        assert len(list(CONFIG_RULES["DSL130"].check(doc, Context()))) == expected
+
+
+def test_findings_name_the_release_that_refuses_or_ignores() -> None:
+    config = zero(2, zenflow={"topk_ratio": 0.1}) | {"torch_autocast": {"enabled": True}}
+    said = [f.message for f in run(config, "DSL101", "DSL102", version="==0.16.9")]
+    assert said == [
+        "`torch_autocast` is newer than DeepSpeed 0.16.9, which drops it without a word: "
+        "DeepSpeed reads it since 0.17.2",
+        "`zenflow` is newer than DeepSpeed 0.16.9, which stops with `Extra inputs are not permitted`: "
+        "`zero_optimization` has it since 0.17.5",
+    ]
+    assert run(config, "DSL101", "DSL102", version="==0.17.5") == []
+    assert run(config, "DSL101", "DSL102", version=">=0.16.9") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"fp16": "true"}, '{"enabled": true}'),
+        ({"zero_optimization": 3}, '{"stage": 3}'),
+        ({"zero_optimization": "stage2"}, '{"stage": 2}'),
+        ({"zero_optimization": {"stage": 2, "offload_optimizer": "cpu"}}, '{"device": "cpu"}'),
+        ({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "CPU"}}}, '"cpu"'),
+        ({"communication_data_type": "torch.float16"}, '"fp16"'),
+        ({"optimizer": "AdamW"}, '{"type": "AdamW"}'),
+    ],
+)
+def test_a_short_or_misspelled_value_is_written_as_deepspeed_reads_it(value: dict[str, Any], text: str) -> None:
+    (finding,) = run({"train_batch_size": 8, **value}, "DSL110")
+    assert finding.severity is Severity.ERROR
+    assert finding.fix is not None
+    assert finding.fix.edits[0].text == text
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0, ["error"]), (False, ["error"]), (10, []), (None, []), (-1, ["warning"])]
+)
+def test_a_step_count_of_zero_stops_the_first_step(value: object, expected: list[str]) -> None:
+    assert levels(run({"train_batch_size": 8, "steps_per_print": value}, "DSL110")) == expected
+
+
+@pytest.mark.parametrize("value", [[], {}, [1], {"a": 1}, None, "x", True])
+def test_no_value_breaks_the_rule_about_values(value: object) -> None:
+    for key in ("steps_per_print", "zero_optimization", "optimizer", "communication_data_type", "fp16"):
+        run({"train_batch_size": 8, key: value}, "DSL110")
+    run(zero(2, offload_optimizer={"device": value}, reduce_bucket_size=value, stage3_prefetch_bucket_size=value))

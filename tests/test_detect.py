@@ -63,6 +63,19 @@ def test_a_deepspeed_config_is_recognised(name: str, content: Any) -> None:
         ("config.json", {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"}),
         ("config.json", {"model_type": "qwen", "bf16": True, "fp16": False, "num_hidden_layers": 32}),
         ("tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer", "model_max_length": 2048}),
+        (
+            "tune.json",
+            {
+                "num-layers": 12,
+                "hidden-size": 768,
+                "pipe-parallel-size": 1,
+                "zero_optimization": {"stage": [0, 1]},
+                "fp16": {"enabled": True},
+                "optimizer": {"type": "Adam", "params": {"lr": 0.1}},
+                "steps_per_print": 10,
+                "wall_clock_breakdown": True,
+            },
+        ),
         ("trainer_state.json", {"train_batch_size": 4, "log_history": [], "global_step": 10, "epoch": 1.0}),
         ("args.json", {"per_device_train_batch_size": 4, "bf16": True, "fp16": False, "deepspeed": "z.json"}),
         (

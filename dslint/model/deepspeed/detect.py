@@ -46,7 +46,10 @@ _OPTIMIZERS = _words("OneBitAdam ZeroOneAdam OneBitLamb FusedAdam FusedLamb Deep
 _FOREIGN = _words(
     "architectures model_type tokenizer_class _name_or_path log_history global_step per_device_train_batch_size "
     "output_dir model_name_or_path dependencies devDependencies scripts compute_environment distributed_type "
-    "ds_config exp_id num_hidden_layers vocab_size properties"
+    "ds_config exp_id num_hidden_layers vocab_size properties "
+    # GPT-NeoX writes its model and its training beside DeepSpeed's keys.
+    "num_layers hidden_size num_attention_heads seq_length max_position_embeddings pipe_parallel_size "
+    "model_parallel_size train_iters"
 )
 _STRONG_NAME = re.compile(
     r"ds[_-]?conf|ds[_-]z(ero)?[_-]?\d|deepspeed.*conf|conf.*deepspeed|^(ds|deepspeed)[_-]?(zero|stage|config|offload)"
@@ -63,6 +66,7 @@ _BYTES = re.compile(
     re.I,
 )
 _ENOUGH = 3.0
+_FOREIGN_KEYS = 3
 # DeepSpeed reads some sixty keys; a data file with thousands is not worth the comparison.
 _MOST_KEYS = 200
 # The largest known config has 9 kB; data files with the same words in them have megabytes.
@@ -97,6 +101,9 @@ def is_deepspeed_config(name: str, data: Any) -> bool:
         # Empty or broken: only a name that leaves no doubt makes that our business.
         return _CONFIG_NAME.search(base) is not None and not isinstance(data, str)
     if len(data) > _MOST_KEYS:
+        return False
+    # DeepSpeed's keys among those of another program's file.
+    if sum(_plain(key) in _FOREIGN for key in data) >= _FOREIGN_KEYS:
         return False
     score = _score(data)
     # Half of the keys must be DeepSpeed's, unless several of them are beyond doubt.

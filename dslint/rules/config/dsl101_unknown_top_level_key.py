@@ -1,6 +1,7 @@
 """A key at the top level of a DeepSpeed config that DeepSpeed does not read.
 
-**What.** The parser of DeepSpeed asks the top level of the file for the keys it knows and never looks at the rest.
+**What.** The parser of DeepSpeed asks the top level of the file for the keys it knows and never looks at the rest. Where
+the project states its DeepSpeed release, keys that are newer than it count as well.
 
 **Why it hurts.** The setting is dropped without a word: with `zero_optimisation` the run trains at ZeRO stage 0 and
 runs out of memory, with `gradient_clipp1ng` nothing is clipped. No log line mentions the key.
@@ -66,6 +67,17 @@ EXAMPLES = (
         "a ZeRO setting outside `zero_optimization`",
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "overlap_comm": false}\n'},
         "ds.json:1 warning",
+    ),
+    bad(
+        "a key that is newer than the release in use",
+        {"ds.json": '{"train_batch_size": 8, "torch_autocast": {"enabled": true}}\n'},
+        "ds.json:1 warning",
+        deepspeed_version="0.16.9",
+    ),
+    good(
+        "the release in use has the key",
+        {"ds.json": '{"train_batch_size": 8, "torch_autocast": {"enabled": true}}\n'},
+        deepspeed_version="0.17.2",
     ),
     good(
         "comments as keys",

@@ -7,11 +7,13 @@ other than 0 to 3, an unknown device or data type, a bucket size of zero.
 batch size in quotes stops with `'>' not supported between instances of 'str' and 'int'`, a clipping value in quotes
 does so at the first step, and `"false"` in quotes counts as true.
 
-**Fix.** `--fix` takes the quotes away, and writes `{"enabled": true}` for a section that is only `true`.
+**Fix.** `--fix` takes the quotes away, writes a word as DeepSpeed spells it (`"CPU"`, `"float16"`), and an object for
+its short form (`"fp16": true`, `"zero_optimization": 2`, `"offload_optimizer": "cpu"`).
 
 **When it stays quiet.** What pydantic converts in its sections (`"5"`, `2.0`, `"yes"`, `1`). `"auto"`, which
 transformers and accelerate fill in. Placeholders of templates. Values below zero in the batch sizes, which
-`batch-inconsistent` reports. Where nothing was seen to break, an odd type is a warning.
+`batch-inconsistent` reports. Where nothing was seen to break, an odd type is a warning, and so is a value that the
+DeepSpeed release of the project still accepts.
 
 **Evidence.** `get_scalar_param` in `deepspeed/runtime/config_utils.py`, `DeepSpeedZeroConfig` in
 `deepspeed/runtime/zero/config.py`; https://github.com/deepspeedai/DeepSpeed/issues/1270

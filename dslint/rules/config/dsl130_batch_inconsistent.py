@@ -11,7 +11,8 @@ DeepSpeed computes it. Otherwise choose a batch size that is a multiple of the p
 
 **When it stays quiet.** `"auto"` and every number that is not known are never guessed: without a world size only what
 no world size can mend is reported. Pipeline and tensor parallelism divide the world size in the code; such configs are
-left to the launch command. A config without any batch size is a warning, because a script may add it.
+left to the launch command. A config without any batch size is a warning, because a script may add it, and nothing
+where the name of the file or its folder says that it is a template.
 
 **Evidence.** `DeepSpeedConfig._set_batch_related_parameters` and `_batch_assertion` in `deepspeed/runtime/config.py`;
 https://github.com/deepspeedai/DeepSpeed/issues/6914, https://github.com/OpenRLHF/OpenRLHF/issues/346
@@ -101,6 +102,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if not verdict.is_wrong:
         return
     severity = Severity.ERROR
+    if verdict.kind == "missing" and "template" in "/".join(doc.path.casefold().split("/")[-2:]):
+        return
     if verdict.kind == "missing" and consumer_of(doc, context) != "deepspeed":
         severity = Severity.WARNING
     hint, fix = _cure(doc, verdict)

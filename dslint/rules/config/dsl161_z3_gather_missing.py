@@ -10,7 +10,8 @@ nothing; the transformers Trainer writes a partitioned checkpoint and no `model.
 
 **When it stays quiet.** Other stages; `"auto"`, which accelerate fills in. A warning where transformers or accelerate
 read the config for training (a launch command says so, or a batch size, optimizer, scheduler or precision is left to
-them as `"auto"`), else an information, because inference and benchmarks save nothing.
+them as `"auto"`), else an information, because inference and benchmarks save nothing; an information also where the
+name of the file speaks of inference or evaluation.
 
 **Evidence.** `DeepSpeedEngine.save_16bit_model` in `deepspeed/runtime/engine.py`;
 https://github.com/huggingface/transformers/issues/20082, https://github.com/huggingface/transformers/pull/25817
@@ -18,6 +19,7 @@ https://github.com/huggingface/transformers/issues/20082, https://github.com/hug
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -49,6 +51,8 @@ _NAMES = tuple(
     f"{_SECTION}/{name}"
     for name in (_KEY, "gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
 )
+
+_RUNS_ONLY = re.compile(r"(?<![a-z])(infer|eval)", re.I)
 
 _BARE = """\
 {
@@ -82,6 +86,7 @@ EXAMPLES = (
         {"ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}\n'},
         "ds.json:1 info",
     ),
+    bad("by its name, no training", {"zero3_inference.json": _BARE}, "zero3_inference.json:4 info"),
     good("gathered", {"zero3.json": _BARE.replace('"auto"\n  }', f'"auto",\n    "{_KEY}": true\n  }}')}),
     good("stage 2 keeps whole weights", {"zero2.json": _BARE.replace('"stage": 3', '"stage": 2')}),
     good(
@@ -100,7 +105,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     pointer = next((name for name in _NAMES if doc.has(name)), None)
     edits = replace_value(doc, pointer, "true") if pointer else insert_member(doc, _SECTION, _KEY, "true")
     state = "is false" if pointer else "is not set"
-    saved_by_library = context.consumer.get_or("") in ("hf", "accelerate") or trains_with_hf(doc)
+    # A file that says in its name that it only runs the model.
+    runs_only = _RUNS_ONLY.search(doc.path.rpartition("/")[2]) is not None
+    saved_by_library = not runs_only and (context.consumer.get_or("") in ("hf", "accelerate") or trains_with_hf(doc))
     loss = "the model is saved without usable weights"
     if not saved_by_library:
         loss = "if this run saves a model with `save_16bit_model`, nothing is written"
