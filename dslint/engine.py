@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
@@ -19,12 +19,13 @@ from dslint.model.context import Context
 from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, load_rule
-from dslint.scripts import Job, ScriptStage, check_script, cores
 from dslint.surroundings import Surroundings, neighbouring_launch_files
 
 if TYPE_CHECKING:
+    from dslint.cache import ResultCache
     from dslint.model.launch.document import LaunchDoc
     from dslint.model.plan.runplan import RunPlan
+    from dslint.scripts import Job
     from dslint.settings import Settings
 
 # A run over fewer files than this may be a part of a project.
@@ -60,6 +61,8 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
     enabled = frozenset(r.code for r in RULES if settings is None or settings.enabled(r.code))
     raw = text.encode("utf-8", "surrogatepass")
     codes = rules_by_marker(raw, enabled)
+    from dslint.scripts import Job, check_script
+
     return sorted(check_script(Job(path, raw, kind, codes, Context())), key=_order) if codes else []
 
 
@@ -97,19 +100,16 @@ class _Run:
         plans = self._plans(inputs, given)
         contexts = self._contexts(plans)
         self._add_used_configs(paths, inputs, plans, given)
-        results = self._results()
-        with ScriptStage(self._jobs(inputs, contexts, results), results, self.settings.jobs or cores()) as scripts:
+        with self._scripts(inputs, contexts) as of_scripts:
             findings = [
                 *inputs.findings,
                 *self._document_rules("config", inputs.configs, contexts),
                 *self._document_rules("launch", inputs.launch, contexts),
                 *self._plan_rules(plans, given),
-                *scripts.findings(),
+                *of_scripts(),
             ]
-        if results:
-            results.save()
         findings = [f for f in findings if f.code in self.enabled]
-        from dslint.suppress import suppress
+        from dslint.suppress.run import suppress
 
         kept, suppressed = suppress(
             self._most_informed(self._unique(findings)),
@@ -189,8 +189,25 @@ class _Run:
                     if finding.location.path in given or any(r.path in given for r in finding.related):
                         yield finding
 
+    @contextmanager
+    def _scripts(self, inputs: Inputs, contexts: Mapping[str, Context]) -> Iterator[Callable[[], list[Finding]]]:
+        """The script stage begins its work; what is yielded waits for the findings."""
+        if not (inputs.scripts or inputs.notebooks):
+            yield list
+            return
+        from dslint.scripts import ScriptStage, cores
+
+        results = self._results()
+        with ScriptStage(self._jobs(inputs, contexts, results), results, self.settings.jobs or cores()) as stage:
+            yield stage.findings
+        if results:
+            results.save()
+
     def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: ResultCache | None) -> list[Job]:
         """The scripts that some rule could concern."""
+        from dslint.cache import digest
+        from dslint.scripts import Job
+
         jobs = []
         for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
             for path, raw in group.items():
@@ -208,6 +225,8 @@ class _Run:
     def _results(self) -> ResultCache | None:
         if not self.settings.cache:
             return None
+        from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
+
         directory = self.settings.cache_dir or default_directory()
         fingerprint = digest(self.settings.fingerprint(), program_fingerprint())
         return ResultCache(directory, str(self.settings.root), fingerprint)

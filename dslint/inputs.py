@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +44,8 @@ def top_of(path: str) -> Location:
 
 def crash(what: str, path: str, error: Exception) -> Finding:
     """A part of dslint failed on a file: a defect of dslint, reported where it happened."""
+    import traceback
+
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     message = f"{what} crashed with {type(error).__name__}: {error} ({where})".replace("\n", " ")

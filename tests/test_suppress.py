@@ -18,8 +18,9 @@ from dslint.parse.shell import parse_shell
 from dslint.rules.index import RULES
 from dslint.rules.own import METAS
 from dslint.settings import make_settings
-from dslint.suppress import FileIgnores, Suppressions, per_file_ignores
+from dslint.suppress.comments import Suppressions
 from dslint.suppress.directives import parse_comment
+from dslint.suppress.files import FileIgnores, per_file_ignores
 from dslint.suppress.logical import python_statements, shell_commands
 
 # The codes of dslint itself are always there, whichever rules a checkout has.

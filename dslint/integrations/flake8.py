@@ -114,7 +114,7 @@ def _not_suppressed(path: str, text: str, findings: list[Finding]) -> list[Findi
         return findings
     from dslint.core.source import SourceFile
     from dslint.parse.python import comment_spans
-    from dslint.suppress import Suppressions
+    from dslint.suppress.comments import Suppressions
     from dslint.suppress.logical import python_statements
 
     comments = [span for span in comment_spans(text) if "dslint" in text[span.start : span.end]]

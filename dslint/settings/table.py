@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -119,6 +118,8 @@ class Settings(Table):
 
     def fingerprint(self) -> str:
         """A hash of everything here that changes findings: part of the key of cached results."""
+        from hashlib import blake2b  # loads OpenSSL
+
         ignores = sorted((glob, list(codes)) for glob, codes in self.per_file_ignores.items())
         parts = [
             repr(self.layers),

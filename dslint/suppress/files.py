@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from dslint.core.source import Location, SourceFile, Span
 from dslint.core.suppressed import Suppressed
 from dslint.rules.own import UNUSED_SUPPRESSION
-from dslint.settings.places import find_line
 from dslint.settings.selection import prefix_of, split_pointer_selector
 
 if TYPE_CHECKING:
@@ -116,6 +115,8 @@ class FileIgnores:
             return None
         for table in ((), ("tool", "dslint")):
             key = (*table, "per-file-ignores", glob)
+            from dslint.settings.places import find_line
+
             line = find_line(text, key)
             source = SourceFile(shown or "", text)
             if line is not None and glob in source.line_text(line):

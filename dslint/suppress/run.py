@@ -14,13 +14,13 @@ from dslint.parse.data import DataDoc
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED_SUPPRESSION
 from dslint.rules.registry import BY_CODE
-from dslint.suppress.comments import Suppressions
 from dslint.suppress.files import FileIgnores
-from dslint.suppress.logical import LogicalLines, physical_lines, python_statements, shell_commands
 
 if TYPE_CHECKING:
     from dslint.inputs import Inputs
     from dslint.settings import Settings
+    from dslint.suppress.comments import Suppressions
+    from dslint.suppress.logical import LogicalLines
 
 # What can concern a file with findings: our codes and directives, and a ``noqa`` without codes. In the others only
 # a directive that names dslint can be unused. ``noqa: F401``, in most of all files, is neither.
@@ -104,6 +104,9 @@ def _directives(path: str, file: _File | None, has_findings: bool, overrides: Ma
     concerned = _CONCERNS.search(file.raw) if has_findings else (b"DSL" in file.raw or b"dslint" in file.raw)
     if not concerned:
         return None
+    from dslint.suppress.comments import Suppressions
+    from dslint.suppress.logical import physical_lines, shell_commands
+
     text = file.doc.source.text if file.doc else decode(file.raw)
     if isinstance(text, Unreadable):
         return None
@@ -139,6 +142,8 @@ def _from_disk(path: str, overrides: Mapping[str, str]) -> _File:
 
 def _python(path: str, text: str, kind: str) -> Suppressions | None:
     from dslint.parse.python import comment_spans
+    from dslint.suppress.comments import Suppressions
+    from dslint.suppress.logical import python_statements
 
     source: object = SourceFile(path, text)
     if kind == "notebook":

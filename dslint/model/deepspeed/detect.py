@@ -57,13 +57,12 @@ _STRONG_NAME = re.compile(
     re.I,
 )
 _CONFIG_NAME = re.compile(r"^(ds|deepspeed)[_-]?config", re.I)
-_BYTES = re.compile(
+_BYTES = (
     rb"zero_?(opt|allow|force)|train_(micro_)?batch|gradient_(acc|clip|prediv)|steps_per_print|wall_clock|prescale_gr"
     rb"|communication_data|flops_prof|activation_check|comms_logger|hybrid_engine|compression_train|quantize_train"
     rb"|data_effic|torch_autocast|sparse_atten|progressive_layer|csv_monitor|memory_breakd|fp32_allreduce"
     rb"|data_before_expert|datastates|overlap_comm|reduce_(bucket|scatter)|allgather_|offload_(opt|param)"
-    rb"|stage3_|sub_group|round_robin|fp16|bf16|bfloat16|Warmup\w*LR|OneCycle|LRRangeTest|contiguous_grad|cpu_offload",
-    re.I,
+    rb"|stage3_|sub_group|round_robin|fp16|bf16|bfloat16|Warmup\w*LR|OneCycle|LRRangeTest|contiguous_grad|cpu_offload"
 )
 _ENOUGH = 3.0
 _FOREIGN_KEYS = 3
@@ -86,7 +85,7 @@ def may_be_deepspeed_config(name: str, raw: bytes) -> bool:
         return True
     if raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
         return False
-    return _BYTES.search(raw) is not None
+    return re.search(_BYTES, raw, re.I) is not None
 
 
 def is_deepspeed_config(name: str, data: Any) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dslint.model.context import VersionFact
+from dslint.model.versions.plain import Part, allows, numbers, pinned, plain_range
 from dslint.model.versions.requirements import LIBRARIES, parse_versions
 
 if TYPE_CHECKING:
@@ -76,6 +77,9 @@ def stated_version(text: str, stated_by: str = "--deepspeed-version") -> Version
 
 def is_pin(fact: VersionFact) -> bool:
     """Whether the fact allows one version only."""
+    plain = _plain(fact.specifier)
+    if plain is not None:
+        return pinned(plain) is not None
     return _pinned(fact.specifier) is not None
 
 
@@ -93,14 +97,36 @@ def covers(fact: VersionFact, specifier: str) -> str:
 
     ``"yes"``: every release the fact allows lies inside; ``"no"``: none does; ``"maybe"``: some do, or nobody knows.
     """
-    allowed = _allowed(fact.specifier)
+    inside = _plainly_inside(fact.specifier, specifier) or _inside(fact.specifier, specifier)
+    return "maybe" if any(inside) != all(inside) or not inside else "yes" if all(inside) else "no"
+
+
+def _plain(specifier: str) -> tuple[Part, ...] | None:
+    return plain_range(_as_range(specifier.strip()) or specifier)
+
+
+@lru_cache(maxsize=256)
+def _plainly_inside(specifier: str, wanted: str) -> tuple[bool, ...]:
+    """For each release that a plain specifier allows: is it in the plain range? Empty when either is not plain."""
+    from dslint.model.deepspeed.releases import RELEASES
+
+    stated, range_ = _plain(specifier), plain_range(wanted)
+    if stated is None or range_ is None:
+        return ()
+    pin = pinned(stated)
+    allowed = [pin] if pin is not None else [v for v in map(numbers, RELEASES) if allows(stated, v)]
+    return tuple(allows(range_, version) for version in allowed)
+
+
+def _inside(specifier: str, wanted: str) -> tuple[bool, ...]:
+    """For each version that a specifier allows: is it in the range?"""
+    allowed = _allowed(specifier)
     if not allowed:
-        return "maybe"
-    wanted = _specifiers(specifier)
-    if wanted is None:
-        raise ValueError(f"`{specifier}` is no version range")
-    inside = sum(wanted.contains(version, prereleases=True) for version in allowed)
-    return "yes" if inside == len(allowed) else "maybe" if inside else "no"
+        return ()
+    range_ = _specifiers(wanted)
+    if range_ is None:
+        raise ValueError(f"`{wanted}` is no version range")
+    return tuple(range_.contains(version, prereleases=True) for version in allowed)
 
 
 @lru_cache(maxsize=256)
@@ -167,11 +193,18 @@ _BARE = re.compile(r"v?(\d+(?:\.\d+)*)(\.[x*])?$", re.I)
 def _normal(text: str) -> str | None:
     """A bare version as a PEP 440 specifier; None for what is neither a version nor a range."""
     text = text.strip()
-    match = _BARE.match(text)
-    if match:
-        numbers = match[1]
-        whole = numbers.count(".") >= 2 and not match[2]
-        return f"=={numbers}" if whole else f"=={numbers}.*"
+    bare = _as_range(text)
+    if bare is not None:
+        return bare
     if text[:1].isdigit() or (text[:2].lower().startswith("v") and text[1:2].isdigit()):
         text = "==" + text.lstrip("vV")
     return text if text and _specifiers(text) is not None else None
+
+
+def _as_range(text: str) -> str | None:
+    """``0.12.6`` is that release, ``0.12`` any of its patches; None for what is no bare version."""
+    match = _BARE.match(text)
+    if match is None:
+        return None
+    whole = match[1].count(".") >= 2 and not match[2]
+    return f"=={match[1]}" if whole else f"=={match[1]}.*"
