@@ -1,7 +1,7 @@
 """A key at the top level of a DeepSpeed config that DeepSpeed does not read.
 
-**What.** The parser of DeepSpeed asks the top level of the file for the keys it knows and never looks at the rest. Where
-the project states its DeepSpeed release, keys that are newer than it count as well.
+**What.** The parser of DeepSpeed asks the top level of the file for the keys it knows and never looks at the rest.
+Where the project states its DeepSpeed release, keys that are newer than it count as well.
 
 **Why it hurts.** The setting is dropped without a word: with `zero_optimisation` the run trains at ZeRO stage 0 and
 runs out of memory, with `gradient_clipp1ng` nothing is clipped. No log line mentions the key.
