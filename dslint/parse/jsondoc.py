@@ -1,8 +1,18 @@
 """JSON, JSON with comments and Hjson: text -> :class:`~dslint.parse.data.DataDoc`, whatever the text.
 
 A hand-written reader instead of a grammar library: it must accept what DeepSpeed's ``hjson`` accepts, say in words
-what is missing where, and keep the keys around a mistake. tree-sitter-json 0.24 cannot read ``1e+16``, knows neither
-``#`` comments, bare keys nor trailing commas, and folds a missing colon and its neighbours into one error.
+what is missing where, and keep the keys around a mistake. tree-sitter-json 0.24.8 gives, for example:
+
+* ``{"a": 1e+16}``, plain JSON: the number ends at 1, the rest is an error
+* ``{a: 1}`` and ``{'a': 1}``, legal Hjson: no object at all, an error at the top and a loose number
+* ``{"a": tru, "b": 2}``: the value of ``a`` is the string ``"b"``, and the key ``b`` is gone
+* ``{"a": "x}`` without its quote: the whole document is one error without a pair in it
+* ``{"a" 1, "b": 2}``: key and number in one error, which does not say that the colon is missing
+* trailing commas, ``#`` comments, bare texts, line ends for commas, ``'''`` texts: an error each, in a tree whose
+  shape depends on what follows
+
+Everything after the first of these would have to be scanned again by code of our own, beside the code that reads the
+tree; so the scanner stands alone.
 Nothing recurses, so no input overflows the stack.
 """
 

@@ -14,6 +14,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.config.dsl101_unknown_top_level_key",
         fix="unsafe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL102",

@@ -43,6 +43,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/774",
         "https://github.com/deepspeedai/DeepSpeed/issues/1809",
     ),
+    depends_on_run=True,
 )
 
 _TYPO = """\
