@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dslint.gitindex import tracked
+from dslint.gitindex import repository, tracked
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -215,8 +215,8 @@ class _Walker:
         return verdict
 
     def _tracked(self, absolute: str) -> frozenset[str]:
-        repository = _repository(os.path.dirname(absolute))
-        return tracked(repository) if repository else frozenset()
+        root = repository(os.path.dirname(absolute))
+        return tracked(root) if root else frozenset()
 
     def _excluded(self, absolute: str, folder: bool) -> bool:
         if os.path.basename(absolute) in self.names:
@@ -270,23 +270,14 @@ def _ignore_file(path: str, named: str) -> GitIgnoreSpec | None:
         return None
 
 
-@lru_cache(maxsize=4096)
-def _repository(folder: str) -> str | None:
-    """The root of the git checkout around a folder, if any."""
-    if os.path.exists(os.path.join(folder, ".git")):
-        return folder
-    parent = os.path.dirname(folder)
-    return None if parent == folder else _repository(parent)
-
-
 def _parent_ignores(top: str) -> Ignores:
     """The ignore files of the repository above ``top``, outermost first; none outside a git checkout."""
-    repository = _repository(top)
-    if repository is None:
+    root = repository(top)
+    if root is None:
         return []
     chain = [top]
-    while chain[-1] != repository:
+    while chain[-1] != root:
         chain.append(os.path.dirname(chain[-1]))
-    places = [(repository, os.path.join(repository, ".git", "info", "exclude"))]
+    places = [(root, os.path.join(root, ".git", "info", "exclude"))]
     places += [(folder, os.path.join(folder, ".gitignore")) for folder in reversed(chain[1:])]
     return [(base, file, f"{top[len(base) + 1 :]}/" if top != base else "") for base, file in places]

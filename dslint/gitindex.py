@@ -14,29 +14,38 @@ _ENTRY = 62  # bytes before the name of an entry: times, device, inode, mode, ow
 _EXTENDED = 0x4000
 
 
+@lru_cache(maxsize=4096)
+def repository(folder: str) -> str | None:
+    """The root of the git checkout around a folder, if any."""
+    if os.path.exists(os.path.join(folder, ".git")):
+        return folder
+    parent = os.path.dirname(folder)
+    return None if parent == folder else repository(parent)
+
+
 @lru_cache(maxsize=8)
-def tracked(repository: str) -> frozenset[str]:
+def tracked(root: str) -> frozenset[str]:
     """Absolute paths of all tracked files and of the folders that hold one; empty when the index cannot be read."""
     try:
-        with open(os.path.join(_git_folder(repository), "index"), "rb") as handle:
+        with open(os.path.join(_git_folder(root), "index"), "rb") as handle:
             names = _names(handle.read())
     except (OSError, ValueError, struct.error, IndexError):
         return frozenset()
     found: set[str] = set()
     for name in names:
-        path = os.path.join(repository, name)
-        while path not in found and path != repository:
+        path = os.path.join(root, name)
+        while path not in found and path != root:
             found.add(path)
             path = os.path.dirname(path)
     return frozenset(found)
 
 
-def _git_folder(repository: str) -> str:
+def _git_folder(root: str) -> str:
     """``.git``, or what a worktree's ``.git`` file points to."""
-    place = os.path.join(repository, ".git")
+    place = os.path.join(root, ".git")
     if os.path.isfile(place):
         with open(place, encoding="utf-8") as handle:
-            return os.path.join(repository, handle.read().removeprefix("gitdir:").strip())
+            return os.path.join(root, handle.read().removeprefix("gitdir:").strip())
     return place
 
 

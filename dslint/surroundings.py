@@ -8,11 +8,14 @@ from dataclasses import replace
 
 from dslint.core.fact import absent, known
 from dslint.core.source import SourceFile
+from dslint.gitindex import repository
 from dslint.model.context import Context, VersionFact
 from dslint.parse.reading import Unreadable, read_text
 
 # A lock file of a large project has some MB.
 _LOCK_LIMIT = 20_000_000
+# A requirements file that takes in more than this many others is generated, or a trap.
+_INCLUDE_LIMIT = 50
 # How many entries the search for neighbouring launch files looks at: it must stay invisible in a hook.
 _NEIGHBOUR_LIMIT = 3_000
 # How far above a file its project may begin.
@@ -65,13 +68,42 @@ class Surroundings:
             return {}
         found: dict[str, VersionFact] = {}
         for name in version_files(names):
-            shown = os.path.relpath(os.path.join(folder, name)).replace(os.sep, "/")
-            text = self.overrides.get(shown) or read_text(shown, _LOCK_LIMIT)
-            if isinstance(text, Unreadable):
+            source = self._source(os.path.join(folder, name))
+            if source is None:
                 continue
-            for library, fact in parse_versions(SourceFile(shown, text)).items():
+            for library, fact in parse_versions(source, self._included(source, folder)).items():
                 found[library] = stronger(found[library], fact) if library in found else fact
         return found
+
+    def _source(self, path: str) -> SourceFile | None:
+        shown = os.path.relpath(path).replace(os.sep, "/")
+        text = self.overrides.get(shown) or read_text(shown, _LOCK_LIMIT)
+        return None if isinstance(text, Unreadable) else SourceFile(shown, text)
+
+    def _included(self, first: SourceFile, folder: str) -> list[SourceFile]:
+        """What a requirements file takes in with ``-r`` and ``-c``, each file once, none outside the project."""
+        from dslint.model.versions.includes import included_paths
+        from dslint.model.versions.requirements import is_requirements
+
+        if not is_requirements(first.path):
+            return []
+        root = self._root(folder)
+        sources = [first]
+        seen = {os.path.realpath(first.path)}
+        for source in sources:  # grows while it is walked
+            for path in included_paths(source):
+                real = os.path.realpath(os.path.join(os.path.dirname(source.path), path))
+                if real in seen or len(seen) > _INCLUDE_LIMIT or not real.startswith(root):
+                    continue
+                seen.add(real)
+                found = self._source(os.path.normpath(os.path.join(os.path.dirname(source.path), path)))
+                if found is not None:
+                    sources.append(found)
+        return sources[1:]
+
+    def _root(self, folder: str) -> str:
+        """The real path of the project around a folder, with a slash at its end."""
+        return os.path.join(os.path.realpath(repository(folder) or _project_root(folder)), "")
 
 
 def _stated(version: str) -> VersionFact:

@@ -28,26 +28,31 @@ class Statement:
     certain: bool = True
 
 
-def parse_versions(source: SourceFile) -> dict[str, VersionFact]:
+def parse_versions(source: SourceFile, included: Iterable[SourceFile] = ()) -> dict[str, VersionFact]:
     """The versions of the libraries dslint knows that one project file states, by library.
 
     The file's name says how to read it: requirements and constraints, pyproject.toml, setup.cfg, setup.py, conda
     environments, Pipfile, the lock files of uv, poetry, pdm and pipenv, Dockerfiles. A library without a version, and
     one with contradictory versions, is left out.
+
+    ``included`` are the files that a requirements file names with ``-r`` and ``-c``: pip installs what satisfies all of
+    them together, so they count as one file.
     """
-    reader = _reader(source.path.rsplit("/", 1)[-1].lower())
-    if reader is None or not _MENTION.search(source.text):
-        return {}
-    by_library: dict[str, list[Statement]] = {}
-    for statement in reader(source):
-        if statement.specifier:
-            by_library.setdefault(statement.library, []).append(statement)
-    facts = {}
-    for library, statements in by_library.items():
-        fact = _joined(source, statements)
-        if fact:
-            facts[library] = fact
-    return facts
+    by_library: dict[str, list[tuple[SourceFile, Statement]]] = {}
+    readers = [(source, _reader(source.path.rsplit("/", 1)[-1].lower())), *((s, requirements_txt) for s in included)]
+    for read, reader in readers:
+        if reader is None or not _MENTION.search(read.text):
+            continue
+        for statement in reader(read):
+            if statement.specifier:
+                by_library.setdefault(statement.library, []).append((read, statement))
+    facts = {library: _joined(statements) for library, statements in by_library.items()}
+    return {library: fact for library, fact in facts.items() if fact}
+
+
+def is_requirements(path: str) -> bool:
+    """Whether a file is read as ``requirements.txt`` is, and so may name others with ``-r`` and ``-c``."""
+    return _reader(path.rsplit("/", 1)[-1].lower()) is requirements_txt
 
 
 def _reader(name: str) -> Callable[[SourceFile], Iterable[Statement]] | None:
@@ -70,16 +75,16 @@ def _reader(name: str) -> Callable[[SourceFile], Iterable[Statement]] | None:
     return requirements_txt if name.endswith((".txt", ".in")) else None
 
 
-def _joined(source: SourceFile, statements: list[Statement]) -> VersionFact | None:
-    """One fact out of all statements about a library in a file."""
-    chosen = [s for s in statements if s.certain] or statements
-    specifiers = list(dict.fromkeys(s.specifier for s in chosen))
-    if len(specifiers) > 1 and not chosen[0].certain:
+def _joined(statements: list[tuple[SourceFile, Statement]]) -> VersionFact | None:
+    """One fact out of all statements about a library that hold together."""
+    chosen = [(source, s) for source, s in statements if s.certain] or statements
+    specifiers = list(dict.fromkeys(s.specifier for _, s in chosen))
+    if len(specifiers) > 1 and not chosen[0][1].certain:
         return None
     pins = [s for s in specifiers if s.startswith("==") and "," not in s and "*" not in s]
     if len(pins) > 1:
         return None
-    first = chosen[0] if not pins else next(s for s in chosen if s.specifier == pins[0])
+    source, first = chosen[0] if not pins else next(pair for pair in chosen if pair[1].specifier == pins[0])
     base = source.path.rsplit("/", 1)[-1]
     label = f"{first.library} {first.specifier} stated here"
     return VersionFact(pins[0] if pins else ",".join(specifiers), source.location(first.span, label), base)
