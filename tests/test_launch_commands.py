@@ -115,7 +115,7 @@ def test_script_flags_have_values_at_their_places() -> None:
     assert script[span.start : span.end] == "2e-5"
     assert command.script_flag("--out") is not None
     assert command.script_flag("--missing") is None
-    assert not command.has_unknown_words
+    assert not command.may_hide_flags()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_script_flags_have_values_at_their_places() -> None:
     ],
 )
 def test_words_that_may_hold_flags_are_admitted(script: str, expected: bool) -> None:
-    assert one(script).has_unknown_words is expected
+    assert one(script).may_hide_flags() is expected
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,10 @@ def test_the_launcher_of_another_scheduler_is_replaced(command: str, wrong: str,
     [
         "python tools/train.py c.py",
         "torchrun tools/train.py c.py",
-        "torchrun --nproc_per_node $GPUS tools/train.py c.py",
+        "GPUS=${GPUS:-1}\ntorchrun --nproc_per_node $GPUS tools/train.py c.py",
+        "accelerate launch tools/train.py c.py",
+        "srun --gres=gpu:1 python tools/train.py c.py",
+        "torchrun --nproc_per_node 8 tools/train.py $1 $2",
         "torchrun --nproc_per_node 8 tools/train.py c.py ${@:3}",
         "torchrun --nproc_per_node 8 tools/train.py c.py --launcher $LAUNCHER",
         "torchrun --nproc_per_node 8 tools/train.py c.py --launcher mpi",
@@ -105,6 +108,36 @@ def test_dsl404_is_quiet_when_the_config_file_may_name_the_launcher() -> None:
     script = MMENGINE + 'launcher = cfg.get("launcher", args.launcher)\n'
     files = {"run.sh": "torchrun --nproc_per_node 8 tools/train.py c.py\n", "tools/train.py": script}
     assert findings("DSL404", files) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "severity", "option"),
+    [
+        ("torchrun --nproc_per_node $GPUS tools/train.py c.py", Severity.WARNING, "pytorch"),
+        ("torchrun --nproc_per_node=gpu tools/train.py c.py", Severity.WARNING, "pytorch"),
+        ("torchrun --nnodes 1:4 --nproc_per_node 8 tools/train.py $1", Severity.WARNING, "pytorch"),
+        ("deepspeed tools/train.py c.py", Severity.WARNING, "pytorch"),
+        ("torchrun --nproc_per_node 8 tools/train.py $CONFIG --work-dir $2", Severity.ERROR, "pytorch"),
+        ("accelerate launch --num_processes 8 tools/train.py c.py", Severity.ERROR, "pytorch"),
+        ("mpirun -np 8 python tools/train.py c.py", Severity.ERROR, "mpi"),
+        ("L='torchrun --nproc_per_node 8'\nC='tools/train.py c.py'\nbash -c \"$L $C\"", Severity.ERROR, "pytorch"),
+        ('run() { torchrun --nproc_per_node 8 tools/train.py "$@"; }\nrun c.py', Severity.ERROR, "pytorch"),
+        ("sbatch <<'E'\n#!/bin/bash\n#SBATCH -N2 -n 16\nsrun python tools/train.py c.py\nE", Severity.ERROR, "slurm"),
+        ("docker run --gpus all img torchrun --nproc_per_node 8 tools/train.py c.py", Severity.ERROR, "pytorch"),
+    ],
+)
+def test_dsl404_sees_the_command_through_its_wrappers(command: str, severity: Severity, option: str) -> None:
+    (finding,) = findings("DSL404", {"run.sh": command + "\n", "tools/train.py": MMENGINE})
+    assert finding.severity is severity
+    assert finding.hint == f"Append `--launcher {option}` to the arguments of the script"
+
+
+def test_dsl404_says_that_none_is_no_launcher() -> None:
+    files = {"run.sh": "torchrun --nproc_per_node 8 tools/train.py c.py --launcher none\n", "tools/train.py": MMENGINE}
+    (finding,) = findings("DSL404", files)
+    assert "`--launcher` of the script is `none`" in finding.message
+    assert finding.fix is not None
+    assert apply_edits(files["run.sh"], finding.fix.edits).endswith("--launcher pytorch\n")
 
 
 def test_dsl404_is_a_warning_in_documentation() -> None:

@@ -16,7 +16,8 @@ class Word:
     ``text`` is the word after quote removal and expansion of what is known, ``None`` when part of it is not
     known (``$WORLD_SIZE`` of the platform). ``raw`` is the text in the file.
     ``origins`` are the assignments that its text comes from. ``spreads`` marks an unknown word that may stand
-    for any number of words (``$EXTRA_ARGS``, ``"$@"``).
+    for any number of words (``$EXTRA_ARGS``, ``"$@"``). ``tail`` is what is known behind the last colon of an
+    unknown word: the port of ``$HOST:$PORT``.
     """
 
     text: str | None
@@ -24,6 +25,7 @@ class Word:
     location: Location
     origins: tuple[Location, ...] = ()
     spreads: bool = False
+    tail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,13 @@ class LaunchCommand:
     world_size: Fact[int] = field(default_factory=absent)
     cwd: Fact[str] = field(default_factory=absent)
     in_docs: bool = False
-    # ``$@``, ``$CMD`` or an unknown word: flags may be missing from what dslint sees.
-    has_unknown_words: bool = False
+    # ``$@``, ``$EXTRA_ARGS``: flags may be missing from what dslint sees. ``$1`` is one operand, or one flag.
+    hides_words: bool = False
+    unknown_operands: int = 0
+
+    def may_hide_flags(self, operands: int = 0) -> bool:
+        """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""
+        return self.hides_words or self.unknown_operands > operands
 
     def variable(self, name: str) -> Fact[str]:
         """An environment variable as the command sees it; absent when the file does not set it.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dslint.core.fact import Fact, absent
+from dslint.core.fact import Fact, unknown
 from dslint.core.source import Span
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.read import Outer, Shell, read_command
@@ -153,7 +153,7 @@ def _remote(scope: Scope) -> Scope:
     """The text runs on another machine: nothing is exported there, anything may be set there."""
     scope.exported.clear()
     scope.open = True
-    scope.cwd = absent()
+    scope.cwd = unknown("another machine")
     return scope
 
 

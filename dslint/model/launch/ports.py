@@ -29,7 +29,8 @@ def ports(command: LaunchCommand) -> Iterator[Port]:
         if command.launcher_flag("--standalone") is None:
             yield from _endpoint(command.launcher_flag("--rdzv_endpoint"))
             if not dynamic and command.launcher_flag("--rdzv_endpoint") is None:
-                yield from _flag(command.launcher_flag("--master_port"))
+                port = command.launcher_flag("--master_port")
+                yield from _flag(port) if port is not None else _variable(command, "PET_MASTER_PORT")
     elif launcher == "deepspeed":
         yield from _flag(command.launcher_flag("--master_port"))
     elif launcher == "accelerate":
@@ -49,10 +50,10 @@ def _flag(flag: Flag | None, zero_is_free: bool = False) -> Iterator[Port]:
 
 
 def _endpoint(flag: Flag | None) -> Iterator[Port]:
-    if flag is None or flag.value is None or flag.value.text is None:
+    if flag is None or flag.value is None:
         return
-    _, colon, port = flag.value.text.rpartition(":")
-    number = _number(port) if colon else None
+    _, _, port = (flag.value.text or "").rpartition(":") if flag.value.text is not None else ("", "", flag.value.tail)
+    number = _number(port) if flag.value.tail or ":" in (flag.value.text or "") else None
     if number is not None:
         yield Port(flag.name, number, flag.value.location, flag.value.origins, zero_is_free=True)
 

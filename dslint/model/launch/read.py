@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dslint.core.fact import Fact, absent
+from dslint.core.fact import Fact, absent, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
 from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
-from dslint.model.launch.launchers.counts import slurm_tasks
 from dslint.model.launch.launchers.remote import SBATCH, remote_words
 from dslint.model.launch.launchers.wrappers import unwrap
 from dslint.model.shell.slurm import slurm_options
@@ -67,6 +66,8 @@ def read_command(
     """The launch that these words are, ``None`` when they start no training processes."""
     seen = dict(env)
     rest = unwrap(words, seen)
+    if "" in seen and "" not in env:
+        cwd = unknown("the image decides")
     outer = outer or Outer()
     head = _head(rest)
     if head is None:
@@ -180,7 +181,8 @@ def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequenc
         nodes=world.nodes,
         processes_per_node=world.per_node,
         world_size=world.total,
-        has_unknown_words=parsed.open or _unknown(arguments),
+        hides_words=(parsed.open and script is None) or _spreads(arguments),
+        unknown_operands=_unknown_operands(arguments),
     )
 
 
@@ -188,8 +190,8 @@ def _world(adapter: Adapter, parsed: Parsed, env: dict[str, Fact[str]], outer: O
     if adapter is PLAIN and outer.name:
         return BY_HEAD[outer.name].counter(outer.parsed, env, place)
     slurm_launcher = _value(script_flags(parsed.rest), "--launcher") == "slurm"
-    if adapter.name == "xtuner" and outer.name == "srun" and (slurm_launcher or "NPROC_PER_NODE" not in env):
-        return slurm_tasks(outer.parsed, env)
+    if adapter.name == "xtuner" and outer.name and (slurm_launcher or "NPROC_PER_NODE" not in env):
+        return BY_HEAD[outer.name].counter(outer.parsed, env, place)
     return adapter.counter(parsed, env, place)
 
 
@@ -198,19 +200,24 @@ def _value(flags: Sequence[Flag], name: str) -> str | None:
     return flag.value.text if flag is not None and flag.value is not None else None
 
 
-def _unknown(arguments: Sequence[Word]) -> bool:
-    """Whether arguments may hold flags that cannot be seen: a free-standing unknown word, or one that spreads."""
+def _spreads(arguments: Sequence[Word]) -> bool:
+    """``$EXTRA_ARGS``, ``"$@"``; in documentation ``[optional arguments]`` and ``...`` stand for the same."""
+    return any(
+        word.raw.startswith(("[", "...", "…")) or (word.text is None and word.spreads and flag_name(word) is None)
+        for word in arguments
+    )
+
+
+def _unknown_operands(arguments: Sequence[Word]) -> int:
+    """Unquoted words that stand alone and cannot be read: ``$1``, ``$CONFIG``."""
+    count = 0
     previous_is_flag = False
     for word in arguments:
         name = flag_name(word)
-        if word.text is None and name is None and (word.spreads or (not previous_is_flag and _bare(word))):
-            return True
+        if word.text is None and name is None and not previous_is_flag:
+            count += word.raw.startswith("$")
         previous_is_flag = name is not None and "=" not in (word.text or word.raw)
-    return False
-
-
-def _bare(word: Word) -> bool:
-    return not word.raw.startswith(('"', "'")) and word.raw.startswith("$")
+    return count
 
 
 def _shell(words: Sequence[Word], outer: Outer) -> Shell | None:

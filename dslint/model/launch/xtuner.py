@@ -18,6 +18,14 @@ def asks_for_slurm(command: LaunchCommand) -> bool:
     return flag is not None and (flag.value is None or flag.value.text in (None, "slurm"))
 
 
+def lacks_launcher(command: LaunchCommand) -> bool:
+    """Neither the command nor a word of it that cannot be read names a launcher; its one operand is the config."""
+    flag = command.script_flag("--launcher")
+    if flag is None:
+        return not command.may_hide_flags(operands=1)
+    return flag.value is not None and flag.value.text == "none"
+
+
 def starts_torchrun(command: LaunchCommand) -> bool:
     """``NPROC_PER_NODE`` or ``NNODES`` makes XTuner start torchrun, one per call; unknown counts as yes."""
     return not (_is_one(command, "NPROC_PER_NODE") and _is_one(command, "NNODES"))

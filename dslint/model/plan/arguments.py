@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, canonical
 from dslint.model.plan.hfargs import HF_DEFAULTS, HF_NAMES, is_flag, parse_value
 from dslint.model.plan.scriptargs import Declared
@@ -60,11 +61,15 @@ def effective_arguments(
     """What the script will hold: a flag, else a default that is certain. Other names are not in the result."""
     if consumer.get_or("") == "hf":
         return _training_arguments(command, profile)
+    return _script_arguments(command, profile)
+
+
+def _script_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
     arguments: dict[str, Fact[Any]] = {}
     declared = profile.args.declared if profile is not None else {}
     for dest, argument in declared.items():
         if argument.default.is_known:
-            arguments[dest] = unknown("the command may set it") if command.has_unknown_words else argument.default
+            arguments[dest] = unknown("the command may set it") if command.may_hide_flags() else argument.default
     for dest, fact in passed_arguments(command).items():
         arguments[dest] = _converted(fact, declared.get(dest))
     return arguments
@@ -72,7 +77,7 @@ def effective_arguments(
 
 def _training_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
     if profile is not None and profile.training and profile.args.training_arguments == "":
-        return _constructed(profile)
+        return _constructed(command, profile)
     arguments = _default_arguments(command, profile)
     for flag in command.script_flags:
         name = canonical(flag.name)[2:] if flag.name.startswith("--") else ""
@@ -90,9 +95,9 @@ def _default_arguments(command: LaunchCommand, profile: ScriptProfile | None) ->
     """Defaults that are certain: the class is the one of transformers and every flag of the command is seen."""
     args = profile.args if profile is not None else None
     arguments: dict[str, Fact[Any]]
-    if args is None or args.training_arguments != "exact" or args.is_open or command.has_unknown_words:
+    if args is None or args.training_arguments != "exact" or args.is_open or command.may_hide_flags():
         arguments = dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
-        if not command.has_unknown_words:
+        if not command.may_hide_flags():
             # No class is known to switch this search on by default.
             arguments["auto_find_batch_size"] = known(False)
         return arguments
@@ -107,14 +112,22 @@ def _default_arguments(command: LaunchCommand, profile: ScriptProfile | None) ->
     return arguments
 
 
-def _constructed(profile: ScriptProfile) -> dict[str, Fact[Any]]:
-    """``TrainingArguments(...)`` called by the script: its literal keywords, else the default."""
-    if "**" in profile.training:
-        return {name: unknown("keywords are unpacked") for name in HF_NAMES} | {
-            name: fact for name, fact in profile.training.items() if name in HF_NAMES
-        }
-    arguments: dict[str, Fact[Any]] = {name: known(value) for name, value in HF_DEFAULTS.items()}
+def _constructed(command: LaunchCommand, profile: ScriptProfile) -> dict[str, Fact[Any]]:
+    """``TrainingArguments(...)`` called by the script: its keywords, else the default where it is certain."""
+    is_certain = profile.training_class == "exact" and "**" not in profile.training
+    arguments: dict[str, Fact[Any]] = (
+        {name: known(value) for name, value in HF_DEFAULTS.items()}
+        if is_certain
+        else dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
+    )
+    if not is_certain and "**" not in profile.training:
+        arguments["auto_find_batch_size"] = known(False)
     arguments.update({name: fact for name, fact in profile.training.items() if name in HF_NAMES})
+    if profile.training_dests:
+        own = _script_arguments(command, profile)
+        for name, dest in profile.training_dests.items():
+            if name in HF_NAMES and dest in own and own[dest].is_known:
+                arguments[name] = own[dest]
     return arguments
 
 
@@ -124,7 +137,13 @@ def _hf_value(name: str, flag: Flag) -> Fact[Any]:
     if flag.value.text is None:
         return unknown(f"`{flag.value.raw}` is not known here", flag.location)
     value = parse_value(name, flag.value.text)
-    return Fact(value.state, value.value, (flag.location,), value.reason)
+    return Fact(value.state, value.value, _places(flag), value.reason)
+
+
+def _places(flag: Flag) -> tuple[Location, ...]:
+    """Where an option stands, and the assignments that its value comes from."""
+    origins = flag.value.origins if flag.value is not None else ()
+    return (flag.location, *(o for o in origins if o != flag.location))
 
 
 def _text(flag: Flag) -> Fact[str]:
@@ -132,7 +151,7 @@ def _text(flag: Flag) -> Fact[str]:
         return known("True", flag.location)
     if flag.value.text is None:
         return unknown(f"`{flag.value.raw}` is not known here", flag.location)
-    return known(flag.value.text, flag.location)
+    return known(flag.value.text, *_places(flag))
 
 
 def _converted(fact: Fact[str], declared: Declared | None) -> Fact[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
-from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.plan.files import Files
 from dslint.model.plan.recipe import recipe
 from dslint.model.plan.scriptprofile import ScriptProfile
@@ -46,9 +46,13 @@ class ConfigChoice:
 
 def names_config(command: LaunchCommand) -> bool:
     """A flag of the command may choose a config or a ZeRO stage."""
-    if command.script_flag(*CONFIG_FLAGS) is not None:
+    if command.script_flag(*CONFIG_FLAGS) is not None or any(_is_json(f.value) for f in command.script_flags):
         return True
     return command.launcher_flag("--config_file", "--use_deepspeed", "--zero_stage", *CONFIG_FLAGS) is not None
+
+
+def _is_json(word: Word | None) -> bool:
+    return word is not None and word.text is not None and word.text.endswith(_SUFFIXES)
 
 
 def choose_config(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
@@ -122,7 +126,8 @@ def _replace(choice: ConfigChoice, accelerate: DataDoc | None, missing: tuple[Na
 
 
 def _from_script(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
-    for name in CONFIG_FLAGS:
+    own = tuple(f"--{dest}" for dest in profile.config_dests) if profile is not None else ()
+    for name in dict.fromkeys((*own, *CONFIG_FLAGS)):
         flag = command.script_flag(name)
         if flag is None or flag.value is None:
             continue
@@ -140,12 +145,12 @@ def _from_script(command: LaunchCommand, profile: ScriptProfile | None, files: F
 
 
 def _from_default(command: LaunchCommand, profile: ScriptProfile, files: Files) -> ConfigChoice:
-    for dest in _CONFIG_DESTS:
+    for dest in dict.fromkeys((*profile.config_dests, *_CONFIG_DESTS)):
         declared = profile.args.declared.get(dest)
         default = declared.default if declared is not None else None
         if default is None or not default.is_known or not isinstance(default.value, str):
             continue
-        if command.has_unknown_words:
+        if command.may_hide_flags():
             return ConfigChoice(path=unknown("the command may name another config"))
         if default.value.endswith(_SUFFIXES):
             return _load(Named(default.value, default.origins[0]), files)
@@ -155,12 +160,15 @@ def _from_default(command: LaunchCommand, profile: ScriptProfile, files: Files) 
 def _named(flag: Flag) -> Named | None:
     if flag.value is None or flag.value.text is None:
         return None
-    return Named(flag.value.text, flag.value.location, flag.value.raw)
+    word = flag.value
+    # In ``"${ARGS[@]}"`` the path stands where the array is written.
+    place = word.origins[0] if word.origins and "[@]" in word.raw else word.location
+    return Named(flag.value.text, place, word.raw)
 
 
 def _missing(named: Named, files: Files) -> tuple[Named, ...]:
     """The name, when nothing suggests that the file is made, fetched or mounted before the run."""
-    return () if files.may_appear(named.text, named.raw) else (named,)
+    return () if files.may_appear(named.text, named.raw, named.location.path) else (named,)
 
 
 def _load(named: Named | None, files: Files) -> ConfigChoice:

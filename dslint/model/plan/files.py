@@ -5,13 +5,22 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatch
 
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
-# A comment, an assignment, or a line of arguments that ends in a continuation.
-_HARMLESS = re.compile(r"\s*(?:#|(?:export\s+|local\s+)?\w+=|--)")
+# A comment or an assignment.
+_HARMLESS = re.compile(r"\s*(?:#|(?:export\s+|local\s+)?\w+=)")
+# A name that the reader of a documentation replaces by his own.
+_PLACEHOLDER = re.compile(
+    r"(?:^|/)(?:path[_/-]?to|your|my|some|xxx+)[_./-]|[<>{}]|\.\.\.|(?:^|[/_-])your(?:[/_.-]|$)", re.I
+)
+# A script that writes files may write its config.
+_SCRIPT_WRITES = re.compile(
+    r"json\.dump\(|yaml\.\w*dump\(|\.write(?:_text)?\(|[\"']w[bt+]?[\"']|shutil\.copy|hf_hub_download"
+)
 _WRITES = r"(?:>>?|\b(?:tee|cp|mv|ln|install|wget|curl|sed -i|jq|envsubst|git clone|touch)\b)"
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
@@ -67,30 +76,54 @@ class Files:
         written = set(re.findall(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)", shell))
         return any(_may_hold(shell, variable, text) for variable in written)
 
-    def may_appear(self, text: str, raw: str = "") -> bool:
+    def may_appear(self, text: str, raw: str = "", named_by: str = "") -> bool:
         """A file that is nowhere may still be there when the command runs.
 
         Silent outside the project, where the working directory is unknown, and where another command or the
-        script itself mentions the file.
+        script itself mentions the file. ``named_by`` is the path of the file that names it.
         """
-        if text.startswith(("/", "~")) or self.command.cwd.is_unknown or self.is_written(text, raw):
+        if text.startswith(("/", "~")) or self._is_away() or self.is_written(text, raw):
             return True
         if all(self.workspace.normal(posixpath.join(f, text)).startswith("..") for f in self.folders):
             return True
-        if not self._is_at_home(text):
+        if _PLACEHOLDER.search(text) or not self._is_at_home(text) or self._is_ignored(text):
             return True
         name = posixpath.basename(text)
         script = self.workspace.read(self.script_path) if self.script_path else None
-        return (script is not None and name in script.text) or self._mentioned_elsewhere(name)
+        if script is not None and name in script.text:
+            is_own = named_by == self.script_path and script.text.count(name) == 1
+            if not is_own or _SCRIPT_WRITES.search(script.text):
+                return True
+        return self._mentioned_elsewhere(name, _VARIABLE.findall(raw))
+
+    def _is_away(self) -> bool:
+        """The command runs in a folder that is unknown or not in this project."""
+        cwd = self.command.cwd
+        if not cwd.is_known:
+            return cwd.is_unknown
+        bases = self.workspace.bases(self.launch_path)
+        return not any(self.workspace.exists(self.workspace.normal(posixpath.join(b, cwd.get()))) for b in bases)
 
     def _is_at_home(self, text: str) -> bool:
         """The command runs in this project: its script is here, or at least the folder of the file is."""
-        folder = posixpath.dirname(text)
+        folder = posixpath.normpath(posixpath.dirname(text) or ".")
         return bool(self.script_path) or (
-            bool(folder) and any(self.workspace.exists(posixpath.join(f, folder)) for f in self.folders)
+            posixpath.basename(folder) not in (".", "..")
+            and any(self.workspace.exists(posixpath.join(f, folder)) for f in self.folders)
         )
 
-    def _mentioned_elsewhere(self, name: str) -> bool:
+    def _is_ignored(self, text: str) -> bool:
+        """git ignores the file, so that it stands only where it is used."""
+        name = posixpath.basename(text)
+        for folder in self.workspace.bases(self.launch_path):
+            source = self.workspace.read(posixpath.join(folder, ".gitignore"))
+            for line in source.text.splitlines() if source is not None else ():
+                pattern = line.strip().strip("/")
+                if pattern and pattern[0] not in "#!" and (fnmatch(name, pattern) or fnmatch(text, pattern)):
+                    return True
+        return False
+
+    def _mentioned_elsewhere(self, name: str, variables: Sequence[str]) -> bool:
         """Another command of the launch file speaks of the file: it may make it."""
         source = self.workspace.read(self.launch_path)
         if source is None:
@@ -98,8 +131,14 @@ class Files:
         span = self.command.location.span
         others = source.text[: span.start] + "\n" + source.text[span.end :]
         for line in others.splitlines():
-            if name in line and not _HARMLESS.match(line) and not _names_config(line, name):
+            if _HARMLESS.match(line):
+                continue
+            if name in line and not _names_config(line, re.escape(name)):
                 return True
+            for variable in variables:
+                used = rf"\$\{{?{variable}\b"
+                if re.search(used, line) and not _names_config(line, used):
+                    return True
         return False
 
 
@@ -112,9 +151,9 @@ def _may_hold(shell: str, variable: str, text: str) -> bool:
     return False
 
 
-def _names_config(line: str, name: str) -> bool:
+def _names_config(line: str, pattern: str) -> bool:
     """Another launch hands the same file to its script."""
-    return re.search(rf"--\w*(?:deepspeed|config)\w*[ =]\S*{re.escape(name)}", line) is not None
+    return re.search(rf"--\w*(?:deepspeed|config)\w*[ =]\S*{pattern}", line) is not None
 
 
 def _literal_paths(command: LaunchCommand) -> list[str]:

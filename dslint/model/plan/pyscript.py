@@ -29,6 +29,10 @@ class PyScript:
     # Local name -> dotted origin: ``TrainingArguments`` -> ``transformers.TrainingArguments``.
     imports: dict[str, str] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    # The same attributes with the name they belong to: ``args.launcher``.
+    assigned_dotted: set[str] = field(default_factory=set)
+    tree: ast.Module | None = None
+    _constants: dict[str, ast.expr] | None = None
 
     def qualified(self, node: ast.expr) -> str:
         """``transformers.HfArgumentParser`` for a name or attribute chain, else an empty string."""
@@ -48,11 +52,25 @@ class PyScript:
         return self.source.location(Span(start, end), label)
 
     def literal(self, node: ast.expr, label: str = "") -> Fact[object]:
-        """The value of a literal expression (``4``, ``-1``, ``[0.9, 0.95]``), else unknown."""
+        """The value of a literal expression (``4``, ``-1``, ``[0.9, 0.95]``) or of a constant, else unknown."""
+        resolved = self.resolved(node)
+        places = [self.location(n, label) for n in dict.fromkeys((resolved, node))]
         try:
-            return known(ast.literal_eval(node), self.location(node, label))
+            return known(ast.literal_eval(resolved), *places)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             return unknown("the script computes it", self.location(node))
+
+    def resolved(self, node: ast.expr) -> ast.expr:
+        """What a name stands for that the file sets in one place only; any other node is itself."""
+        for _ in range(4):
+            if not isinstance(node, ast.Name) or self.tree is None:
+                break
+            if self._constants is None:
+                self._constants = _constants(self.tree)
+            if node.id not in self._constants:
+                break
+            node = self._constants[node.id]
+        return node
 
     def _offset(self, line: int, column: int) -> int:
         text = self.source.line_text(line)
@@ -69,6 +87,7 @@ def read_script(source: SourceFile) -> PyScript:
     try:
         tree = _parse(source.text)
         if tree is not None:
+            script.tree = tree
             _collect(tree, script)
     finally:
         if collecting:
@@ -128,11 +147,18 @@ def _note(node: ast.AST, script: PyScript) -> None:
     elif isinstance(node, ast.Attribute):
         if isinstance(node.ctx, ast.Store):
             script.assigned_attributes.add(node.attr)
+            if isinstance(node.value, ast.Name):
+                script.assigned_dotted.add(f"{node.value.id}.{node.attr}")
     elif isinstance(node, ast.ClassDef):
         script.classes[node.name] = node
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         script.functions.add(node.name)
-    elif isinstance(node, ast.Import):
+    else:
+        _note_import(node, script)
+
+
+def _note_import(node: ast.AST, script: PyScript) -> None:
+    if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.split(".")[0]
             script.imports[alias.asname or top] = alias.name if alias.asname else top
@@ -141,3 +167,24 @@ def _note(node: ast.AST, script: PyScript) -> None:
         joint = "" if not node.module else "."
         for alias in node.names:
             script.imports[alias.asname or alias.name] = f"{module}{joint}{alias.name}"
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Names that are bound once in the whole file, by a plain assignment."""
+    values: dict[str, ast.expr] = {}
+    bound: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            values[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            values[node.target.id] = node.value
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound[node.id] = bound.get(node.id, 0) + 1
+        elif isinstance(node, ast.arg):
+            bound[node.arg] = bound.get(node.arg, 0) + 1
+        elif isinstance(node, ast.alias):
+            name = (node.asname or node.name).split(".")[0]
+            bound[name] = bound.get(name, 0) + 1
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound[node.name] = bound.get(node.name, 0) + 1
+    return {name: value for name, value in values.items() if bound.get(name) == 1}

@@ -1,4 +1,4 @@
-"""Runs whose arguments stand in a YAML file: ``llamafactory-cli train recipe.yaml key=value``."""
+"""Runs whose arguments stand in a YAML file: ``llamafactory-cli train recipe.yaml key=value``, ``axolotl train``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _SUFFIXES = (".yaml", ".yml")
 
 def recipe(command: LaunchCommand, files: Files) -> DataDoc | None:
     """The YAML file with the arguments of the Trainer, when the command reads them from one."""
-    if command.launcher != "llamafactory":
+    is_axolotl = command.script is not None and (command.script.text or "").startswith("axolotl.cli")
+    if command.launcher not in ("llamafactory", "axolotl") and not is_axolotl:
         return None
     for word in command.words:
         if word.text is not None and word.text.endswith(_SUFFIXES):
@@ -31,11 +32,13 @@ def recipe_arguments(command: LaunchCommand, doc: DataDoc) -> dict[str, Fact[Any
     arguments: dict[str, Fact[Any]] = dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
     for name in HF_NAMES:
         fact = doc.fact(f"/{name}")
-        if name in overridden or command.has_unknown_words:
+        if name in overridden or command.may_hide_flags():
             word = overridden.get(name)
             arguments[name] = unknown("the command line decides", *([word.location] if word is not None else []))
         elif fact.is_known:
             arguments[name] = _typed(name, fact)
+        elif name == "auto_find_batch_size" and fact.is_absent:
+            arguments[name] = known(False)  # nobody changes this default
     return arguments
 
 

@@ -13,6 +13,7 @@ from dslint.model.plan.arguments import effective_arguments, passed_arguments, r
 from dslint.model.plan.batch import batch_of, batch_world, precision_of, run_world
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
 from dslint.model.plan.files import Files, module_path
+from dslint.model.plan.hostfile import hostfile_counts
 from dslint.model.plan.recipe import recipe, recipe_arguments
 from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
 from dslint.model.workspace import Workspace
@@ -101,11 +102,12 @@ def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
         arguments = recipe_arguments(command, arguments_file)
     else:
         arguments = effective_arguments(command, profile, consumer)
-    world = run_world(command, choice.accelerate)
+    hosts = hostfile_counts(command, files)
+    world = run_world(command, choice.accelerate, hosts[1] if hosts is not None else None)
     is_rewritten = command.launcher_flag("--autotuning") is not None or (profile is not None and profile.changes_config)
     return RunPlan(
         command,
-        command.nodes,
+        hosts[0] if hosts is not None else command.nodes,
         command.processes_per_node,
         world,
         script,
@@ -135,6 +137,6 @@ def _script_path(command: LaunchCommand, files: Files) -> str | None:
 
 
 def _stage(choice: ConfigChoice, command: LaunchCommand) -> Fact[int]:
-    if choice.stage.is_absent and (choice.path.is_unknown or command.has_unknown_words):
+    if choice.stage.is_absent and (choice.path.is_unknown or command.may_hide_flags()):
         return unknown("the config of the run is not known")
     return choice.stage

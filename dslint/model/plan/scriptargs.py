@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.plan.pyscript import PyScript, text_of
+from dslint.model.plan.trainerclass import is_training_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,6 @@ def read_script_args(script: PyScript) -> ScriptArgs:
     if any(origin.split(".")[0] in _OTHER_PARSERS for origin in script.imports.values()):
         return ScriptArgs({}, True, "other")
     return ScriptArgs({}, reader.is_open, "none")
-
-
-def is_training_arguments(qualified: str) -> bool:
-    """The class is the one of transformers, whatever the import path."""
-    first, _, _ = qualified.partition(".")
-    return first == "transformers" and qualified.endswith(("TrainingArguments", "Seq2SeqTrainingArguments"))
 
 
 def _mentioned(script: PyScript) -> set[str]:

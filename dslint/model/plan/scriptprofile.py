@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile
-from dslint.model.plan.pyscript import PyScript, read_script, text_of
-from dslint.model.plan.scriptargs import Declared, ScriptArgs, is_training_arguments, read_script_args
+from dslint.model.plan.configarg import ConfigArgument, config_arguments
+from dslint.model.plan.pyscript import PyScript, read_script
+from dslint.model.plan.scriptargs import Declared, ScriptArgs, read_script_args
+from dslint.model.plan.trainerclass import trainer_class
 from dslint.model.workspace import Workspace
 
 BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 # Groups of ranks that share a sample: the batch arithmetic then has a smaller world than the launcher starts.
 _PARALLEL = re.compile(r"PipelineModule|\bmpu\s*=|model_parallel|tensor_parallel|sequence_parallel|pipeline_parallel")
-_WORTH_PARSING = re.compile(r"ArgumentParser|TrlParser|TrainingArguments|deepspeed|Accelerator|import click|typer|fire")
+_WORTH_PARSING = re.compile(
+    r"ArgumentParser|TrlParser|TrainingArguments|[dD]eep[sS]peed|Accelerator|import click|typer|fire"
+)
 # What a script must hold to matter for a command that names no config itself.
 _SELF_CONTAINED = re.compile(r"\.h?json[\"']|--launcher[\"']")
 # The config file may name the launcher as well.
@@ -32,8 +36,9 @@ class ScriptProfile:
     """The facts of one script that a run plan joins with its command.
 
     ``consumer``: ``hf`` | ``deepspeed`` | ``accelerate`` when the script shows who reads the config.
-    ``config_paths``: DeepSpeed config files named by literals. ``config_dest``: the argument that holds the path
-    (``deepspeed_config``), empty when unknown. ``training``: literal keywords of a ``TrainingArguments(...)`` call.
+    ``config_paths``: DeepSpeed config files named by literals. ``config_dests``: the arguments that it hands over as
+    the path. ``training``: keywords of a ``TrainingArguments(...)`` call, ``training_dests`` those that are arguments
+    of the script, ``training_class`` whose defaults they have (``exact``: the ones of transformers).
     ``changes_config``: the script computes the config or writes into it, so that the file is not what runs.
     ``is_parallel``: pipeline, tensor or sequence parallel groups may exist.
     ``launcher``: the ``--launcher`` argument of an OpenMMLab script that builds a runner, else ``None``.
@@ -44,7 +49,10 @@ class ScriptProfile:
     args: ScriptArgs = field(default_factory=ScriptArgs)
     consumer: Fact[str] = field(default_factory=absent)
     config_paths: tuple[Fact[str], ...] = ()
+    config_dests: tuple[str, ...] = ()
     training: Mapping[str, Fact[object]] = field(default_factory=dict)
+    training_dests: Mapping[str, str] = field(default_factory=dict)
+    training_class: str = ""
     changes_config: bool = False
     is_parallel: bool = False
     launcher: Declared | None = None
@@ -78,28 +86,35 @@ def read_profile(source: SourceFile) -> ScriptProfile:
         return ScriptProfile(source.path)
     script = read_script(source)
     args = read_script_args(script)
-    training, paths = _literal_config(script)
-    initialize = [call for name, call in script.called if name == "deepspeed.initialize"]
+    given = list(config_arguments(script))
+    training, dests, kind = _training(script)
     return ScriptProfile(
         source.path,
         args,
-        _consumer(script, args, bool(initialize)),
-        tuple(paths),
+        _consumer(script, args, given),
+        tuple({a.path.get(): a.path for _, a in given if a.path is not None and not a.is_changed}.values()),
+        tuple(dict.fromkeys(a.dest for _, a in given if a.dest and not a.is_changed)),
         training,
-        _changes_config(script, initialize),
+        dests,
+        kind,
+        _changes_config(script, given),
         bool(_PARALLEL.search(source.text)),
         _openmmlab_launcher(script, args),
         source.path,
     )
 
 
-def _consumer(script: PyScript, args: ScriptArgs, initializes: bool) -> Fact[str]:
+def _consumer(script: PyScript, args: ScriptArgs, given: Sequence[tuple[str, ConfigArgument]]) -> Fact[str]:
     """Who hands the config to DeepSpeed. More than one candidate is unknown."""
     found: dict[str, None] = {}
-    if initializes:
-        found["deepspeed"] = None
     names = {name for name, _ in script.called}
-    if args.training_arguments or any(is_training_arguments(n) for n in names):
+    if "deepspeed.initialize" in names:
+        found["deepspeed"] = None
+    if (
+        args.training_arguments
+        or any(trainer_class(script, n) == "exact" for n in names)
+        or any(trainer_class(script, name) for name, _ in given)
+    ):
         found["hf"] = None
     elif any(n.rpartition(".")[2] == "Accelerator" for n in names):
         found["accelerate"] = None
@@ -110,47 +125,38 @@ def _consumer(script: PyScript, args: ScriptArgs, initializes: bool) -> Fact[str
     return known(next(iter(found)))
 
 
-def _literal_config(script: PyScript) -> tuple[dict[str, Fact[object]], list[Fact[str]]]:
-    """Keywords of ``TrainingArguments(...)`` and every config path that stands as a literal."""
+def _training(script: PyScript) -> tuple[dict[str, Fact[object]], dict[str, str], str]:
+    """Keywords of the one ``TrainingArguments(...)`` call: their values, and which arguments of the script they are."""
     training: dict[str, Fact[object]] = {}
-    paths: list[Fact[str]] = []
+    dests: dict[str, str] = {}
+    kind = ""
     for name, call in script.called:
-        keywords = {k.arg: k.value for k in call.keywords if k.arg}
-        if is_training_arguments(name):
-            training = {key: script.literal(value) for key, value in keywords.items()}
-            if len(keywords) != len(call.keywords):
-                training["**"] = unknown("keywords are unpacked")
-            nodes = [keywords.get("deepspeed")]
-        elif name == "deepspeed.initialize":
-            nodes = [keywords.get("config"), keywords.get("config_params")]
-        elif name.endswith(("DeepSpeedPlugin", "HfDeepSpeedConfig")):
-            nodes = [keywords.get("hf_ds_config"), *call.args[:1]]
-        else:
+        found = trainer_class(script, name)
+        if not found:
             continue
-        for node in nodes:
-            text = text_of(node)
-            if node is not None and text is not None and text.endswith((".json", ".hjson")):
-                paths.append(known(text, script.location(node)))
-    return training, paths
+        if kind:  # Two of them: nobody knows which one trains.
+            return dict.fromkeys(training, unknown("the script makes several")), {}, "foreign"
+        kind = found
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                training["**"] = unknown("keywords are unpacked")
+                continue
+            training[keyword.arg] = script.literal(keyword.value)
+            value = script.resolved(keyword.value)
+            if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
+                dests[keyword.arg] = value.attr
+    return training, dests, kind
 
 
-def _changes_config(script: PyScript, initialize: list[ast.Call]) -> bool:
+def _changes_config(script: PyScript, given: Sequence[tuple[str, ConfigArgument]]) -> bool:
     if script.assigned_attributes & {"deepspeed_config", "deepspeed", *BATCH_KEYS}:
         return True
     if any(f'"{key}"' in script.source.text or f"'{key}'" in script.source.text for key in BATCH_KEYS):
         return True
-    for call in initialize:
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                return True
-            if keyword.arg in ("config", "config_params") and not _is_path(keyword.value):
-                return True
-    return False
-
-
-def _is_path(node: ast.expr) -> bool:
-    """A literal, or an attribute of the parsed arguments: the file is handed over as it is."""
-    return isinstance(node, ast.Constant) or (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+    initialize = [call for name, call in script.called if name == "deepspeed.initialize"]
+    if any(keyword.arg is None for call in initialize for keyword in call.keywords):
+        return True
+    return any(name == "deepspeed.initialize" and not argument.is_known for name, argument in given)
 
 
 def _openmmlab_launcher(script: PyScript, args: ScriptArgs) -> Declared | None:
@@ -158,6 +164,11 @@ def _openmmlab_launcher(script: PyScript, args: ScriptArgs) -> Declared | None:
     if declared is None or not {"pytorch", "slurm"} <= set(declared.choices):
         return None
     if _FROM_CONFIG.search(script.source.text):
+        return None
+    # ``args.launcher = "pytorch"``: the script sees for itself who started it.
+    if any(
+        dotted.endswith(".launcher") and not dotted.startswith(("cfg.", "config.")) for dotted in script.assigned_dotted
+    ):
         return None
     names = {name for name, _ in script.called}
     return declared if any(n.endswith(_RUNNERS) for n in names) else None

@@ -236,7 +236,8 @@ class CommandReader:
         try:
             texts = expand(raw, lookup)
         except UnknownWordError:
-            return [Word(None, raw, location, spreads=_spreads(raw))]
+            tail, places = _tail(raw, scope)
+            return [Word(None, raw, location, places, _spreads(raw), tail)]
         if len(lookup.places) == len(texts):
             return [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
         origins = tuple(lookup.used)
@@ -274,6 +275,17 @@ def _appended(old: Value | None, new: Value) -> Value | None:
     if new.items is None and old.items is None:
         return Value(old.text + new.text, None, origins)
     return None
+
+
+def _tail(raw: str, scope: Scope) -> tuple[str, tuple[Location, ...]]:
+    """The port of ``$HOST:$PORT``, when only the host is not known."""
+    _, colon, end = raw.rstrip("\"'").rpartition(":")
+    lookup = scope.lookup()
+    try:
+        texts = expand(end, lookup) if colon and end and not end.startswith("-") else []
+    except UnknownWordError:
+        return "", ()
+    return (texts[0], tuple(lookup.used)) if len(texts) == 1 else ("", ())
 
 
 def _spreads(raw: str) -> bool:

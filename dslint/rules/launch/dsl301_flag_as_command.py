@@ -1,13 +1,15 @@
-r"""**What.** A line that begins with `--option` is a command of its own, because the line above does not end in `\`.
+r"""**What.** A line that begins with an option is a command of its own, because the line above does not end in `\`, or
+because a comment or a blank line stands between.
 
 **Why it hurts.** bash starts the command without these options and then says `--option: command not found`, often
 hours later and far up in the log. The run that was started trains with defaults: another learning rate, no
 checkpoint folder, the wrong number of epochs. Unless it is the last line, the script still exits with 0.
 
-**Fix.** End the line above with `\`. The fix adds it.
+**Fix.** End the line above with `\`; the fix adds it, or deletes the blank line. A comment has to move above the
+command.
 
-**When it stays quiet.** In usage texts (`usage: train.py [-h]`), after elided lines (`...`), comments and blank lines,
-inside quotes, heredocs and arrays, and where the text cannot be parsed.
+**When it stays quiet.** In usage texts (`usage: train.py [-h]`), after elided lines (`...`) and blank lines that no `\`
+leads to, in documentation below a comment, inside quotes and arrays, and where the text cannot be parsed.
 
 **Evidence.** bash 5.2; found in published scripts whose first run loses `--sharded_ddp` or `--save`.
 """
@@ -54,10 +56,28 @@ EXAMPLES = (
         ("README.md:5 error", "README.md:6 error"),
         {"README.md": "# Train\n\n```bash\ndeepspeed train.py \\\n  --epochs 3 \\\n  --bf16\n```\n"},
     ),
+    bad(
+        "a comment ends the command",
+        {"run.sh": "torchrun train.py \\\n  --lr 2e-5\n  # evaluation\n  --bf16\n", "train.py": "print()\n"},
+        "run.sh:4 error",
+    ),
+    bad(
+        "a blank line ends the command",
+        {"run.sh": "torchrun train.py \\\n  --lr 2e-5 \\\n\n  --bf16\n", "train.py": "print()\n"},
+        "run.sh:4 error",
+        {"run.sh": "torchrun train.py \\\n  --lr 2e-5 \\\n  --bf16\n"},
+    ),
     good("every line ends in a backslash", {"run.sh": _BROKEN.replace("2e-5\n", "2e-5 \\\n"), "train.py": "print()\n"}),
     good(
         "a usage text lists options",
         {"README.md": "```\nusage: torchrun train.py [-h]\n\ntorchrun train.py\n  --lr LR  learning rate\n```\n"},
+    ),
+    good(
+        "a listing and a choice of options in documentation",
+        {
+            "README.md": "```bash\nls -l\n-rw-r--r-- 1 me train.py\n```\n\n"
+            "```bash\ntorchrun train.py\n# or\n--bf16\n```\n"
+        },
     ),
     good(
         "elided lines",
@@ -77,20 +97,33 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Lines of options that the shell runs as commands."""
     del context
-    for lost in lost_flags(doc.shell):
+    for lost in lost_flags(doc.shell, over_comments=not doc.in_docs):
+        reason, hint = _REASONS[lost.between]
         yield META.finding(
             doc.source.location(lost.span),
-            f"`{lost.flag}` begins a command of its own because the line above does not end in `\\`: the command above"
-            f" runs without it and bash reports `{lost.flag}: command not found`",
-            hint="End the line above with `\\`",
+            f"`{lost.flag}` begins a command of its own because {reason}: the command above runs without it and bash"
+            f" reports `{lost.flag}: command not found`",
+            hint=hint,
             related=(doc.source.location(lost.above.span, "the command ends here"),),
             fix=_fix(doc, lost),
         )
 
 
+_REASONS = {
+    "": ("the line above does not end in `\\`", "End the line above with `\\`"),
+    "comment": (
+        "the command ends before the comment",
+        "Move the comment above the command and end every line with `\\`",
+    ),
+    "blank": ("the blank line above ends the command", "Delete the blank line"),
+}
+
+
 def _fix(doc: LaunchDoc, lost: LostFlag) -> Fix | None:
     above = lost.above
-    if any(above.start <= c.start < above.end for c in doc.shell.comments):
+    if lost.between == "blank" and lost.gap is not None:
+        return Fix("Delete the blank line", (Edit(doc.source.path, lost.gap, ""),))
+    if lost.between or any(above.start <= c.start < above.end for c in doc.shell.comments):
         return None
     blanks = Span(above.span.end, above.end)
     return Fix("Join the line to the command above", (Edit(doc.source.path, blanks, " \\"),))

@@ -2,12 +2,13 @@ r"""**What.** A blank stands behind the `\` at the end of a line.
 
 **Why it hurts.** The backslash then escapes the blank, not the line end: the command ends there with an argument
 `" "`, and the next line is run as a command of its own. The options on it are lost, and nothing in an editor shows why.
+Where no option follows, the argument `" "` remains: argparse stops with `unrecognized arguments`.
 
-**Fix.** Delete the blanks. The fix does.
+**Fix.** Delete the blanks, or the backslash too where the command ends anyway. The fix does.
 
-**When it stays quiet.** In quotes, comments, heredocs and arrays, and where nothing follows the line.
+**When it stays quiet.** In quotes, comments and arrays, and above a line in brackets.
 
-**Evidence.** bash 5.2; the same mistake as ShellCheck SC1101.
+**Evidence.** bash 5.2 and argparse; the same mistake as ShellCheck SC1101.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.shell.continuation import trailing_blanks
@@ -45,7 +47,16 @@ EXAMPLES = (
         {"README.md": "```bash\ndeepspeed train.py \\\n  --bf16\n```\n"},
     ),
     good("no blank", {"run.sh": "torchrun train.py \\\n  --lr 2e-5\n", "train.py": "print()\n"}),
-    good("nothing follows", {"run.sh": "torchrun train.py --lr 2e-5 \\ \n\necho done\n", "train.py": "print()\n"}),
+    bad(
+        "nothing follows, and the script gets one argument more",
+        {"run.sh": "torchrun train.py --lr 2e-5 \\ \n\necho done\n", "train.py": "print()\n"},
+        "run.sh:1 warning",
+        {"run.sh": "torchrun train.py --lr 2e-5 \n\necho done\n"},
+    ),
+    good(
+        "a template to be filled in",
+        {"run.sh": "OUT=<path> \\ \n    (e.g. out/run1)\ntorchrun train.py --out $OUT\n", "train.py": "print()\n"},
+    ),
     good(
         "in a comment and in quotes",
         {"run.sh": "# torchrun old.py \\ \n#  --x\ntorchrun train.py --note 'a \\ \n b'\n", "train.py": "print()\n"},
@@ -56,11 +67,24 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Blanks between a backslash and the end of its line."""
     del context
-    for span in trailing_blanks(doc.shell):
-        yield META.finding(
-            doc.source.location(span),
-            "blanks behind the `\\` end the command here: the next line is run as a command of its own and its"
-            " options are lost",
-            hint="Delete the blanks behind the `\\`",
-            fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),)),
-        )
+    for found in trailing_blanks(doc.shell):
+        yield _joins(doc, found.span) if found.joins else _ends(doc, Span(found.backslash, found.span.end))
+
+
+def _joins(doc: LaunchDoc, span: Span) -> Finding:
+    return META.finding(
+        doc.source.location(span),
+        "blanks behind the `\\` end the command here: the next line is run as a command of its own",
+        hint="Delete the blanks behind the `\\`",
+        fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),)),
+    )
+
+
+def _ends(doc: LaunchDoc, span: Span) -> Finding:
+    return META.finding(
+        doc.source.location(span),
+        'the `\\` escapes the blank behind it: the command gets an argument `" "` that argparse does not recognise',
+        hint="Delete the `\\` and the blanks",
+        fix=Fix("Delete the backslash and the blanks", (Edit(doc.source.path, span, ""),)),
+        severity=Severity.WARNING,
+    )

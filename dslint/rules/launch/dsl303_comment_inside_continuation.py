@@ -21,7 +21,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.continuation import Comments, comments_behind, comments_inside
+from dslint.model.shell.cuts import Comments, comments_behind, comments_inside
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(

@@ -6,11 +6,14 @@ of the *script's* `--launcher` in OpenMMLab projects and belongs behind the scri
 
 **Fix.** Use one of pdsh, openmpi, mpich, impi, slurm, mvapich, in any case, or move the option behind the script.
 
+Where one node is certain or no hostfile is named it is a warning: DeepSpeed then ignores the option.
+
 **When it stays quiet.** For a `--launcher` behind the script, with `--no_ssh` (every node starts its own processes and
 no backend is used), and when the value is not readable.
 
 **Evidence.** DeepSpeed 0.19.8, `deepspeed/launcher/runner.py`, `main`: the value is lower-cased and compared only when
-more than one node takes part.
+more than one node takes part or `--force_multi` is given; observed with every value on one node, with a hostfile of one
+and of two hosts, with `--num_nodes 1` and with `--no_ssh`.
 """
 
 from __future__ import annotations
@@ -44,6 +47,11 @@ EXAMPLES = (
     bad(
         "nobody says how many nodes",
         {"run.sh": "deepspeed --launcher=torch train.py\n", **_SCRIPT},
+        "run.sh:1 warning",
+    ),
+    bad(
+        "one node of the hostfile",
+        {"run.sh": "deepspeed --hostfile hosts --num_nodes 1 --launcher pytorch train.py\n", **_SCRIPT},
         "run.sh:1 warning",
     ),
     good("a backend, in capitals", {"run.sh": "deepspeed -H hosts --launcher OpenMPI train.py\n", **_SCRIPT}),
@@ -81,5 +89,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 
 def _several_nodes(command: LaunchCommand) -> bool:
-    named = command.launcher_flag("-H", "--hostfile", "--force_multi") is not None
-    return named or command.nodes.get_or(1) > 1
+    """``--num_nodes 1`` keeps one host of the hostfile, and DeepSpeed then starts the processes itself."""
+    if command.launcher_flag("--force_multi") is not None:
+        return True
+    named = command.launcher_flag("-H", "--hostfile") is not None
+    return command.nodes.get_or(2 if named else 1) > 1

@@ -74,7 +74,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     del context
     for command in doc.commands:
         nodes = command.variable("NNODES")
-        if not trains(command) or asks_for_slurm(command) or not nodes.is_known or command.has_unknown_words:
+        if not trains(command) or asks_for_slurm(command) or not nodes.is_known or command.may_hide_flags(operands=1):
             continue
         if not nodes.get().isdigit() or int(nodes.get()) < 2:
             continue

@@ -1,14 +1,16 @@
-"""**What.** `xtuner train` runs on several nodes or under `srun` without `--launcher`.
+"""**What.** `xtuner train` runs on several nodes, under `srun` or under `mpirun` without `--launcher`.
 
 **Why it hurts.** With launcher `none` mmengine does not initialise the process group. Every process then prepares the
 whole dataset alone, reaches `deepspeed.initialize` at another time, and the first collective times out after 1800
 seconds. Under `srun` each task is such a process. With `NNODES` and `NPROC_PER_NODE` some releases of XTuner append
 `--launcher pytorch` themselves and others do not, so the same line works on one cluster and hangs on the next.
 
-**Fix.** Say it: `--launcher slurm` when `srun` starts one task a GPU, `--launcher pytorch` with `NPROC_PER_NODE`.
+**Fix.** Say it: `--launcher slurm` when `srun` starts one task a GPU, `--launcher pytorch` with `NPROC_PER_NODE`,
+`--launcher mpi` under `mpirun`.
 
 **When it stays quiet.** On one node without `srun` (the command line tool does the right thing), with a single task,
-when the command holds unreadable arguments, and when the node count is not known.
+when arguments that cannot be read may hold the option (`$EXTRA_ARGS`, `"$@"`; a `$CONFIG` is the config), and when the
+node count is not known.
 
 **Evidence.** InternLM/xtuner#438 (the traceback shows this path); XTuner `entry_point.py`, `cli`.
 """
@@ -21,7 +23,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.xtuner import multi_node_origins, starts_torchrun, trains
+from dslint.model.launch.xtuner import lacks_launcher, multi_node_origins, starts_torchrun, trains
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -46,6 +48,12 @@ EXAMPLES = (
         {"job.sbatch": "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=8\n" + _ENV + "srun xtuner train c.py\n"},
         "job.sbatch:5 error",
     ),
+    bad(
+        "the config is an argument of the script",
+        {"run.sh": _ENV + "CONFIG=$1\nsrun -n 16 xtuner train ${CONFIG} --deepspeed deepspeed_zero2\n"},
+        "run.sh:3 error",
+    ),
+    bad("`none` is no launcher", {"run.sh": "srun -n 16 xtuner train c.py --launcher none\n"}, "run.sh:1 error"),
     bad("srun, nobody says how many tasks", {"run.sh": "srun ${SRUN_ARGS} xtuner train c.py\n"}, "run.sh:1 warning"),
     good("one node", {"run.sh": "NPROC_PER_NODE=8 xtuner train c.py --deepspeed deepspeed_zero2\n"}),
     good(
@@ -63,18 +71,22 @@ EXAMPLES = (
 )
 
 
+_OPTIONS = {"srun": "slurm", "mpirun": "mpi"}
+
+
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Commands of XTuner that leave the launcher to chance."""
     del context
     for command in doc.commands:
-        if not trains(command) or command.has_unknown_words or command.script_flag("--launcher") is not None:
+        if not trains(command) or not lacks_launcher(command):
             continue
-        finding = _under_srun(command) if command.outer == "srun" and not starts_torchrun(command) else _nodes(command)
+        alone = command.outer in _OPTIONS and not starts_torchrun(command)
+        finding = _under_scheduler(command) if alone else _nodes(command)
         if finding is not None:
             yield finding
 
 
-def _under_srun(command: LaunchCommand) -> Finding | None:
+def _under_scheduler(command: LaunchCommand) -> Finding | None:
     tasks = command.world_size
     if tasks.is_known and tasks.get() == 1:
         return None
@@ -82,12 +94,16 @@ def _under_srun(command: LaunchCommand) -> Finding | None:
     severe = tasks.is_known and not command.in_docs
     return META.finding(
         command.location,
-        f"`srun` starts {how_many} of `xtuner train` without `--launcher`: each trains alone and the first collective"
-        " times out after 1800 s",
-        hint="Add `--launcher slurm`",
+        f"`{command.outer}` starts {how_many} of `xtuner train` {_without(command)}: each trains alone and the first"
+        " collective times out after 1800 s",
+        hint=f"Add `--launcher {_OPTIONS[command.outer]}`",
         related=tasks.origins,
         severity=Severity.ERROR if severe else Severity.WARNING,
     )
+
+
+def _without(command: LaunchCommand) -> str:
+    return "without `--launcher`" if command.script_flag("--launcher") is None else "with `--launcher none`"
 
 
 def _nodes(command: LaunchCommand) -> Finding | None:
@@ -96,7 +112,7 @@ def _nodes(command: LaunchCommand) -> Finding | None:
         return None
     return META.finding(
         command.location,
-        f"`xtuner train` on {nodes.get()} nodes without `--launcher`: releases that do not add it leave the process"
+        f"`xtuner train` on {nodes.get()} nodes {_without(command)}: releases that do not add it leave the process"
         " group uninitialised, and the first collective times out after 1800 s",
         hint="Add `--launcher pytorch`",
         related=multi_node_origins(command),

@@ -1,16 +1,17 @@
 """**What.** A script in the style of OpenMMLab (mmengine, mmdetection, XTuner's `tools/train.py`) joins the job only
 through its own argument `--launcher`, whose default is `none`. A command that starts several processes without it,
-or with the value of another launcher, starts processes that do not know of each other.
+with `none`, or with the value of another launcher, starts processes that do not know of each other.
 
 **Why it hurts.** With `none` the runner does not create a process group: every process prepares the whole data set
 on its own, at its own pace, and the first one that needs the others waits for them until the store gives up
 (`torch.distributed.DistStoreError` or "client socket has timed out after 1800s"). Or all train the same, alone.
 
-**Fix.** Append `--launcher pytorch` under torchrun, `--launcher slurm` when `srun` starts the script itself.
+**Fix.** Append `--launcher pytorch` under torchrun, deepspeed and accelerate, `--launcher slurm` when `srun` starts the
+script itself, `--launcher mpi` under `mpirun`.
 
-**When it stays quiet.** For a single process or an unreadable number of them, when the default is already
-`pytorch`, when words that dslint cannot read (`"$@"`, `$ARGS`) may hold the flag, and when the script takes the
-launcher from its config file.
+**When it stays quiet.** For a single process, when the default is already `pytorch`, when words that dslint cannot read
+(`"$@"`, `$ARGS`) may hold the flag, and when the script takes the launcher from its config file or finds it out by
+itself. Where a variable states the number of processes (`--nproc_per_node=$GPUS`) it is a warning.
 
 **Evidence.** mmengine `Runner.__init__` sets up the environment with `launcher` and calls `init_dist` only when it
 is not `none`; the traceback in the report below shows the wait.
@@ -26,6 +27,7 @@ from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.command import Flag, LaunchCommand
 from dslint.model.plan.runplan import RunPlan
+from dslint.model.plan.scriptargs import Declared
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -68,6 +70,12 @@ EXAMPLES = (
         fixed={"run.sh": _RUN.replace("out\n", "out --launcher pytorch\n")}),
     bad("srun without --launcher", {"job.sh": _JOB, "tools/train.py": _SCRIPT}, "job.sh:4",
         fixed={"job.sh": _JOB.replace("llama.py\n", "llama.py --launcher slurm\n")}),
+    bad("`none` is no launcher", {"run.sh": _RUN.replace("out\n", "out --launcher none\n"), "tools/train.py": _SCRIPT},
+        "run.sh:1 error", fixed={"run.sh": _RUN.replace("out\n", "out --launcher pytorch\n")}),
+    bad("the number of processes is an argument of the launch script", {
+        "tools/dist_train.sh": "CONFIG=$1\nGPUS=$2\ntorchrun --nproc_per_node=$GPUS $(dirname $0)/train.py $CONFIG\n",
+        "tools/train.py": _SCRIPT,
+    }, "tools/dist_train.sh:3 warning"),
     bad("the launcher of another scheduler", {
         "run.sh": _RUN.replace("out\n", "out --launcher slurm\n"),
         "tools/train.py": _SCRIPT,
@@ -85,6 +93,13 @@ EXAMPLES = (
         "run.sh": _RUN.replace("out\n", 'out "$@"\n'),
         "tools/train.py": _SCRIPT,
     }),
+    good("the script sees for itself who started it", {
+        "run.sh": _RUN,
+        "tools/train.py": _SCRIPT.replace("    cfg = Config", '''\
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        args.launcher = "pytorch"
+    cfg = Config''').replace("import argparse\n", "import argparse\nimport os\n"),
+    }),
     good("a script of its own with an unrelated --launcher", {
         "run.sh": _RUN,
         "tools/train.py": "import argparse\n\nparser = argparse.ArgumentParser()\n"
@@ -93,31 +108,38 @@ EXAMPLES = (
     }),
 )  # fmt: skip
 
-_NAMES = {"torchrun": "torchrun", "srun": "srun", "deepspeed": "the deepspeed launcher"}
+_NAMES = {"deepspeed": "the deepspeed launcher", "accelerate": "accelerate", "python": "srun"}
+_NEEDED = {"torchrun": "pytorch", "deepspeed": "pytorch", "accelerate": "pytorch", "srun": "slurm", "mpirun": "mpi"}
 
 
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Compare the launcher that starts the processes with the one that the script is told."""
     command = plan.command
-    needed = _needed(command)
+    needed = _NEEDED.get(command.launcher, "")
     declared = plan.profile.launcher if plan.profile is not None else None
-    if declared is None or not needed or declared.default.get_or("") != "none":
+    if plan.profile is None or declared is None or not needed or declared.default.get_or("") != "none":
         return
-    if not plan.world_size.is_known or plan.world_size.get() < 2:
+    if not _starts_several(plan):
         return
     flag = command.script_flag("--launcher")
     given = flag.value.text if flag is not None and flag.value is not None else None
-    if flag is None and not command.has_unknown_words:
-        yield _missing(plan, needed)
-    elif flag is not None and given in {"none", "pytorch", "slurm"} - {needed} and _is_wrong(command, given):
+    operands = sum(not argument.flags[0].startswith("-") for argument in plan.profile.args.declared.values())
+    if flag is None and not command.may_hide_flags(operands):
+        yield _missing(plan, declared, needed, None)
+    elif flag is not None and given == "none":
+        yield _missing(plan, declared, needed, flag)
+    elif flag is not None and given in {"pytorch", "slurm"} - {needed} and _is_wrong(command, given):
         yield _mismatch(plan, flag, given, needed)
 
 
-def _needed(command: LaunchCommand) -> str:
-    if command.launcher in ("torchrun", "deepspeed"):
-        return "pytorch"
-    is_task = command.launcher == "srun" or (command.launcher == "python" and command.outer == "srun")
-    return "slurm" if is_task else ""
+def _starts_several(plan: RunPlan) -> bool:
+    """More than one process, or as many as a variable says: nobody writes a variable for one."""
+    command = plan.command
+    if plan.world_size.is_known:
+        return plan.world_size.get() > 1
+    if command.launcher == "deepspeed":
+        return True  # one for every GPU of the machine
+    return command.launcher != "accelerate" and plan.world_size.is_unknown
 
 
 def _is_wrong(command: LaunchCommand, given: str | None) -> bool:
@@ -125,20 +147,33 @@ def _is_wrong(command: LaunchCommand, given: str | None) -> bool:
     return given != "pytorch" or command.variable("RANK").is_absent
 
 
-def _missing(plan: RunPlan, needed: str) -> Finding:
-    command, declared = plan.command, plan.profile.launcher if plan.profile is not None else None
-    name = _NAMES.get(command.launcher, "srun")
+def _launcher(command: LaunchCommand) -> str:
+    return _NAMES.get(command.launcher, command.launcher)
+
+
+def _processes(plan: RunPlan) -> str:
+    return f"{plan.world_size.get()} processes" if plan.world_size.is_known else "several processes"
+
+
+def _severity(plan: RunPlan) -> Severity | None:
+    return None if plan.world_size.is_known and not plan.command.in_docs else Severity.WARNING
+
+
+def _missing(plan: RunPlan, declared: Declared, needed: str, flag: Flag | None) -> Finding:
+    command = plan.command
+    stays = "stays `none`" if flag is None else "is `none`"
+    hint = f"Append `--launcher {needed}` to the arguments of the script" if flag is None else None
     return META.finding(
-        (command.script or command.words[0]).location,
-        f"{name} starts {plan.world_size.get()} processes, but `--launcher` of the script stays `none`: they never "
-        "form a group, prepare the data alone and wait for each other until the store times out",
-        hint=f"Append `--launcher {needed}` to the arguments of the script",
+        (command.script or command.words[0]).location if flag is None else flag.location,
+        f"{_launcher(command)} starts {_processes(plan)}, but `--launcher` of the script {stays}: they never form a"
+        " group, each prepares the data alone, and the first one that waits for the others times out",
+        hint=hint or f"Write `--launcher {needed}`",
         related=(
             *(origin.labelled("the number of processes comes from here") for origin in plan.world_size.origins),
-            *([declared.location.labelled("`--launcher` is `none` unless it is given")] if declared else []),
+            declared.location.labelled("`--launcher` is `none` unless it is given"),
         ),
-        fix=_append(command, f" --launcher {needed}"),
-        severity=Severity.WARNING if command.in_docs else None,
+        fix=_append(command, f" --launcher {needed}") if flag is None else _replaced(command, flag, "none", needed),
+        severity=_severity(plan),
     )
 
 
@@ -154,20 +189,23 @@ def _append(command: LaunchCommand, text: str) -> Fix | None:
     return Fix(f"Append `{text.strip()}`", (Edit(command.location.path, Span(end, end), text),))
 
 
-def _mismatch(plan: RunPlan, flag: Flag, given: str | None, needed: str) -> Finding:
+def _mismatch(plan: RunPlan, flag: Flag, given: str, needed: str) -> Finding:
     command = plan.command
-    name = _NAMES.get(command.launcher, "srun")
-    word = flag.value
-    fix = None
-    if word is not None and word.raw == given and not command.location.path.endswith(".ipynb"):
-        start = word.location.span.end - len(word.raw)
-        fix = Fix(f"Write `{needed}`", (Edit(word.location.path, Span(start, word.location.span.end), needed),))
+    name = _launcher(command)
     return META.finding(
         flag.location,
         f"`--launcher {given}` under {name} makes the script look for variables that {name} does not set: "
-        f"its {plan.world_size.get()} processes do not form the group",
+        f"its {_processes(plan)} do not form the group",
         hint=f"Write `--launcher {needed}`",
         related=(command.location.labelled(f"started by {name}"),),
-        fix=fix,
-        severity=Severity.WARNING if command.in_docs else None,
+        fix=_replaced(command, flag, given, needed),
+        severity=_severity(plan),
     )
+
+
+def _replaced(command: LaunchCommand, flag: Flag, given: str, needed: str) -> Fix | None:
+    word = flag.value
+    if word is None or word.raw != given or command.location.path.endswith(".ipynb"):
+        return None
+    start = word.location.span.end - len(word.raw)
+    return Fix(f"Write `{needed}`", (Edit(word.location.path, Span(start, word.location.span.end), needed),))

@@ -132,13 +132,13 @@ def glued_value(word: Word, name: str) -> Word | None:
 def _tail(word: Word, skip: int) -> Word:
     text = None if word.text is None else word.text[skip:]
     if word.raw[:1] in "\"'$" or (word.text is not None and not word.raw.startswith(word.text[:skip])):
-        return Word(text, word.raw, word.location, word.origins)
+        return Word(text, word.raw, word.location, word.origins, tail=word.tail)
     old = word.location
     region = Region(
         old.region.line, old.region.column + skip, old.region.end_line, old.region.end_column, old.region.cell
     )
     span = Span(old.span.start + skip, old.span.end)
-    return Word(text, word.raw[skip:], Location(old.path, span, region, old.label), word.origins)
+    return Word(text, word.raw[skip:], Location(old.path, span, region, old.label), word.origins, tail=word.tail)
 
 
 def text_fact(flag: Flag | None) -> Fact[str]:

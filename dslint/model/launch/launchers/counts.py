@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from dslint.core.fact import Fact, absent, known, product, unknown
@@ -63,7 +64,9 @@ def _included(include: Fact[str]) -> World:
     if not include.is_known:
         return world(unknown(include.reason), unknown(include.reason))
     hosts = [h.partition(":") for h in include.get().split("@") if h]
-    slots = [len(s.split(",")) if s else 0 for _, _, s in hosts]
+    if not all(re.fullmatch(r"(?:\d+(?:,\d+)*)?", s) for _, _, s in hosts):
+        return world(unknown("DeepSpeed does not read this filter"), unknown("DeepSpeed does not read this filter"))
+    slots = [len(set(s.split(","))) if s else 0 for _, _, s in hosts]
     nodes: Fact[int] = known(len(hosts), *include.origins)
     if not slots or 0 in slots:
         return world(nodes, unknown("all accelerators of a host", *include.origins))

@@ -1,0 +1,95 @@
+"""The hosts of a ``deepspeed`` run, where the hostfile is in the project."""
+
+from __future__ import annotations
+
+import re
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location, SourceFile, Span
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.plan.files import Files
+
+_LINE = re.compile(r"(\S+)\s+slots=(\d+)")
+# Host -> how many processes, or which of its slots.
+Hosts = dict[str, list[int]]
+
+
+def hostfile_counts(command: LaunchCommand, files: Files) -> tuple[Fact[int], Fact[int]] | None:
+    """Nodes and processes of all of them, as ``deepspeed.launcher.runner`` takes them from its hostfile.
+
+    ``None`` when the command names no hostfile of this project.
+    """
+    flag = command.launcher_flag("-H", "--hostfile") if command.launcher == "deepspeed" else None
+    if flag is None or flag.value is None or not flag.value.text:
+        return None
+    path = files.find(flag.value.text)
+    source = files.workspace.read(path) if path is not None else None
+    if source is None or files.is_written(flag.value.text, flag.value.raw):
+        return None
+    hosts = _hosts(source)
+    chosen = _limited(command, _filtered(command, hosts)) if hosts is not None else None
+    if not chosen:
+        return None
+    places = (flag.location.labelled(f"--hostfile {flag.value.text}"), *_places(source, chosen))
+    return known(len(chosen), *places), known(sum(len(slots) for slots in chosen.values()), *places)
+
+
+def _hosts(source: SourceFile) -> Hosts | None:
+    """Host -> its slots; ``None`` when DeepSpeed would refuse the file."""
+    hosts: Hosts = {}
+    for line in map(str.strip, source.text.splitlines()):
+        if not line or line.startswith("#"):
+            continue
+        match = _LINE.match(line)
+        if match is None or match[1] in hosts or len(match[2]) > 4:
+            return None
+        hosts[match[1]] = list(range(int(match[2])))
+    return hosts or None
+
+
+def _filtered(command: LaunchCommand, hosts: Hosts) -> Hosts | None:
+    """``--include`` and ``--exclude``: ``worker-0@worker-1:0,2``."""
+    include, exclude = command.launcher_flag("-i", "--include"), command.launcher_flag("-e", "--exclude")
+    flag = include or exclude
+    if flag is None:
+        return hosts
+    if flag.value is None or flag.value.text is None or (include and exclude):
+        return None
+    named: Hosts = {}
+    for part in flag.value.text.split("@"):
+        host, _, slots = part.partition(":")
+        numbers = [int(s) for s in slots.split(",")] if re.fullmatch(r"\d+(,\d+)*", slots) else []
+        if host not in hosts or (slots and not numbers) or set(numbers) - set(hosts[host]):
+            return None
+        named[host] = list(dict.fromkeys(numbers)) or hosts[host]
+    if include:
+        return {host: named[host] for host in hosts if host in named}
+    left = {host: [s for s in slots if s not in named.get(host, [])] for host, slots in hosts.items()}
+    return {host: slots for host, slots in left.items() if slots}
+
+
+def _limited(command: LaunchCommand, hosts: Hosts | None) -> Hosts | None:
+    """``--num_nodes`` takes the first hosts, ``--num_gpus`` so many processes on each."""
+    nodes, gpus = _number(command, "--num_nodes"), _number(command, "--num_gpus", "--num_accelerators")
+    if hosts is None or nodes.is_unknown or gpus.is_unknown:
+        return None
+    chosen = list(hosts.items())[: nodes.get() if nodes.is_known else None]
+    return {host: list(range(gpus.get())) if gpus.is_known else slots for host, slots in chosen}
+
+
+def _number(command: LaunchCommand, *names: str) -> Fact[int]:
+    flag = command.launcher_flag(*names)
+    if flag is None:
+        return absent()
+    text = flag.value.text if flag.value is not None else None
+    is_number = text is not None and text.isdecimal() and 0 < int(text) < 100_000
+    return known(int(text or 0)) if is_number else unknown("not a number")
+
+
+def _places(source: SourceFile, hosts: Hosts) -> list[Location]:
+    found = []
+    for host, slots in hosts.items():
+        match = re.search(rf"^[ \t]*({re.escape(host)}\s+slots=\d+)", source.text, re.MULTILINE)
+        if match is not None:
+            found.append(source.location(Span(*match.span(1)), f"{len(slots)} processes on {host}"))
+    return found[:4]

@@ -1,0 +1,54 @@
+"""Classes that are the arguments of a Trainer: ``TrainingArguments`` of transformers and what builds on it."""
+
+from __future__ import annotations
+
+from dslint.model.plan.pyscript import PyScript
+
+# Classes of trl that inherit from ``TrainingArguments``, with defaults of their own.
+_TRL = frozenset(
+    [
+        "SFTConfig",
+        "DPOConfig",
+        "GRPOConfig",
+        "KTOConfig",
+        "RewardConfig",
+        "ORPOConfig",
+        "CPOConfig",
+        "BCOConfig",
+        "OnlineDPOConfig",
+        "RLOOConfig",
+        "GKDConfig",
+        "NashMDConfig",
+        "XPOConfig",
+        "PRMConfig",
+        "IterativeSFTConfig",
+    ]
+)
+
+
+def trainer_class(script: PyScript, qualified: str) -> str:
+    """``exact`` for the class of transformers, ``foreign`` for a class with other defaults, else empty."""
+    if is_training_arguments(qualified):
+        return "exact"
+    first, _, name = qualified.partition(".")
+    last = name.rpartition(".")[2]
+    if first == "trl" and last in _TRL:
+        return "foreign"
+    if qualified.rpartition(".")[2].endswith("TrainingArguments"):
+        return "foreign"
+    local = script.classes.get(qualified)
+    return "foreign" if local is not None and _inherits(script, qualified, 0) else ""
+
+
+def is_training_arguments(qualified: str) -> bool:
+    """The class is the one of transformers, whatever the import path."""
+    first, _, _ = qualified.partition(".")
+    return first == "transformers" and qualified.endswith(("TrainingArguments", "Seq2SeqTrainingArguments"))
+
+
+def _inherits(script: PyScript, name: str, depth: int) -> bool:
+    local = script.classes.get(name)
+    if local is None or depth > 8:
+        return False
+    bases = [script.qualified(base) for base in local.bases]
+    return any(trainer_class(script, b) if b not in script.classes else _inherits(script, b, depth + 1) for b in bases)
