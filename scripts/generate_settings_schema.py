@@ -23,7 +23,7 @@ def build() -> str:
     schema = model().model_json_schema(by_alias=True)
     body = {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "$id": "dslint.schema.json",
+        "$id": "urn:dslint:settings",
         "title": "dslint",
         "description": "Settings of dslint: [tool.dslint] in pyproject.toml, or dslint.toml.",
         "type": "object",

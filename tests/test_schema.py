@@ -11,6 +11,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
 from hypothesis import given, settings
@@ -104,8 +105,30 @@ def test_configs_as_in_the_documentation_are_valid(config: dict[str, Any]) -> No
 
 
 def test_every_key_has_a_description_or_a_removal_note() -> None:
-    bare = [key for key, schema in load_schema()["properties"].items() if not schema.get("description")]
+    bare: list[str] = []
+
+    def walk(node: object, path: str) -> None:
+        if isinstance(node, list):
+            for inner in node:
+                walk(inner, path)
+        if not isinstance(node, dict):
+            return
+        for key, inner in node.get("properties", {}).items():
+            if not inner.get("description"):
+                bare.append(f"{path}/{key}")
+            walk(inner, f"{path}/{key}")
+        for keyword in ("anyOf", "oneOf", "items", "additionalProperties", "patternProperties"):
+            walk(node.get(keyword), path)
+
+    walk(load_schema(), "")
     assert bare == []
+
+
+def test_each_schema_has_a_name_of_its_own_that_is_an_absolute_uri() -> None:
+    files = list((ROOT / "schemas").rglob("*.schema.json"))
+    names = [json.loads(path.read_text("utf-8")).get("$id", "") for path in files]
+    assert len(set(names)) == len(files) >= 2
+    assert all(urlparse(name).scheme for name in names), names
 
 
 def test_defaults_in_the_schema_are_valid_by_the_schema() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from dslint.parse.data import split_pointer
 
 _NOTES = frozenset(
-    {"$schema", "$comment", "title", "description", "default", "examples", "definitions", "x-dslint",
+    {"$schema", "$comment", "$id", "title", "description", "default", "examples", "definitions", "x-dslint",
      "deprecationMessage", "errorMessage", "doNotSuggest"}
 )  # fmt: skip
 
