@@ -195,10 +195,12 @@ def check_script(job: Job) -> list[Finding]:
 def _judge(job: Job, source: SourceFile) -> Iterable[Finding]:
     from dslint.parse.python import parse_ast, parse_script
 
+    rules = [rule for rule in map(_load, job.codes) if _applies(rule, job)]
+    if not rules:
+        return []
     tree = parse_ast(source)
-    rules = [_load(code) for code in job.codes]
     if isinstance(tree, ast.Module):
-        rules = [rule for rule in rules if _can_fire(rule, tree, job)]
+        rules = [rule for rule in rules if _may_fire(rule, tree)]
         if not rules:
             return []
     from dslint.rules.walk import run_script_rules
@@ -233,12 +235,18 @@ def _load(code: str) -> ScriptRule:
     return ScriptRule(module.META, module.Check, getattr(module, "applies", None), getattr(module, "precheck", None))
 
 
-def _can_fire(rule: ScriptRule, tree: ast.Module, job: Job) -> bool:
+def _applies(rule: ScriptRule, job: Job) -> bool:
     try:
-        applies = rule.applies is None or rule.applies(job.path, job.context)
-        return applies and (rule.precheck is None or rule.precheck(tree))
+        return rule.applies is None or rule.applies(job.path, job.context)
     except Exception:
         return True  # a first look that fails proves nothing
+
+
+def _may_fire(rule: ScriptRule, tree: ast.Module) -> bool:
+    try:
+        return rule.precheck is None or rule.precheck(tree)
+    except Exception:
+        return True
 
 
 def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job) -> list[Finding]:

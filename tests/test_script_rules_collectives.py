@@ -60,6 +60,7 @@ def guarded(call: str) -> str:
         "from torch.nn.parallel import DistributedDataParallel as DDP\n" + guarded("model = DDP(model)"),
         "import torch.distributed.checkpoint as dcp\n" + guarded("dcp.save(state, checkpoint_id=d)"),
         "import torch as th\nr = th.distributed.get_rank()\nif r == 0:\n    th.distributed.barrier()\n",
+        DIST + "r = dist.get_rank()\nfirst = r == 0\nleads = first\nif leads:\n    dist.barrier()\n",
         "from accelerate import PartialState\n" + guarded("PartialState().wait_for_everyone()"),
         ACCELERATE + "if accelerator.is_main_process:\n    accelerator.check_trigger()\n",
         ACCELERATE + "m, o = accelerator.prepare(m, o)\nif accelerator.is_main_process:\n    m.save_checkpoint(d)\n",

@@ -47,6 +47,13 @@ class Flat:
         self._by_type: dict[type[ast.AST], list[int]] = {}
         for at, node in enumerate(self.order):
             self._by_type.setdefault(type(node), []).append(at)
+        self._index: dict[int, int] = {}
+
+    def place(self, node: ast.AST) -> int:
+        """The index of a node of this module."""
+        if not self._index:
+            self._index = {id(node): at for at, node in enumerate(self.order)}
+        return self._index[id(node)]
 
     def places(self, *kinds: type[ast.AST]) -> list[int]:
         """The indices of all nodes of exactly these types, in order."""

@@ -26,8 +26,9 @@ import libcst as cst
 
 from dslint.core.fact import Fact
 from dslint.core.finding import Severity
+from dslint.model.context import Context
 from dslint.model.script.names import last_name
-from dslint.model.script.quick import expression_name
+from dslint.model.script.quick import call_name, expression_name, flat
 from dslint.model.script.workload import is_inference
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -110,21 +111,26 @@ _CUTS = ("range", "islice", "split_between_processes", "array_split", "chunk", "
 _SHAPED = frozenset({"torch.randn", "torch.rand", "torch.zeros", "torch.ones", "torch.empty"})
 
 
+def applies(_: str, context: Context) -> bool:
+    """Without a known world size nothing can be said, whatever the script holds."""
+    return context.world_size.is_known
+
+
 def precheck(tree: ast.Module) -> bool:
     """Something is divided or sliced by the world size, or cut into one part a rank."""
-    nodes = list(ast.walk(tree))
-    sizes = {expression_name(t) for n in nodes if isinstance(n, ast.Assign) and _asks_size(n.value) for t in n.targets}
-    for node in nodes:
-        if isinstance(node, ast.Call) and expression_name(node) in _CUTS:
-            return True
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div):
-            divisor: ast.expr | None = node.right
-        else:
-            divisor = node.step if isinstance(node, ast.Slice) else None
-        name = expression_name(divisor)
-        if name and (name == "get_world_size" or name in sizes or _WORLD_NAME.search(name.lower())):
-            return True
-    return False
+    nodes = flat(tree)
+    if any(call_name(call) in _CUTS for call in nodes.nodes(ast.Call)):
+        return True
+    divisors = [n.right for n in nodes.nodes(ast.BinOp) if isinstance(n.op, ast.FloorDiv | ast.Div)]
+    divisors += [n.step for n in nodes.nodes(ast.Slice) if n.step is not None]
+    names = {expression_name(divisor) for divisor in divisors} - {""}
+    if any(name == "get_world_size" or _WORLD_NAME.search(name.lower()) for name in names):
+        return True
+    return any(
+        expression_name(target) in names and _asks_size(node.value)
+        for node in nodes.nodes(ast.Assign)
+        for target in node.targets
+    )
 
 
 def _asks_size(value: ast.expr) -> bool:
