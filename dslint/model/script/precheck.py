@@ -87,7 +87,8 @@ class _Ranks(_Marked):
         # Which function returns it does not matter for a first look.
         returned = {
             statement: function.name
-            for function in (*nodes.nodes(ast.FunctionDef), *nodes.nodes(ast.AsyncFunctionDef))
+            for at in nodes.places(*_FUNCTIONS)
+            if isinstance(function := nodes.order[at], _Function)
             for statement in function.body
             if isinstance(statement, ast.Return)
         }
