@@ -18,8 +18,9 @@ ALLOWED = {
     "rules": {"core", "parse", "model"},
     "report": {"core", "rules"},
     "engine": {"core", "parse", "model", "rules"},
+    "probe": {"core"},
     "integrations": {"core", "parse", "model", "rules", "engine", "report"},
-    "cli": {"core", "rules", "engine", "report", "integrations"},
+    "cli": {"core", "rules", "engine", "report", "integrations", "probe"},
 }
 # Modules at the top of the package belong to a room.
 TOP = {

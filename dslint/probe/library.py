@@ -1,0 +1,69 @@
+"""All experiments, by name and by the rule they prove. Modules are light: arms import torch when they run."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import NamedTuple
+
+from dslint.core.finding import Finding
+from dslint.probe import experiments
+from dslint.probe.experiment import Case, Experiment, Json, Oracle, with_params
+
+
+class Entry(NamedTuple):
+    """An experiment with the module that holds its arms."""
+
+    experiment: Experiment
+    module: ModuleType
+
+    @property
+    def stem(self) -> str:
+        """Name of the module inside :mod:`dslint.probe.experiments`."""
+        return self.module.__name__.rpartition(".")[2]
+
+    @property
+    def oracle(self) -> Oracle | None:
+        """The value oracle, if the experiment has one."""
+        return getattr(self.module, "wrong", None)
+
+    def rules(self, case: Case) -> tuple[str, ...]:
+        """Codes of the rules that a case proves."""
+        return self.experiment.rules if case.rules is None else case.rules
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Every experiment, in the order of module names."""
+    names = sorted(info.name for info in pkgutil.iter_modules(experiments.__path__))
+    modules = [import_module(f"{experiments.__name__}.{name}") for name in names]
+    return tuple(Entry(module.EXPERIMENT, module) for module in modules)
+
+
+def of_rule(code: str) -> list[tuple[Entry, Case]]:
+    """The cases that prove a rule; negative controls of the same experiments are left out."""
+    from dslint.probe.outcome import Verdict
+
+    return [
+        (entry, case)
+        for entry in entries()
+        for case in entry.experiment.cases
+        if code in entry.rules(case) and case.verdict is not Verdict.NOT_REPRODUCED
+    ]
+
+
+def of_finding(finding: Finding) -> tuple[Entry, Case] | None:
+    """The experiment for a finding, with parameters taken from it; ``None``: there is no experiment for it."""
+    chosen: tuple[Entry, Case] | None = None
+    for entry, case in of_rule(finding.code):
+        parameters = getattr(entry.module, "parameters", None)
+        given: Mapping[str, Json] | None = parameters(finding, case) if parameters else {}
+        if given is None:
+            continue
+        if given:
+            return entry, with_params(case, given)
+        chosen = chosen or (entry, case)
+    return chosen

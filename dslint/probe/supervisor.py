@@ -1,0 +1,227 @@
+"""Runs arms: owns the fork server, the folders and the clean-up. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dslint.probe.environment import bootstrap, environment, make_folders
+from dslint.probe.experiment import FLAVOURS, Case, Experiment
+from dslint.probe.outcome import ArmOutcome, Kind
+from dslint.probe.rank import Task
+from dslint.probe.watch import Watch
+
+# A rank sleeps this long, in seconds, before a stall is looked into.
+QUIET = 1.0
+GPU_QUIET = 4.0
+START_UP = 120.0
+
+
+class ProbeError(Exception):
+    """The probe cannot work here; one line for the user."""
+
+
+class ServerDied(Exception):  # noqa: N818 - an event, not a mistake
+    """The fork server went away in the middle of an arm."""
+
+
+class Supervisor:
+    """A probe run. Use as a context manager: at the end, however it comes, no process and no file is left.
+
+    Args:
+        cuda: ranks get GPUs (spawned, backend nccl) instead of being forked on the CPU (gloo).
+        python: the interpreter whose torch and DeepSpeed are probed; default: this one.
+    """
+
+    def __init__(self, cuda: bool = False, python: str = "") -> None:
+        self.cuda = cuda
+        self.python = python or sys.executable
+        self.run_id = uuid.uuid4().hex
+        self.versions: dict[str, str] = {}
+        self.warm_seconds = 0.0
+        self._flavour = ""
+        self._server: subprocess.Popen[bytes] | None = None
+        self._janitor: subprocess.Popen[bytes] | None = None
+        self._lock = threading.RLock()
+        self._arms = 0
+        self.root = Path()
+
+    def __enter__(self) -> Supervisor:
+        self.root = Path(tempfile.mkdtemp(prefix="dslint-probe-"))
+        janitor = Path(__file__).with_name("janitor.py")
+        self._janitor = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(janitor), self.run_id, str(self.root)],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        make_folders(self.root)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_server()
+        janitor = self._janitor
+        if janitor is not None and janitor.stdin is not None:
+            janitor.stdin.close()
+            janitor.wait()
+        else:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def warm(self, flavour: str) -> None:
+        """Have a fork server that has imported what experiments of this flavour need.
+
+        Raises:
+            ProbeError: a library is missing.
+        """
+        with self._lock:
+            if self._server is not None and FLAVOURS.index(flavour) <= FLAVOURS.index(self._flavour or "plain"):
+                return
+            if self._server is None:
+                self._start_server()
+            reply = self._ask({"op": "warm", "flavour": flavour}, START_UP)
+            self.versions = reply["versions"]
+            self.warm_seconds += reply["seconds"]
+            if reply["missing"]:
+                self._stop_server()
+                raise ProbeError(
+                    f"{reply['missing']} in {self.python}: install the extra `deepspeed-lint[probe]`"
+                    " (torch, deepspeed, transformers, accelerate) there"
+                )
+            self._flavour = flavour
+
+    def arm(
+        self,
+        experiment: Experiment,
+        module: str,
+        case: Case,
+        *,
+        fixed: bool,
+        ranks: int = 0,
+        backend: str = "",
+        quiet: float = 0.0,
+        explain: bool = False,
+    ) -> tuple[ArmOutcome, Path]:
+        """Run one arm to its end; returns its outcome and its folder (kept until the run ends).
+
+        Raises:
+            ProbeError: the fork server cannot be started, or died twice.
+        """
+        for attempt in (1, 2):
+            try:
+                self.warm(experiment.flavour)
+                return self._arm(experiment, module, case, fixed, ranks, backend, quiet, explain)
+            except ServerDied as died:
+                self._stop_server()
+                if attempt == 2:
+                    raise ProbeError(f"the fork server died: {died}") from died
+        raise AssertionError
+
+    def _arm(
+        self, experiment: Experiment, module: str, case: Case, fixed: bool, ranks: int, backend: str, quiet: float,
+        explain: bool,
+    ) -> tuple[ArmOutcome, Path]:  # fmt: skip
+        with self._lock:
+            self._arms += 1
+            name = f"{self._arms:04d}"
+        folder = self.root / "arms" / name
+        world = ranks or experiment.ranks
+        for rank in range(world):
+            (folder / str(rank)).mkdir(parents=True)
+        limit = experiment.limit * (2 if self.cuda else 1)
+        common = {
+            "experiment": module, "fixed": fixed, "params": dict(case.params), "world": world, "folder": str(folder),
+            "backend": backend or ("nccl" if self.cuda else "gloo"), "cuda": self.cuda, "port": _free_port(),
+            "deadline": int(limit) + 15, "explain": explain,
+        }  # fmt: skip
+        tasks = [asdict(Task(rank=rank, **common)) for rank in range(world)]  # type: ignore[arg-type]
+        pids = self._ask({"op": "start", "arm": name, "tasks": tasks, "spawn": self.cuda})["pids"]
+        try:
+            watch = Watch(folder, pids, quiet or (GPU_QUIET if self.cuda else QUIET), limit, lambda: self._ended(name))
+            outcome = watch.run()
+            if explain and outcome.kind is Kind.STALL:
+                from dslint.probe.explain import collect
+
+                collect(folder, world)
+        finally:
+            self._ask({"op": "stop", "arm": name})
+        return outcome, folder
+
+    def _ended(self, arm: str) -> dict[int, int]:
+        return {int(pid): status for pid, status in self._ask({"op": "poll", "arm": arm})["ended"].items()}
+
+    def _start_server(self) -> None:
+        log = open(self.root / "server.log", "ab")  # noqa: SIM115 - the child keeps it
+        self._server = subprocess.Popen(
+            bootstrap(self.python, "dslint.probe.forkserver"), cwd=self.root / "home", stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=log, env=environment(self.root, self.run_id, self.cuda),
+            start_new_session=True,
+        )  # fmt: skip
+        log.close()
+        self._flavour = ""
+
+    def _stop_server(self) -> None:
+        server, self._server = self._server, None
+        self._flavour = ""
+        if server is None:
+            return
+        server.kill()  # its ranks die with it
+        for stream in (server.stdin, server.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    continue
+        server.wait()
+
+    def _ask(self, request: dict[str, Any], patience: float = 30.0) -> dict[str, Any]:
+        with self._lock:
+            server = self._server
+            if server is None or server.stdin is None or server.stdout is None:
+                raise ServerDied("it was not running")
+            try:
+                server.stdin.write(json.dumps(request).encode() + b"\n")
+                server.stdin.flush()
+                line = _line(server.stdout.fileno(), time.monotonic() + patience)
+            except OSError as error:
+                raise ServerDied(str(error)) from error
+            if not line:
+                raise ServerDied(self._last_words())
+            reply: dict[str, Any] = json.loads(line)
+            return reply
+
+    def _last_words(self) -> str:
+        lines = (self.root / "server.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def _line(descriptor: int, deadline: float) -> bytes:
+    """A line from a pipe that only single replies come through; empty when it ends or the time is over."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        part = os.read(descriptor, 65536) if ready else b""
+        if not part:
+            return b""
+        parts.append(part)
+        if part.endswith(b"\n"):
+            return b"".join(parts)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

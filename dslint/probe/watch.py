@@ -1,0 +1,145 @@
+"""Watches the ranks of an arm from outside, until all are done, one is dead, or they stand still.
+
+A stall is said only when all of this holds: no rank has made progress for a while, every thread of every unfinished
+rank sleeps, two stacks taken half a second apart are equal, and their innermost frames wait for others. A bare
+time-out would call a loaded machine a hang.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, combine
+from dslint.probe.procfs import Activity
+from dslint.probe.stacks import Stack, parse, place
+
+POLL = 0.02
+# How long the peers of a rank that raised or died may take to come to their own end.
+GRACE = 1.0
+BETWEEN_STACKS = 0.4
+
+
+class Watch:
+    """Follows one arm. ``ended()`` asks the parent of the ranks for wait statuses by process id."""
+
+    def __init__(
+        self, folder: Path, pids: list[int], quiet: float, limit: float, ended: Callable[[], dict[int, int]]
+    ) -> None:
+        self.folder = folder
+        self.pids = pids
+        self.limit = limit
+        self._ended = ended
+        self._activity = Activity(quiet)
+        self._sizes: dict[int, int] = {}
+        self._stalled: dict[int, Stack] = {}
+
+    def run(self) -> ArmOutcome:
+        """Wait for the end of the arm."""
+        start = time.monotonic()
+        failed: float | None = None
+        while True:
+            time.sleep(POLL)
+            now = time.monotonic()
+            results = {rank: self._result(rank) for rank in range(len(self.pids))}
+            ended = self._ended()
+            dead = {rank: ended[pid] for rank, pid in enumerate(self.pids) if pid in ended}
+            open_ranks = [rank for rank, result in results.items() if result is None and rank not in dead]
+            if failed is None and (dead or any(r is not None and r["kind"] == "raise" for r in results.values())):
+                failed = now
+            if not open_ranks or now - start > self.limit or (failed is not None and now - failed > GRACE):
+                break
+            if self._stands_still(open_ranks, now):
+                break
+        if open_ranks and failed is not None:
+            self._stacks(open_ranks)
+        late = now - start > self.limit and failed is None
+        ranks = tuple(self._outcome(rank, results[rank], dead.get(rank), late) for rank in range(len(self.pids)))
+        return combine(ranks, now - start)
+
+    def _stands_still(self, open_ranks: list[int], now: float) -> bool:
+        for rank in open_ranks:
+            size = _size(self.folder / str(rank) / "marks")
+            if size != self._sizes.get(rank):
+                self._sizes[rank] = size
+                self._activity.restart()
+        self._activity.sample([self.pids[rank] for rank in open_ranks], now)
+        if not self._activity.asleep(now):
+            return False
+        first = self._stacks(open_ranks)
+        time.sleep(BETWEEN_STACKS)
+        second = self._stacks(open_ranks)
+        waits = all(stack.waits for stack in second.values())
+        if first == second and len(second) == len(open_ranks) and waits:
+            self._stalled = second
+            return True
+        self._activity.restart()
+        return False
+
+    def _stacks(self, ranks: list[int]) -> dict[int, Stack]:
+        """A fresh stack of each rank; a rank that does not answer within a second is left out."""
+        before = {rank: len(self._dumps(rank)) for rank in ranks}
+        for rank in ranks:
+            try:
+                os.kill(self.pids[rank], signal.SIGUSR1)
+            except OSError:
+                continue
+        deadline = time.monotonic() + 1.0
+        found: dict[int, Stack] = {}
+        while len(found) < len(ranks) and time.monotonic() < deadline:
+            time.sleep(0.02)
+            for rank in ranks:
+                dumps = self._dumps(rank)
+                if rank not in found and len(dumps) > before[rank]:
+                    found[rank] = dumps[-1]
+        self._stalled = found
+        return found
+
+    def _dumps(self, rank: int) -> list[Stack]:
+        return parse(_text(self.folder / str(rank) / "stacks"))
+
+    def _result(self, rank: int) -> dict[str, Any] | None:
+        path = self.folder / str(rank) / "result.json"
+        if not path.exists():
+            return None
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def _outcome(self, rank: int, result: dict[str, Any] | None, status: int | None, late: bool) -> RankOutcome:
+        own = self.folder / str(rank)
+        marks = tuple(_text(own / "marks").splitlines()[-20:])
+        output = "\n".join(_text(own / "stderr")[-4000:].splitlines()[-15:])
+        if result is not None and result["kind"] == "ok":
+            return RankOutcome(rank, Kind.OK, result["value"], marks=marks)
+        if result is not None:
+            return RankOutcome(rank, Kind.RAISE, None, result["text"], tuple(result["stack"]), marks, output)
+        if status is not None:
+            return RankOutcome(rank, Kind.SIGNAL, None, _ending(status), (), marks, output)
+        stack = self._stalled.get(rank, Stack())
+        kind = Kind.LIMIT if late else Kind.STALL
+        return RankOutcome(rank, kind, None, place(stack), tuple(stack), marks, output)
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return signal.Signals(os.WTERMSIG(status)).name
+    return f"exit code {os.waitstatus_to_exitcode(status)}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
