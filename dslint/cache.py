@@ -147,6 +147,8 @@ def encode_finding(f: Finding) -> dict[str, Any]:
         row["h"] = f.hint
     if f.pointer is not None:
         row["p"] = f.pointer
+    if f.facts:
+        row["a"] = f.facts
     if f.fix:
         row["f"] = [f.fix.title, f.fix.safety.value, [[e.span.start, e.span.end, e.text] for e in f.fix.edits]]
     return row
@@ -169,6 +171,7 @@ def decode_finding(row: dict[str, Any], path: str) -> Finding:
         fix=fix,
         confidence=Confidence(row["k"]),
         pointer=row.get("p"),
+        facts=tuple((name, value) for name, value in row.get("a", ())),
     )
 
 

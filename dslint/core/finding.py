@@ -53,6 +53,12 @@ class Finding:
     confidence: Confidence = Confidence.HIGH
     # JSON pointer of the key in a config file: JSON has no comments, so settings suppress by it.
     pointer: str | None = None
+    # What an experiment needs to know of this finding: (name, value), values as JSON has them.
+    facts: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+
+    def fact(self, name: str) -> str | int | float | bool | None:
+        """The fact with this name; ``None`` when the rule does not state it."""
+        return dict(self.facts).get(name)
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, str]:

@@ -7,7 +7,8 @@ One experiment, one file in :mod:`dslint.probe.experiments`. The file holds, bes
   inside, so that listing experiments costs nothing;
 * optionally ``wrong(values, reference)``: the value oracle for silent errors. It gets the values of all ranks of an
   arm and those of the fixed arm, and says in words what is wrong with them, or ``None``;
-* optionally ``parameters(finding, case)``: the parameters of a real finding instead of those of the case.
+* optionally ``parameters(subject, case)``: what a real finding puts in place of the parameters of the case, or
+  ``None`` when this case is not about it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,23 @@ class RankApi(Protocol):
 
 Arm = Callable[[RankApi], Json]
 Oracle = Callable[[list[Json], list[Json]], "str | None"]
-Parameters = Callable[[Finding, Case], "Mapping[str, Json] | None"]
+Parameters = Callable[["Subject", Case], "Mapping[str, Json] | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A finding as the probe sees it.
+
+    Attributes:
+        text: of the file of the finding (data for the arms: a config that DeepSpeed reads; never code to run).
+        fixed: the text after the finding's own fix, ``None`` when it has none in this file.
+        world: number of ranks that the user states, ``None`` when nobody does.
+    """
+
+    finding: Finding
+    text: str = ""
+    fixed: str | None = None
+    world: int | None = None
 
 
 def with_params(case: Case, params: Mapping[str, Json]) -> Case:

@@ -9,9 +9,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
-from dslint.core.finding import Finding
 from dslint.probe import experiments
-from dslint.probe.experiment import Case, Experiment, Json, Oracle, with_params
+from dslint.probe.experiment import Case, Experiment, Json, Oracle, Subject, with_params
 
 
 class Entry(NamedTuple):
@@ -55,12 +54,12 @@ def of_rule(code: str) -> list[tuple[Entry, Case]]:
     ]
 
 
-def of_finding(finding: Finding) -> tuple[Entry, Case] | None:
+def of_finding(subject: Subject) -> tuple[Entry, Case] | None:
     """The experiment for a finding, with parameters taken from it; ``None``: there is no experiment for it."""
     chosen: tuple[Entry, Case] | None = None
-    for entry, case in of_rule(finding.code):
+    for entry, case in of_rule(subject.finding.code):
         parameters = getattr(entry.module, "parameters", None)
-        given: Mapping[str, Json] | None = parameters(finding, case) if parameters else {}
+        given: Mapping[str, Json] | None = parameters(subject, case) if parameters else {}
         if given is None:
             continue
         if given:

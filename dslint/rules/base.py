@@ -31,6 +31,7 @@ class RuleMeta:
             suppression is of no use: another run may know more.
         supersedes: codes of rules that see less of the same mistake: their findings at the same JSON pointer of the
             same file are dropped.
+        no_experiment: why the probe has no experiment for the rule; empty when it has one.
     """
 
     code: str
@@ -45,6 +46,7 @@ class RuleMeta:
     references: tuple[str, ...] = ()
     depends_on_run: bool = False
     supersedes: tuple[str, ...] = ()
+    no_experiment: str = ""
 
     def finding(
         self,
@@ -57,11 +59,13 @@ class RuleMeta:
         severity: Severity | None = None,
         confidence: Confidence = Confidence.HIGH,
         pointer: str | None = None,
+        facts: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> Finding:
         """A finding of this rule.
 
         ``message`` is one sentence (value found, value needed, why it hurts), identifiers in
-        backticks, no line breaks, no final full stop; ``hint`` is an imperative.
+        backticks, no line breaks, no final full stop; ``hint`` is an imperative. ``facts`` are what the experiment
+        of the rule takes over from the code (the call, the stage, the batch size), under names of its own.
         """
         return Finding(
             self.code,
@@ -74,6 +78,7 @@ class RuleMeta:
             fix,
             confidence,
             pointer,
+            tuple(sorted((facts or {}).items())),
         )
 
 

@@ -212,10 +212,13 @@ class ScriptCheck:
         related: tuple[Location, ...] = (),
         fix: Fix | None = None,
         severity: Severity | None = None,
+        facts: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> None:
         """Collect a finding at a node (or at a place made by ``self.ctx.location``)."""
         place = node if isinstance(node, Location) else self.ctx.location(node)
-        self.findings.append(self.meta.finding(place, message, hint=hint, related=related, fix=fix, severity=severity))
+        self.findings.append(
+            self.meta.finding(place, message, hint=hint, related=related, fix=fix, severity=severity, facts=facts)
+        )
 
 
 def run_script_rules(

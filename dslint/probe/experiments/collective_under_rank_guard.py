@@ -7,8 +7,7 @@ the end of the day need not be the one that made the mistake.
 
 from __future__ import annotations
 
-from dslint.core.finding import Finding
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 _ALONE = Expect((Kind.STALL,), r"distributed_c10d\.py")
@@ -70,9 +69,9 @@ def _call(rank: RankApi, op: str) -> Json:
     return tensor.tolist()
 
 
-def parameters(finding: Finding, case: Case) -> dict[str, Json] | None:
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The call that the finding names, when this file knows it."""
     for name, op in _CALLS.items():
-        if f".{name}`" in finding.message or f"`{name}`" in finding.message:
+        if subject.finding.fact("collective") == name:
             return {"op": op} if case.params["op"] == op else None
     return None
