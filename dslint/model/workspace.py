@@ -65,7 +65,10 @@ class Workspace:
         path = self.normal(path)
         if path not in self._exists:
             self._exists[path] = (
-                path in self._overrides or path in self._override_dirs or os.path.lexists(self._absolute(path))
+                path == "."
+                or path in self._overrides
+                or path in self._override_dirs
+                or os.path.lexists(self._absolute(path))
             )
         return self._exists[path]
 

@@ -69,7 +69,8 @@ class TextReader:
         raws = [w.raw for w in invocation.words]
         kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
         if kept is not None and depth < _DEPTH:
-            inner = parse_shell(shell.source, kept.text, kept.start)
+            text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
+            inner = parse_shell(shell.source, text, kept.start)
             return self.commands(inner, kept.scope.copy(), directives, outer, depth + 1)
         env = {**invocation.env, **directives}
         read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, self.in_docs)
@@ -139,6 +140,11 @@ def _without_escapes(body: str) -> str:
         plain = line.replace("\\$", "$")
         lines[at] = " " * (len(line) - len(plain)) + plain
     return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    """What an unquoted variable hands on: bash splits it at line ends too, so that they end no command."""
+    return text if "#" in text else re.sub(r"(?<!\\)\n", " ", text)
 
 
 def _exported(invocation: Invocation) -> Scope:

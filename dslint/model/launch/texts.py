@@ -8,7 +8,11 @@ LAUNCHER = (
     r"torchrun|torch\.distributed|deepspeed|accelerate|srun|mpirun|mpiexec|xtuner|swift|megatron|llamafactory|lmf|axolotl"
     r"|python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
 )
-_WANTED = re.compile(LAUNCHER + r"|^\s*[\"']?\$|\beval\b|\b(?:ba|z)?sh\b[^\n]*\s-\w*c\s")
+# Programs in front of a command that stands in a variable: ``nohup $CMD``.
+_BEFORE = (
+    r"\b(?:nohup|exec|time|timeout|command|setsid|unbuffer|env|nice|stdbuf|sudo|numactl|taskset)\b[^\n]*\s[\"']?\$\{?\w"
+)
+_WANTED = re.compile(LAUNCHER + "|" + _BEFORE + r"|^\s*[\"']?\$|\beval\b|\b(?:ba|z)?sh\b[^\n]*\s-\w*c\s")
 
 
 def may_start(raw: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, Word
+from dslint.model.plan.appearing import is_written, may_appear
 from dslint.model.plan.files import Files
 from dslint.model.plan.recipe import recipe
 from dslint.model.plan.scriptprofile import ScriptProfile
@@ -168,7 +169,7 @@ def _named(flag: Flag) -> Named | None:
 
 def _missing(named: Named, files: Files) -> tuple[Named, ...]:
     """The name, when nothing suggests that the file is made, fetched or mounted before the run."""
-    return () if files.may_appear(named.text, named.raw, named.location.path) else (named,)
+    return () if may_appear(files, named.text, named.raw, named.location.path) else (named,)
 
 
 def _load(named: Named | None, files: Files) -> ConfigChoice:
@@ -182,7 +183,7 @@ def _load(named: Named | None, files: Files) -> ConfigChoice:
         if named.text.endswith(_SUFFIXES):
             return ConfigChoice(named, path=unknown("the config is not found"), missing=_missing(named, files))
         return ConfigChoice(path=absent() if path is None else unknown("the config is no JSON file"))
-    if files.is_written(named.text, named.raw):
+    if is_written(files, named.text, named.raw):
         return ConfigChoice(named, path=unknown("the launch script writes the config itself"))
     doc = files.data(path)
     if doc is None or not isinstance(doc.data, dict) or doc.problems:

@@ -7,6 +7,7 @@ import re
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.plan.appearing import is_mentioned, is_written
 from dslint.model.plan.files import Files
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
@@ -22,9 +23,10 @@ def hostfile_counts(command: LaunchCommand, files: Files) -> tuple[Fact[int], Fa
     flag = command.launcher_flag("-H", "--hostfile") if command.launcher == "deepspeed" else None
     if flag is None or flag.value is None or not flag.value.text:
         return None
-    path = files.find(flag.value.text)
+    path = files.find_at_start(flag.value.text)
     source = files.workspace.read(path) if path is not None else None
-    if source is None or files.is_written(flag.value.text, flag.value.raw):
+    text, raw = flag.value.text, flag.value.raw
+    if source is None or is_written(files, text, raw) or is_mentioned(files, text, raw):
         return None
     hosts = _hosts(source)
     chosen = _limited(command, _filtered(command, hosts)) if hosts is not None else None

@@ -1,0 +1,176 @@
+"""Whether a file that a command names is made, fetched or mounted before the command runs.
+
+Then what lies on the disk now, or does not, says nothing about the run.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+from dslint.core.source import SourceFile
+from dslint.model.plan.files import Files
+
+# A comment or an assignment.
+_HARMLESS = re.compile(r"\s*(?:#|(?:export\s+|local\s+)?\w+=)")
+# A name that the reader of a documentation replaces by his own.
+_PLACEHOLDER = re.compile(
+    r"(?:^|/)(?:path[_/-]?to|your|my|some|foo|bar|x{2,})(?:[_./-]|$)|(?:^|[/_-])your(?:[/_.-]|$)|[<>{}%@\[\]…]|\.\.\.",
+    re.I,
+)
+# ``DS_CONFIG.json``: files are not called that, variables are.
+_SHOUTED = re.compile(r"(?:^|/)[A-Z]+_[A-Z_]*[A-Z](?:/|\.\w+$)")
+# A script that writes files may write its config.
+_SCRIPT_WRITES = re.compile(
+    r"json\.dump\(|yaml\.\w*dump\(|\.write(?:_text)?\(|[\"']w[bt+]?[\"']|shutil\.copy|hf_hub_download"
+)
+_WRITES = r"(?:>>?|\b(?:tee|cp|mv|ln|install|wget|curl|sed -i|jq|envsubst|git clone|touch)\b)"
+# Commands that bring files whose names they do not say, and what follows them.
+_BRINGS = re.compile(
+    r"(?:^|[;&|(]|\bsudo|\b(?:then|do))[ \t]*((?:cp|mv|ln|rsync|scp|unzip|tar|wget|curl|gsutil|azcopy|rclone|dvc)\b"
+    r"|git (?:clone|submodule)\b|aws s3\b|gcloud storage\b|(?:huggingface-cli|hf) download\b)([^\n;|&]*)",
+    re.MULTILINE,
+)
+_UNPACKS = re.compile(r"unzip\b|tar\s+(?:-?\w*x|--extract|--get)")
+_INTO = re.compile(r"\s(?:-d|-C|--directory)[ =]?\s*(\S+)")
+_HERE = frozenset({".", "./", "$PWD", "${PWD}", "$(pwd)"})
+_TOOL = re.compile(r"[\w./-]+\.(?:py|sh)\b")
+# A longer line is data: it must not cost a quadratic search.
+_MAX_LINE = 4000
+_VARIABLE = re.compile(r"\$\{?(\w+)")
+
+
+def is_written(files: Files, text: str, raw: str = "") -> bool:
+    """The launch file creates or changes this file, so what lies on the disk is not what runs."""
+    source = files.workspace.read(files.launch_path)
+    if source is None:
+        return False
+    names = {posixpath.basename(text), *_VARIABLE.findall(raw)} - {""}
+    pattern = "|".join(rf"\b{re.escape(name)}\b" for name in sorted(names))
+    shell = _shell(source)
+    if re.search(rf"{_WRITES}[^\n;|&]*(?:{pattern})", shell):
+        return True
+    written = set(re.findall(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)", shell))
+    return any(_may_hold(shell, variable, text) for variable in written)
+
+
+def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bool:
+    """A file that is nowhere may still be there when the command runs.
+
+    True outside the project, where the working directory is unknown, and where another command or the script
+    itself mentions the file or its folder. ``named_by`` is the path of the file that names it.
+    """
+    workspace = files.workspace
+    if text.startswith(("/", "~")) or _is_away(files) or is_written(files, text, raw):
+        return True
+    if all(workspace.normal(posixpath.join(f, text)).startswith("..") for f in files.folders):
+        return True
+    if _PLACEHOLDER.search(text) or _SHOUTED.search(text) or not _is_at_home(files, text) or _is_ignored(files, text):
+        return True
+    name = posixpath.basename(text)
+    script = workspace.read(files.script_path) if files.script_path else None
+    if script is not None and name in script.text:
+        is_own = named_by == files.script_path and script.text.count(name) == 1
+        if not is_own or _SCRIPT_WRITES.search(script.text):
+            return True
+    return is_mentioned(files, text, raw) or _is_brought(files, text) or _a_tool_writes(files, name)
+
+
+def is_mentioned(files: Files, text: str, raw: str = "") -> bool:
+    """Another command of the launch file speaks of the file: it may make it."""
+    name = re.escape(posixpath.basename(text))
+    patterns = [name, *(rf"\$\{{?{variable}\b" for variable in _VARIABLE.findall(raw))]
+    return any(re.search(p, line) and not _hands_over(line, p) for line in _other_lines(files) for p in patterns)
+
+
+def _shell(source: SourceFile) -> str:
+    return "\n".join(line for line in source.text.splitlines() if len(line) < _MAX_LINE)
+
+
+def _other_lines(files: Files) -> Iterator[str]:
+    """The lines of the launch file besides the command, comments and assignments."""
+    source = files.workspace.read(files.launch_path)
+    if source is not None:
+        span = files.command.location.span
+        others = source.text[: span.start] + "\n" + source.text[span.end :]
+        yield from _commands(others)
+
+
+def _commands(text: str) -> Iterator[str]:
+    """Lines that are no comment, no assignment and no data."""
+    yield from (line for line in text.splitlines() if len(line) < _MAX_LINE and not _HARMLESS.match(line))
+
+
+def _is_away(files: Files) -> bool:
+    """The command runs in a folder that is unknown or not in this project."""
+    cwd, workspace = files.command.cwd, files.workspace
+    if not cwd.is_known:
+        return cwd.is_unknown
+    bases = workspace.bases(files.launch_path)
+    return not any(workspace.exists(workspace.normal(posixpath.join(b, cwd.get()))) for b in bases)
+
+
+def _is_at_home(files: Files, text: str) -> bool:
+    """The command runs in this project: its script is here, or at least the folder of the file is."""
+    folder = posixpath.normpath(posixpath.dirname(text) or ".")
+    return bool(files.script_path) or (
+        posixpath.basename(folder) not in (".", "..")
+        and any(files.workspace.exists(posixpath.join(f, folder)) for f in files.folders)
+    )
+
+
+def _is_ignored(files: Files, text: str) -> bool:
+    """git ignores the file, so that it stands only where it is used."""
+    name = posixpath.basename(text)
+    for folder in files.workspace.bases(files.launch_path):
+        source = files.workspace.read(posixpath.join(folder, ".gitignore"))
+        for line in source.text.splitlines() if source is not None else ():
+            pattern = line.strip().strip("/")
+            if pattern and pattern[0] not in "#!" and (fnmatch(name, pattern) or fnmatch(text, pattern)):
+                return True
+    return False
+
+
+def _is_brought(files: Files, text: str) -> bool:
+    """A command copies, fetches or unpacks something into the folder of the file, or into the working directory."""
+    source = files.workspace.read(files.launch_path)
+    folders = {part for part in posixpath.dirname(text).split("/") if part not in ("", ".", "..")}
+    for tool, rest in _BRINGS.findall(_shell(source)) if source is not None else ():
+        rest = rest.replace('"', "").replace("'", "")
+        words = rest.split()
+        if any(folders & set(re.split(r"[/:.]", word)) for word in words) or words[-1:] in ([h] for h in _HERE):
+            return True
+        into = _INTO.search(rest)
+        if _UNPACKS.match(tool + rest) and (into is None or into[1] in _HERE):
+            return True
+    return False
+
+
+def _a_tool_writes(files: Files, name: str) -> bool:
+    """A script of this project that runs before the command speaks of the file, or writes some ``.json``."""
+    source = files.workspace.read(files.launch_path)
+    before = source.text[: files.command.location.span.start] if source is not None else ""
+    for word in dict.fromkeys(word for line in _commands(before) for word in _TOOL.findall(line)):
+        path = files.find(word)
+        tool = files.workspace.read(path) if path is not None and path != files.script_path else None
+        if tool is None or tool.path == files.launch_path:
+            continue
+        if name in tool.text or (".json" in tool.text and _SCRIPT_WRITES.search(tool.text)):
+            return True
+    return False
+
+
+def _may_hold(shell: str, variable: str, text: str) -> bool:
+    """An assignment of the shell variable can have given it this text, other variables standing for anything."""
+    for value in re.findall(rf"\b{variable}=[\"']?([^\s\"';]+)", shell):
+        parts = re.split(r"\$\{?\w+[^}/]*\}?|\$\w+", value)
+        if any(parts) and re.fullmatch(".*".join(map(re.escape, parts)), text):
+            return True
+    return False
+
+
+def _hands_over(line: str, pattern: str) -> bool:
+    """Another launch hands the same file to its script or launcher."""
+    return re.search(rf"(?:--\w*(?:deepspeed|config|hostfile)\w*|-H)[ =]\S*{pattern}", line) is not None
