@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.names import Names, last_name
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
 
 _PARSE_CALLS = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
 _DATACLASS_CALLS = frozenset({"parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict"})

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.names import Names, last_name
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
 from dslint.model.script.vocabulary import (
     ACCELERATE_FUNCTIONS,

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.names import Names, dotted, last_name
+from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.names import Names
 from dslint.model.script.rankexpr import RankExpressions
 from dslint.model.script.rankset import Branches, Ranks, by_rank, number_of
+from dslint.model.script.rankvalues import RankValues
 from dslint.model.script.tree import Tree
 from dslint.model.script.vocabulary import MAIN_DECORATORS, OTHER_DECORATORS
 
@@ -49,7 +51,8 @@ class Guards:
     def __init__(self, tree: Tree, names: Names) -> None:
         self._tree = tree
         self._names = names
-        self.ranks_of = RankExpressions(names)
+        self.rank_values = RankValues(names)
+        self.ranks_of = RankExpressions(names, self.rank_values)
         self._branches: dict[int, Branches] = {}
         self._exits: dict[int, list[tuple[int, Condition]]] = {}
         self._group_makers: dict[int, list[int]] = {}
@@ -117,7 +120,7 @@ class Guards:
         if not (isinstance(match, cst.Match) and isinstance(pattern, cst.MatchValue) and inner is case.body):
             return
         number = number_of(pattern.value)
-        if number is not None and self.ranks_of.is_rank(match.subject):
+        if number is not None and self.rank_values.is_rank(match.subject):
             yield Condition(by_rank("==", number)[0], "test", match.subject, match)
 
     def _earlier_exits(self, block: cst.IndentedBlock | cst.Module, inner: cst.CSTNode) -> Iterator[Condition]:

@@ -1,34 +1,18 @@
-"""Scopes, bindings, and the canonical dotted name of an expression."""
+"""What a name means: its bindings, the canonical dotted name of an expression, local functions and classes."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.tree import SCOPES, Tree
+from dslint.model.script.bindings import Binding, bindings_of, scope_of
+from dslint.model.script.dotted import dotted, is_self, is_super
+from dslint.model.script.tree import Tree
 
 _BUILTINS = frozenset(dir(builtins))
 _MAX_ALIASES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """One way in which a name gets a value.
-
-    ``kind``: ``import`` | ``assign`` | ``unpack`` | ``loop`` | ``with`` | ``except`` | ``param`` | ``function`` |
-    ``class`` | ``augmented`` | ``other``. ``target`` is the qualified name of an import. ``value`` is the assigned
-    expression (for ``unpack`` the whole right side, ``position`` the place in it; for ``with`` the context manager,
-    for ``loop`` the iterable, for ``param`` the default).
-    """
-
-    kind: str
-    node: cst.CSTNode
-    value: cst.BaseExpression | None = None
-    target: str = ""
-    position: int | None = None
 
 
 class Names:
@@ -36,34 +20,21 @@ class Names:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self._scopes: dict[int, dict[str, list[Binding]]] = {}
-        self._attributes: dict[tuple[int, str], list[Binding]] = {}
-        self._global_names: dict[int, set[str]] = {}
-        self.star_imports: list[str] = []
-        _Collector(self).run()
+        self._bound = bindings_of(tree)
 
     # -- scopes -------------------------------------------------------------------------------------------------
 
     def scope(self, node: cst.CSTNode) -> cst.CSTNode:
         """The module, function, class or comprehension whose names a node sees first."""
-        inner, skip = node, False
-        for outer in self.tree.parents(node):
-            if type(outer) is cst.Param and inner is not outer.name:
-                skip = True  # defaults and annotations are evaluated outside of the function
-            elif type(outer) in SCOPES and _inside(outer, inner):
-                if not skip:
-                    return outer
-                skip = False
-            inner = outer
-        return self.tree.module
+        return scope_of(self.tree, node)
 
     def bindings(self, name: str, at: cst.CSTNode) -> list[Binding]:
         """Every binding of the variable that ``name`` means at a node; empty for builtins and star imports."""
         scope = self.scope(at)
         while True:
-            if name in self._global_names.get(id(scope), ()):
+            if name in self._bound.global_names.get(id(scope), ()):
                 scope = self.tree.module
-            found = self._scopes.get(id(scope), {}).get(name)
+            found = self._bound.scopes.get(id(scope), {}).get(name)
             if found:
                 return found
             if scope is self.tree.module:
@@ -77,7 +48,7 @@ class Names:
         owner = self.tree.enclosing(node, cst.ClassDef)
         if owner is None or not is_self(node.value):
             return []
-        return self._attributes.get((id(owner), node.attr.value), [])
+        return self._bound.attributes.get((id(owner), node.attr.value), [])
 
     def single_value(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """The expression behind a name or ``self.x`` that is assigned exactly once and never otherwise bound."""
@@ -95,9 +66,9 @@ class Names:
             owner = self.tree.enclosing(node, cst.ClassDef)
         elif isinstance(node.value, cst.Name):
             owner = self.local_class(node.value.value, node)
-        if owner is None or self._attributes.get((id(owner), node.attr.value)):
+        if owner is None or self._bound.attributes.get((id(owner), node.attr.value)):
             return None
-        found = self._scopes.get(id(owner), {}).get(node.attr.value, [])
+        found = self._bound.scopes.get(id(owner), {}).get(node.attr.value, [])
         return found[0].value if len(found) == 1 and found[0].kind == "assign" else None
 
     # -- qualified names ----------------------------------------------------------------------------------------
@@ -142,7 +113,7 @@ class Names:
         """The function of this file that a name, ``self.method`` or ``super().method`` means."""
         if isinstance(node, cst.Name):
             found = self.bindings(node.value, node)
-        elif isinstance(node, cst.Attribute) and (is_self(node.value) or _is_super(node.value)):
+        elif isinstance(node, cst.Attribute) and (is_self(node.value) or is_super(node.value)):
             found = self._method_bindings(node)
         else:
             return None
@@ -155,10 +126,10 @@ class Names:
         owner = self.tree.enclosing(node, cst.ClassDef)
         if not isinstance(owner, cst.ClassDef):
             return []
-        found = self._scopes.get(id(owner), {}).get(node.attr.value, []) if is_self(node.value) else []
+        found = self._bound.scopes.get(id(owner), {}).get(node.attr.value, []) if is_self(node.value) else []
         for base in self.class_bases(owner.name.value) if not found else ():
             parent = self.local_class(base) if "." not in base else None
-            found = self._scopes.get(id(parent), {}).get(node.attr.value, []) if parent is not None else []
+            found = self._bound.scopes.get(id(parent), {}).get(node.attr.value, []) if parent is not None else []
             if found:
                 break
         return found
@@ -185,175 +156,15 @@ class Names:
 
     def all_bindings(self) -> Iterator[tuple[str, Binding]]:
         """Every binding of every scope."""
-        for scope in self._scopes.values():
+        for scope in self._bound.scopes.values():
             for name, found in scope.items():
                 for binding in found:
                     yield name, binding
 
     def imported(self, *roots: str) -> bool:
         """The module imports one of these packages (or something from one)."""
-        targets = [b.target for _, b in self.all_bindings() if b.kind == "import"] + self.star_imports
+        targets = [b.target for _, b in self.all_bindings() if b.kind == "import"] + self._bound.star_imports
         return any(t == r or t.startswith(r + ".") for t in targets for r in roots)
-
-
-class _Collector:
-    """Fills the scopes of :class:`Names` from the nodes that bind something."""
-
-    def __init__(self, names: Names) -> None:
-        self.names = names
-        self.tree = names.tree
-
-    def run(self) -> None:
-        handlers = {
-            cst.Import: self._import,
-            cst.ImportFrom: self._import_from,
-            cst.Assign: self._assign,
-            cst.AnnAssign: self._annotated,
-            cst.AugAssign: self._augmented,
-            cst.NamedExpr: self._walrus,
-            cst.For: self._loop,
-            cst.CompFor: self._loop,
-            cst.WithItem: self._with,
-            cst.ExceptHandler: self._except,
-            cst.FunctionDef: self._definition,
-            cst.ClassDef: self._definition,
-            cst.Param: self._param,
-            cst.Global: self._global,
-            cst.Del: self._delete,
-            cst.MatchAs: self._match,
-            cst.MatchStar: self._match,
-        }
-        get = handlers.get
-        for node in self.tree.order:
-            handler = get(type(node))
-            if handler is not None:
-                handler(node)  # type: ignore[operator]
-
-    def _bind(self, name: str, at: cst.CSTNode, binding: Binding) -> None:
-        scope = self.names.scope(at)
-        if name in self.names._global_names.get(id(scope), ()):
-            scope = self.tree.module
-        self.names._scopes.setdefault(id(scope), {}).setdefault(name, []).append(binding)
-
-    def _bind_target(
-        self, target: cst.CSTNode, kind: str, value: cst.BaseExpression | None, position: int | None = None
-    ) -> None:
-        if isinstance(target, cst.Name):
-            self._bind(target.value, target, Binding(kind, target, value, position=position))
-        elif isinstance(target, cst.Attribute) and is_self(target.value):
-            owner = self.tree.enclosing(target, cst.ClassDef)
-            if owner is not None:
-                found = self.names._attributes.setdefault((id(owner), target.attr.value), [])
-                found.append(Binding(kind, target, value, position=position))
-        elif isinstance(target, cst.Tuple | cst.List):
-            parts = value.elements if isinstance(value, cst.Tuple | cst.List) and kind == "assign" else ()
-            matching = len(parts) == len(target.elements) and not any(
-                isinstance(e, cst.StarredElement) for e in (*parts, *target.elements)
-            )
-            for index, element in enumerate(target.elements):
-                if matching:
-                    self._bind_target(element.value, "assign", parts[index].value)
-                else:
-                    inner = "unpack" if kind == "assign" else kind
-                    self._bind_target(element.value, inner, value, index)
-
-    def _import(self, node: cst.Import) -> None:
-        for alias in node.names:
-            full = dotted(alias.name)
-            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
-                name = alias.asname.name
-                self._bind(name.value, node, Binding("import", node, target=full or ""))
-            elif full:
-                root = full.split(".")[0]
-                self._bind(root, node, Binding("import", node, target=root))
-
-    def _import_from(self, node: cst.ImportFrom) -> None:
-        module = "." * len(node.relative) + (dotted(node.module) or "")
-        if isinstance(node.names, cst.ImportStar):
-            self.names.star_imports.append(module)
-            return
-        for alias in node.names:
-            name = alias.asname.name if alias.asname is not None else alias.name
-            if isinstance(name, cst.Name) and isinstance(alias.name, cst.Name):
-                glue = "" if module.endswith(".") else "."
-                self._bind(name.value, node, Binding("import", node, target=f"{module}{glue}{alias.name.value}"))
-
-    def _assign(self, node: cst.Assign) -> None:
-        for target in node.targets:
-            self._bind_target(target.target, "assign", node.value)
-
-    def _annotated(self, node: cst.AnnAssign) -> None:
-        if node.value is not None:
-            self._bind_target(node.target, "assign", node.value)
-
-    def _augmented(self, node: cst.AugAssign) -> None:
-        self._bind_target(node.target, "augmented", None)
-
-    def _walrus(self, node: cst.NamedExpr) -> None:
-        self._bind_target(node.target, "assign", node.value)
-
-    def _loop(self, node: cst.For | cst.CompFor) -> None:
-        self._bind_target(node.target, "loop", node.iter)
-
-    def _with(self, node: cst.WithItem) -> None:
-        if node.asname is not None:
-            self._bind_target(node.asname.name, "with", node.item)
-
-    def _except(self, node: cst.ExceptHandler) -> None:
-        if node.name is not None:
-            self._bind_target(node.name.name, "except", None)
-
-    def _definition(self, node: cst.FunctionDef | cst.ClassDef) -> None:
-        kind = "class" if isinstance(node, cst.ClassDef) else "function"
-        self._bind(node.name.value, node.name, Binding(kind, node))
-
-    def _param(self, node: cst.Param) -> None:
-        self._bind(node.name.value, node.name, Binding("param", node, node.default))
-
-    def _global(self, node: cst.Global) -> None:
-        names = self.names._global_names.setdefault(id(self.names.scope(node)), set())
-        names.update(item.name.value for item in node.names)
-
-    def _delete(self, node: cst.Del) -> None:
-        self._bind_target(node.target, "other", None)
-
-    def _match(self, node: cst.MatchAs | cst.MatchStar) -> None:
-        if node.name is not None:
-            self._bind_target(node.name, "other", None)
-
-
-def _inside(scope: cst.CSTNode, child: cst.CSTNode) -> bool:
-    """Decorators, bases and the return annotation stand at a definition, not in its scope."""
-    if type(scope) is cst.FunctionDef:
-        return child is scope.body or child is scope.params
-    return child is scope.body if type(scope) is cst.ClassDef else True
-
-
-def is_self(node: cst.CSTNode) -> bool:
-    """``self`` or ``cls``."""
-    return isinstance(node, cst.Name) and node.value in ("self", "cls")
-
-
-def _is_super(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
-
-
-def dotted(node: cst.CSTNode | None) -> str | None:
-    """The text of a plain dotted name: ``a.b.c``."""
-    parts: list[str] = []
-    while isinstance(node, cst.Attribute):
-        parts.append(node.attr.value)
-        node = node.value
-    if not isinstance(node, cst.Name):
-        return None
-    return ".".join([node.value, *reversed(parts)])
-
-
-def last_name(node: cst.CSTNode | None) -> str:
-    """``a.b.c`` and ``f().c`` -> ``c``; a bare name is itself."""
-    if isinstance(node, cst.Attribute):
-        return node.attr.value
-    return node.value if isinstance(node, cst.Name) else ""
 
 
 def _is_nothing(value: cst.BaseExpression | None) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from dslint.model.script.names import Binding, Names, is_self, last_name
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import is_self, last_name
+from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 6

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.core.fact import Fact, unknown
+from dslint.model.script.bindings import Binding
 from dslint.model.script.constants import Constants
+from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import Guards
-from dslint.model.script.names import Binding, Names, last_name
+from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 4
@@ -40,7 +42,7 @@ class Partitions:
     def __init__(self, tree: Tree, names: Names, guards: Guards, constants: Constants) -> None:
         self._tree = tree
         self._names = names
-        self._ranks = guards.ranks_of
+        self._ranks = guards.rank_values
         self._constants = constants
 
     def of(self, iterable: cst.BaseExpression, steps: int = 0) -> Partition | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import libcst as cst
 
-from dslint.model.script.names import Binding, Names, dotted, last_name
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
 from dslint.model.script.rankset import (
     ANY,
     DISTRIBUTED,
@@ -22,17 +23,8 @@ from dslint.model.script.rankset import (
     by_size,
     number_of,
 )
+from dslint.model.script.rankvalues import WORLD_CALLS, RankValues
 
-# The rank of the process in the job or node. Ranks within a subgroup (``tp_rank``) and LoRA ranks are others.
-_RANK_NAMES = frozenset(
-    {
-        *("rank", "local_rank", "global_rank", "process_index", "local_process_index", "world_rank", "proc_rank"),
-        *("ddp_rank", "ddp_local_rank", "dist_rank", "my_rank", "cur_rank", "current_rank", "this_rank", "rank_id"),
-        *("process_rank", "local_rank_id", "global_rank_id"),
-    }
-)
-_RANK_CALLS = frozenset({"get_rank", "get_local_rank", "get_global_rank", "get_process_index"})
-_RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK"})
 _MAIN_NAMES = frozenset(
     {
         *(
@@ -74,20 +66,16 @@ _DISTRIBUTED_NAMES = frozenset(
         ),
     }
 )
-_WORLD_NAMES = frozenset({"world_size", "num_processes", "n_processes", "num_replicas", "n_gpu", "num_gpus", "ngpus"})
-_WORLD_CALLS = frozenset({"get_world_size", "get_num_processes"})
 _SIZES = frozenset({"world_size", "num_processes"})
 _MAX_ALIASES = 4
-# Keys of settings that hold the rank; a bare "rank" may be that of a LoRA.
-_RANK_KEYS = frozenset({"rank", "local_rank", "global_rank"})
-_PER_NODE = re.compile(r"gpu|device|node|local|nproc")
 
 
 class RankExpressions:
     """Reads tests of one module."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, values: RankValues) -> None:
         self._names = names
+        self._values = values
 
     def branches(self, test: cst.BaseExpression, depth: int = 0) -> Branches:
         """The ranks that a test sends into its true and into its false branch."""
@@ -107,61 +95,6 @@ class RankExpressions:
             return self.branches(test.value, depth)
         return self._truth(test, depth)
 
-    def is_rank(self, node: cst.BaseExpression, depth: int = 0) -> bool:
-        """The expression is the rank of the process."""
-        if depth > _MAX_ALIASES:
-            return False
-        if isinstance(node, cst.Call):
-            return self._is_rank_call(node, depth)
-        if isinstance(node, cst.NamedExpr):
-            return self.is_rank(node.value, depth + 1)
-        if isinstance(node, cst.Subscript):
-            text = _subscript_text(node)
-            return text in _RANK_VARIABLES if _is_environ(node.value) else text in _RANK_KEYS
-        if isinstance(node, cst.Attribute):
-            return node.attr.value.lower() in _RANK_NAMES
-        if isinstance(node, cst.Name):
-            return node.value.lower() in _RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
-        return False
-
-    def _holds_rank(self, found: list[Binding], depth: int) -> bool:
-        """Every value of a variable is the rank, or the number that stands for it without distribution."""
-        values = [b.value for b in found if b.kind == "assign" and b.value is not None]
-        ranks = [v for v in values if number_of(v) is None]
-        return bool(ranks) and len(values) == len(found) and all(self.is_rank(v, depth + 1) for v in ranks)
-
-    def is_world_size(self, node: cst.BaseExpression, depth: int = 0) -> bool:
-        """The expression is the number of processes of the job."""
-        if depth > _MAX_ALIASES:
-            return False
-        if isinstance(node, cst.Call):
-            name = last_name(node.func)
-            if name in _WORLD_CALLS:
-                return not node.args
-            if name == "int" and node.args:
-                return self.is_world_size(node.args[0].value, depth + 1)
-            return _environ_variable(node) == "WORLD_SIZE"
-        if isinstance(node, cst.Subscript):
-            return _is_environ(node.value) and _subscript_text(node) == "WORLD_SIZE"
-        if isinstance(node, cst.Attribute):
-            return node.attr.value.lower() in _WORLD_NAMES
-        if isinstance(node, cst.Name):
-            value = self._names.single_value(node)
-            if value is not None and self.is_world_size(value, depth + 1):
-                return True
-            return node.value.lower() in _WORLD_NAMES
-        return False
-
-    def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
-        name = last_name(node.func)
-        if name in _RANK_CALLS:
-            return not node.args  # ``get_rank(group)`` is the rank within a subgroup
-        if name in ("int", "str") and len(node.args) == 1:
-            return self.is_rank(node.args[0].value, depth + 1)
-        if name == "getattr" and len(node.args) > 1:
-            return _text(node.args[1].value).lower() in _RANK_NAMES
-        return _environ_variable(node) in _RANK_VARIABLES
-
     def _truth(self, node: cst.BaseExpression, depth: int) -> Branches:
         """A test that is a value: ``is_main``, ``args.should_save``, ``trainer.is_world_process_zero()``, ``rank``."""
         called = node.func if isinstance(node, cst.Call) else node
@@ -173,7 +106,7 @@ class RankExpressions:
             return MAIN if last_name(called.value).endswith("args") else ANY
         if name in _DISTRIBUTED_NAMES:
             return DISTRIBUTED
-        if self.is_rank(node):
+        if self._values.is_rank(node):
             return Ranks.OTHERS, Ranks.MAIN
         if isinstance(node, cst.Call):
             if name == "bool" and len(node.args) == 1:
@@ -232,23 +165,23 @@ class RankExpressions:
         if isinstance(operator, cst.In | cst.NotIn):
             result = self._membership(left, right)
             return result if isinstance(operator, cst.In) else (result[1], result[0])
-        if isinstance(right, cst.Name) and right.value == "None" and self.is_rank(left):
+        if isinstance(right, cst.Name) and right.value == "None" and self._values.is_rank(left):
             return SINGLE if isinstance(operator, cst.Is | cst.Equal) else DISTRIBUTED
         number, subject, flipped = number_of(right), left, False
         if number is None:
             number, subject, flipped = number_of(left), right, True
         if number is None:
-            if SIGNS.get(type(operator)) in ("==", "!=") and self._is_last(left, right):
+            if SIGNS.get(type(operator)) in ("==", "!=") and self._values.is_last(left, right):
                 return SOME if isinstance(operator, cst.Equal | cst.Is) else (SOME[1], SOME[0])
             return self._flag_comparison(left, operator, right)
         sign = SIGNS.get(type(operator), "")
         sign = FLIPPED.get(sign, sign) if flipped else sign
-        if self._is_rank_modulo(subject):
+        if self._values.is_local_rank(subject):
             return by_rank(sign, number) if sign in ("==", "!=") and number == 0 else ANY
-        if self.is_rank(subject):
+        if self._values.is_rank(subject):
             return by_rank(sign, number)
         if last_name(subject).lower() in _SIZES or (
-            isinstance(subject, cst.Call) and last_name(subject.func) in _WORLD_CALLS and not subject.args
+            isinstance(subject, cst.Call) and last_name(subject.func) in WORLD_CALLS and not subject.args
         ):
             return by_size(sign, number)
         return ANY
@@ -263,49 +196,13 @@ class RankExpressions:
             return (yes, no) if positive else (no, yes)
         return ANY
 
-    def _is_last(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
-        """``rank == world_size - 1``."""
-        if not isinstance(right, cst.BinaryOperation) or not isinstance(right.operator, cst.Subtract):
-            return False
-        return number_of(right.right) == 1 and self.is_rank(left) and self.is_world_size(right.left)
-
-    def _is_rank_modulo(self, node: cst.BaseExpression) -> bool:
-        """``rank % gpus_per_node``: zero on one rank of each node. The rest of another division may be a subgroup."""
-        if not (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)):
-            return False
-        divisor = node.right
-        name = last_name(divisor.func if isinstance(divisor, cst.Call) else divisor).lower()
-        return self.is_rank(node.left) and (number_of(divisor) == 8 or _PER_NODE.search(name) is not None)
-
     def _membership(self, left: cst.BaseExpression, right: cst.BaseExpression) -> Branches:
-        if not (isinstance(right, cst.Tuple | cst.List | cst.Set) and self.is_rank(left)):
+        if not (isinstance(right, cst.Tuple | cst.List | cst.Set) and self._values.is_rank(left)):
             return ANY
         numbers = {number_of(e.value) for e in right.elements}
         if 0 in numbers or None in numbers:
             return MAIN if numbers <= {-1, 0} else ANY
         return SOME if all(n is not None and n > 0 for n in numbers) else ANY
-
-
-def _is_environ(node: cst.BaseExpression) -> bool:
-    return last_name(node) == "environ"
-
-
-def _environ_variable(node: cst.Call) -> str:
-    """The variable that ``os.environ.get("RANK", 0)`` or ``os.getenv("RANK")`` reads."""
-    function = dotted(node.func) or ""
-    if node.args and function.endswith(("environ.get", "getenv")):
-        return _text(node.args[0].value)
-    return ""
-
-
-def _subscript_text(node: cst.Subscript) -> str:
-    index = node.slice[0].slice if len(node.slice) == 1 else None
-    return _text(index.value) if isinstance(index, cst.Index) else ""
-
-
-def _text(node: cst.BaseExpression) -> str:
-    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
-    return value if isinstance(value, str) else ""
 
 
 def _asks_for_group(call: cst.Call) -> bool:

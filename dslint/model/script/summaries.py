@@ -10,8 +10,9 @@ import libcst as cst
 
 from dslint.core.fact import Fact
 from dslint.model.script.collectives import Collective, Collectives
+from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import Guard, Guards
-from dslint.model.script.names import Names, last_name
+from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
 from dslint.model.script.rankset import Ranks
 from dslint.model.script.tree import Tree
@@ -92,6 +93,13 @@ class Summaries:
             calls = (n for n in self._tree.own_nodes(scope) if isinstance(n, cst.Call))
             found = self._events[id(scope)] = [e for e in map(self.event, calls) if e is not None]
         return found
+
+    def behind(self, guard: Guard, call: cst.Call) -> list[Event]:
+        """The events behind the same guard as a call, for the same ranks, itself included."""
+        scope = self._tree.function(call) or self._tree.module
+        return [
+            e for e in self.events(scope) if e.guard and e.guard.owner is guard.owner and e.guard.ranks is guard.ranks
+        ]
 
     def is_paired(self, event: Event) -> bool:
         """The other ranks run the same operations as often on their own path."""

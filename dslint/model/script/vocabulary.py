@@ -94,3 +94,22 @@ OTHER_DECORATORS = frozenset({"on_process", "on_local_process", "on_last_process
 METHODS = frozenset({*ENGINE, *ACCELERATOR, *TRAINER})
 COLLECTIVE_NAMES = frozenset({*GROUP_POSITION, *MMENGINE, *ACCELERATE_FUNCTIONS, *METHODS})
 COLLECTIVE_NAMES |= {"initialize", "GatheredParameters", "DistributedDataParallel"}
+
+# Byte patterns without all of which no collective stands behind a rank guard: a parse costs a hundred times more.
+GUARDED_COLLECTIVE = (
+    # Cheap words first: the precise patterns below run on what is left.
+    r"rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
+    # A call that waits for all ranks; every engine comes from ``initialize`` or has a name that says so.
+    r"(?:barrier|wait_for_everyone|synchronize\w*|all_\w+|reduce\w*|broadcast\w*|gather\w*|scatter\w*|initialize"
+    r"|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed"
+    r"|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP"
+    r"|collect_results\w*|pad_across_processes)\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\("
+    r"|(?:dcp|_cp|checkpoint)\.(?:async_)?(?:save|load)\w*\(",
+    # A test or decorator that asks for the rank.
+    r"\b(?:if|elif|while|and|or|not|return|match)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
+    r"|rank\S* (?:not )?in\b|@[\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero"
+    r"|global_zero|process_index|@[\w.]*on_\w*process"
+    # The rank under another name: ``r, n = dist.get_rank(), dist.get_world_size()``.
+    r"|\n[ \t]*(?!\w*rank)\w+(?:, ?\w+)* *= *[^\n=]*(?:get_rank\(|[\"'][A-Z_]*RANK)",
+    r"\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine",
+)

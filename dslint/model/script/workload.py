@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.model.script.names import Names, last_name
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _TRAINING_CALLS = frozenset({"backward", "zero_grad", "train_batch"})

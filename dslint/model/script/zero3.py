@@ -7,7 +7,8 @@ import libcst as cst
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
 from dslint.model.script.constants import Constants
-from dslint.model.script.names import Names, last_name
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _STATING = frozenset({cst.DictElement, cst.Call})

@@ -35,12 +35,14 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.core.fix import Edit, Fix, Safety
+from dslint.core.fix import Fix, Safety
 from dslint.core.source import Location
+from dslint.model.script.dedent import only_statement_dedented
 from dslint.model.script.guards import Guard
 from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.rankset import Ranks
 from dslint.model.script.summaries import Event
+from dslint.model.script.vocabulary import GUARDED_COLLECTIVE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -51,23 +53,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="a call that every rank must make is made by some ranks only",
     fix="safe",
-    markers=(
-        # Cheap words first: the precise patterns below run on what is left.
-        r"rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
-        # A call that waits for all ranks; every engine comes from ``initialize`` or has a name that says so.
-        r"(?:barrier|wait_for_everyone|synchronize\w*|all_\w+|reduce\w*|broadcast\w*|gather\w*|scatter\w*|initialize"
-        r"|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed"
-        r"|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP"
-        r"|collect_results\w*|pad_across_processes)\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\("
-        r"|(?:dcp|_cp|checkpoint)\.(?:async_)?(?:save|load)\w*\(",
-        # A test or decorator that asks for the rank.
-        r"\b(?:if|elif|while|and|or|not|return|match)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
-        r"|rank\S* (?:not )?in\b|@[\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero"
-        r"|global_zero|process_index|@[\w.]*on_\w*process"
-        # The rank under another name: ``r, n = dist.get_rank(), dist.get_world_size()``.
-        r"|\n[ \t]*(?!\w*rank)\w+(?:, ?\w+)* *= *[^\n=]*(?:get_rank\(|[\"'][A-Z_]*RANK)",
-        r"\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine",
-    ),
+    markers=GUARDED_COLLECTIVE,
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/797",
         "https://github.com/deepspeedai/DeepSpeed/issues/2993",
@@ -125,7 +111,7 @@ class Check(ScriptCheck):
             related.append(self.ctx.location(event.through.name, "runs the collective"))
         if stage:
             related += self.ctx.zero3_evidence.origins
-        more = [e for e in self._same_guard(event, guard) if e.call is not event.call]
+        more = [e for e in self.ctx.summaries.behind(guard, event.call) if e.call is not event.call]
         if guard.kind != "test":
             related += [self.ctx.location(e.call, "another collective that they miss") for e in more[:3]]
         self.report(
@@ -154,41 +140,19 @@ class Check(ScriptCheck):
     def _guard_place(self, guard: Guard) -> Location:
         passes = _PASSES[guard.ranks]
         if guard.kind == "decorator":
-            passes = (
-                "only rank 0 runs the function" if guard.ranks is Ranks.MAIN else "only some ranks run the function"
-            )
+            who = "rank 0 runs" if guard.ranks is Ranks.MAIN else "some ranks run"
+            passes = f"only {who} the function"
         return self.ctx.location(guard.test, passes)
-
-    def _same_guard(self, event: Event, guard: Guard) -> list[Event]:
-        scope = self.ctx.enclosing_function(event.call) or self.ctx.tree.module
-        return [
-            e
-            for e in self.ctx.summaries.events(scope)
-            if e.guard and e.guard.owner is guard.owner and e.guard.ranks is guard.ranks
-        ]
 
     def _fix(self, event: Event, guard: Guard, has_more: bool) -> Fix | None:
         """Dedent the call when nothing else stands behind a test that asks for the rank alone."""
-        owner, parent = guard.owner, self.ctx.parent(guard.owner)
-        if has_more or guard.kind != "test" or not guard.is_plain or not isinstance(owner, cst.If) or owner.orelse:
+        if has_more or guard.kind != "test" or not guard.is_plain:
             return None
-        if isinstance(parent, cst.If) or not isinstance(owner.body, cst.IndentedBlock) or len(owner.body.body) != 1:
+        edit = only_statement_dedented(self.ctx.doc, self.ctx.tree, guard.owner, event.call)
+        if edit is None:
             return None
-        line = owner.body.body[0]
-        statement = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
-        if not isinstance(statement, cst.Expr) or statement.value is not event.call:
-            return None
-        text = self.ctx.doc.source.text
-        outer, inner = self.ctx.span(owner), self.ctx.span(statement)
-        head = text[outer.start : inner.start]
-        if "#" in head or '"""' in self.ctx.text(statement) or "'''" in self.ctx.text(statement):
-            return None
-        step = len(head) - head.rfind("\n") - 1 - (outer.start - text.rfind("\n", 0, outer.start) - 1)
-        body = text[inner.start : inner.end].replace("\n" + " " * step, "\n")
-        safe = event.through is None and event.collectives[0].family in ("engine", "trainer")
-        safe = safe or (event.through is None and event.collectives[0].key == "barrier")
-        span = type(outer)(outer.start, inner.end)
-        edit = Edit(self.ctx.doc.path, span, body)
+        first = event.collectives[0]
+        safe = event.through is None and (first.family in ("engine", "trainer") or first.key == "barrier")
         return Fix("Call it on every rank", (edit,), Safety.SAFE if safe else Safety.UNSAFE)
 
 
@@ -216,12 +180,7 @@ EXAMPLES = (
 """
         },
         "train.py:12",
-        fixed={
-            "train.py": _ENGINE
-            + """\
-    model_engine.save_checkpoint(args.output_dir)
-"""
-        },
+        fixed={"train.py": _ENGINE + "    model_engine.save_checkpoint(args.output_dir)\n"},
     ),
     bad(
         "A barrier after the other ranks have left",

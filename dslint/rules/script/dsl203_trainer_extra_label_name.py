@@ -24,14 +24,14 @@ dimension 2 aborts one rank, the other loses its peer; a fixed-shape tensor work
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
-from dslint.model.script.labels import Produced, item_of, items_of, producers
-from dslint.model.script.names import is_self, last_name
+from dslint.model.script.dotted import is_self, last_name
+from dslint.model.script.evaluation import Evaluation
+from dslint.model.script.labels import Produced, item_of, producers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -164,6 +164,10 @@ _OF_LABELS = ("start_positions", "end_positions")
 class Check(ScriptCheck):
     """Looks at every way in which `label_names` gets a value."""
 
+    def start(self) -> None:
+        """One view of the Trainers of the file."""
+        self._evaluation = Evaluation(self.ctx.tree, self.ctx.names)
+
     def visit_Call(self, node: cst.Call) -> None:
         """`TrainingArguments(label_names=[...])` and `args.label_names.append("x")`."""
         if self._makes_arguments(node):
@@ -239,7 +243,7 @@ class Check(ScriptCheck):
 
     def _judge(self, value: cst.BaseExpression) -> None:
         extra = [name for name in self._names(value) if "label" not in name and name not in _OF_LABELS]
-        if not extra or self._has_own_evaluation():
+        if not extra or self._evaluation.is_replaced():
             return
         found = [p for name in extra for p in producers(self.ctx.tree, self.ctx.names, name)]
         severity, why = self._verdict(found)
@@ -266,10 +270,10 @@ class Check(ScriptCheck):
         else:
             why = "which hangs or raises unless it is a tensor of the same shape on every rank"
             severity = Severity.WARNING
-        if self._never_evaluates():
+        if self._evaluation.never_runs():
             return Severity.INFO, f"{why} (this file passes no `eval_dataset`)"
         # Without metrics the Trainer keeps the loss only, and never gathers the labels in evaluate().
-        return severity or (Severity.ERROR if self._computes_metrics() else Severity.WARNING), why
+        return severity or (Severity.ERROR if self._evaluation.computes_metrics() else Severity.WARNING), why
 
     def _names(self, value: cst.BaseExpression) -> list[str]:
         """The names that are certainly in the value: of a list, of one appended text, of each part of a sum."""
@@ -290,63 +294,3 @@ class Check(ScriptCheck):
         times = " in some batches only" if produced.conditional else ""
         kind = "value" if produced.kind == "unknown" else produced.kind
         return self.ctx.location(produced.node, f"made here as a {kind}{times}")
-
-    def _computes_metrics(self) -> bool:
-        """A Trainer of this file has `compute_metrics`, or `predict` is called, or the Trainer is made elsewhere."""
-        passed = self._trainer_arguments
-        if passed is None or any(last_name(n.func) == "predict" for n in self._calls()):
-            return True
-        return any(
-            "compute_metrics" in arguments and not _is_none(arguments["compute_metrics"]) for arguments in passed
-        )
-
-    def _never_evaluates(self) -> bool:
-        """Every Trainer of this file certainly gets no `eval_dataset`, and nothing evaluates by hand."""
-        passed = self._trainer_arguments
-        if not passed or any(last_name(n.func) in ("evaluate", "predict") for n in self._calls()):
-            return False
-        return all(
-            _is_none(arguments.get("eval_dataset"))
-            and _is_none(arguments.get("compute_metrics"))
-            # ``Trainer(model)`` alone may be used for anything.
-            and {"eval_dataset", "train_dataset"} & arguments.keys()
-            for arguments in passed
-        )
-
-    def _calls(self) -> Iterator[cst.Call]:
-        return (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
-
-    @cached_property
-    def _trainer_arguments(self) -> list[dict[str, cst.BaseExpression]] | None:
-        """What each Trainer of the file is made with; `None` when that is not certain."""
-        trainers = [c for c in self._calls() if last_name(c.func).endswith("Trainer")]
-        passed = [self._keywords(c) for c in trainers]
-        known = [arguments for arguments in passed if arguments is not None]
-        return known if known and len(known) == len(passed) else None
-
-    def _keywords(self, call: cst.Call) -> dict[str, cst.BaseExpression] | None:
-        """The arguments by name, those of an unpacked dictionary that this file makes included."""
-        found: dict[str, cst.BaseExpression] = {}
-        for arg in call.args:
-            if arg.keyword is not None:
-                found[arg.keyword.value] = arg.value
-            elif arg.star == "**":
-                inner = items_of(arg.value, self.ctx.names)
-                if inner is None:
-                    return None
-                found |= inner
-            elif arg.star:
-                return None
-        return {name: self.ctx.names.single_value(value) or value for name, value in found.items()}
-
-    def _has_own_evaluation(self) -> bool:
-        for node in self.ctx.tree.order:
-            if isinstance(node, cst.ClassDef):
-                methods = {n.name.value for n in self.ctx.descendants(node) if isinstance(n, cst.FunctionDef)}
-                if {"prediction_step", "evaluation_loop"} <= methods:
-                    return True
-        return False
-
-
-def _is_none(value: cst.BaseExpression | None) -> bool:
-    return value is None or (isinstance(value, cst.Name) and value.value == "None")

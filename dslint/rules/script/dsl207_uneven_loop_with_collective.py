@@ -21,10 +21,10 @@ with one gather after the loop); the function pads, truncates or checks the rema
 **Evidence.** Two ranks, five items, ZeRO stage 3: timeout of 8 s at the last item, padded: passes. DDP with 3 and 4
 batches: timeout; with `join()`: passes. An `all_reduce` for each of five items over gloo, timeout 8 s (torch 2.13):
 `i = rank; while i < n: ...; i += world_size`, `if i % world_size != rank: continue` and `if i % world_size == rank:`
-all end the same way. Both ranks make two calls, rank 0 makes a third: `Timed out waiting 8000ms for recv operation` when
-rank 1 stays alive, a lost connection at once when rank 1 has ended. When rank 1 goes on to a `barrier()`, the two calls
-do not match, and both ranks time out. Four items, or five padded to six: every variant passes. `while True:` left by
-`break` or `return` at `i >= n` times out too; dslint leaves these alone, since it cannot tell where such a loop ends.
+all end the same way. Both ranks make two calls, rank 0 makes a third: `Timed out waiting 8000ms for recv operation`
+when rank 1 stays alive, a lost connection at once when rank 1 has ended. When rank 1 goes on to a `barrier()`, the two
+calls do not match, and both ranks time out. Four items, or five padded to six: every variant passes. `while True:` left
+by `break` or `return` at `i >= n` times out too; dslint leaves these alone: it cannot tell where such a loop ends.
 """
 
 from __future__ import annotations

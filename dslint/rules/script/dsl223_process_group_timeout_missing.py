@@ -27,7 +27,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.script.names import last_name
+from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.timeouts import GROUP_CREATORS
 from dslint.model.script.workload import is_inference, slow_calls

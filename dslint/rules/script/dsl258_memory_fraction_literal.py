@@ -22,7 +22,7 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.names import last_name
+from dslint.model.script.dotted import last_name
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -163,7 +163,7 @@ class Check(ScriptCheck):
     def _chooses_by_rank(self) -> bool:
         """Some call selects a device by a value that the file does not fix."""
         chosen = (n for n in self.ctx.tree.order if isinstance(n, cst.Call) and last_name(n.func) == "set_device")
-        return any(n.args and self.ctx.guards.ranks_of.is_rank(n.args[0].value) for n in chosen)
+        return any(n.args and self.ctx.guards.rank_values.is_rank(n.args[0].value) for n in chosen)
 
     def _is_distributed(self) -> bool:
         return self.ctx.imports("torch.distributed", "deepspeed", "accelerate")

@@ -27,7 +27,7 @@ import libcst as cst
 from dslint.core.fact import Fact
 from dslint.core.finding import Severity
 from dslint.model.context import Context
-from dslint.model.script.names import last_name
+from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, expression_name, flat
 from dslint.model.script.workload import is_inference
 from dslint.rules.base import RuleMeta, bad, good
@@ -252,7 +252,7 @@ class Check(ScriptCheck):
         if _WORLD_NAME.search(last_name(node).lower()):
             return True
         # ``n = dist.get_world_size()``; ``n_gpu`` alone counts the devices of one node.
-        return "gpu" not in last_name(node).lower() and self.ctx.guards.ranks_of.is_world_size(node)
+        return "gpu" not in last_name(node).lower() and self.ctx.guards.rank_values.is_world_size(node)
 
 
 def _positive(fact: Fact[object]) -> int | None:
