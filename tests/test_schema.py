@@ -14,17 +14,14 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from dslint.core.source import SourceFile
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.history import is_newer_than, known_since, strict_since
 from dslint.model.deepspeed.keys import home_of, misspelled, renamed
-from dslint.model.deepspeed.quick import plainly_valid
 from dslint.model.deepspeed.releases import RELEASES
-from dslint.model.deepspeed.schema import NEWEST, _validator, load_data, load_schema, schema_at, violations
+from dslint.model.deepspeed.schema import NEWEST, load_data, load_schema, schema_at, violations
 from dslint.model.deepspeed.suggest import closest, slips
 from dslint.parse.jsondoc import parse_json
 
@@ -295,45 +292,3 @@ def test_a_misplaced_key_has_one_home() -> None:
     assert home_of("enabled") is None
     assert home_of("buffer_size", not_in="/zero_optimization/offload_optimizer") == "/zero_optimization/offload_param"
     assert home_of("lr") == "/optimizer/params"
-
-
-def _sections() -> list[tuple[str, dict[str, Any]]]:
-    found: list[tuple[str, dict[str, Any]]] = []
-
-    def walk(pointer: str, schema: dict[str, Any]) -> None:
-        found.append((pointer, schema))
-        for key, inner in schema.get("properties", {}).items():
-            walk(f"{pointer}/{key}", inner)
-
-    walk("", load_schema())
-    return [(pointer, schema) for pointer, schema in found if "properties" in schema]
-
-
-ODD = st.sampled_from(
-    [None, True, False, 0, 1, -1, 2, 3, 0.5, 1.0, 5e8, 1e300, float("inf"), float("nan"), "auto", "Auto", "1", "1.0",
-     "-2", "true", "cpu", "nvme", "fp16", "Warn", "", [], [1], ["a"], [0.9, 0.999], {}, {"a": 1}, {"device": "cpu"}]
-)  # fmt: skip
-
-
-@given(st.data())
-@settings(max_examples=400, deadline=None)
-def test_what_the_quick_look_calls_valid_is_valid_for_jsonschema(data: st.DataObject) -> None:
-    pointer, schema = data.draw(st.sampled_from(_sections()))
-    keys = st.sampled_from([*schema["properties"], "_note", "no_such_key"])
-    section: Any = data.draw(st.dictionaries(keys, ODD, max_size=6) | ODD)
-    config: Any = section
-    for part in reversed(pointer.split("/")[1:]):
-        config = {part: config}
-    errors = [e.message for e in _validator().iter_errors(config)]
-    if plainly_valid(config, load_schema(), load_schema()):
-        assert errors == []
-
-
-@pytest.mark.parametrize("config", GOOD.values(), ids=list(GOOD))
-def test_the_quick_look_recognises_usual_configs(config: dict[str, Any]) -> None:
-    assert plainly_valid(config, load_schema(), load_schema())
-
-
-@pytest.mark.parametrize("word", ["if", "dependencies", "propertyNames", "uniqueItems"])
-def test_the_quick_look_leaves_keywords_it_does_not_know_to_jsonschema(word: str) -> None:
-    assert not plainly_valid(1, {word: {}}, {})

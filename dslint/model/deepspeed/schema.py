@@ -10,7 +10,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dslint.model.deepspeed.quick import is_integer, plainly_valid
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
 
 NEWEST = "0.19.8"
@@ -108,8 +107,6 @@ def violations(doc: DataDoc) -> tuple[Violation, ...]:
 
 
 def _collect(doc: DataDoc) -> Iterator[Violation]:
-    if plainly_valid(doc.data, load_schema(), load_schema()):
-        return
     seen: set[str] = set()
     for error in sorted(_validator().iter_errors(doc.data), key=_weight):
         pointer = "".join(join_pointer("", part) for part in error.absolute_path)
@@ -139,8 +136,15 @@ def _weight(error: Any) -> int:
 def _validator() -> Any:
     from jsonschema import Draft7Validator, validators
 
-    checker = Draft7Validator.TYPE_CHECKER.redefine("integer", lambda _, value: is_integer(value))
+    checker = Draft7Validator.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value))
     return validators.extend(Draft7Validator, type_checker=checker)(load_schema())  # type: ignore[no-untyped-call]
+
+
+def _is_integer(value: Any) -> bool:
+    """As pydantic: ``5e8`` is an integer, a float beyond 64 bits is not."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**63)
 
 
 def _read(error: Any, pointer: str) -> Iterator[Violation]:
