@@ -42,27 +42,39 @@ def entries() -> tuple[Entry, ...]:
     return tuple(Entry(module.EXPERIMENT, module) for module in modules)
 
 
-def of_rule(code: str) -> list[tuple[Entry, Case]]:
-    """The cases that prove a rule; negative controls of the same experiments are left out."""
+def of_rule(code: str, controls: bool = False) -> list[tuple[Entry, Case]]:
+    """The cases that prove a rule; or else the negative controls of the same experiments."""
     from dslint.probe.outcome import Verdict
 
     return [
         (entry, case)
         for entry in entries()
         for case in entry.experiment.cases
-        if code in entry.rules(case) and case.verdict is not Verdict.NOT_REPRODUCED
+        if code in entry.rules(case) and (case.verdict is Verdict.NOT_REPRODUCED) is controls
     ]
 
 
 def of_finding(subject: Subject) -> tuple[Entry, Case] | None:
-    """The experiment for a finding, with parameters taken from it; ``None``: there is no experiment for it."""
+    """The experiment for a finding, with parameters taken from it; ``None``: there is no experiment for it.
+
+    A negative control is run only when no other case is about the finding and the control gives parameters for it:
+    such a finding says that something may fail, and the control shows that here it does not.
+    """
+    code = subject.finding.code
+    return _first(subject, of_rule(code)) or _first(subject, of_rule(code, controls=True), only_given=True)
+
+
+def _first(
+    subject: Subject, candidates: list[tuple[Entry, Case]], only_given: bool = False
+) -> tuple[Entry, Case] | None:
     chosen: tuple[Entry, Case] | None = None
-    for entry, case in of_rule(subject.finding.code):
+    for entry, case in candidates:
         parameters = getattr(entry.module, "parameters", None)
         given: Mapping[str, Json] | None = parameters(subject, case) if parameters else {}
         if given is None:
             continue
         if given:
             return entry, with_params(case, given)
-        chosen = chosen or (entry, case)
+        if not only_given:
+            chosen = chosen or (entry, case)
     return chosen

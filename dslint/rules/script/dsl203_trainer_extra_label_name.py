@@ -4,7 +4,8 @@
 padded (in dimension 1 only) and gathered from all ranks. A key that holds text or dicts raises `TypeError: Unsupported
 types (<class 'str'>) passed to _pad_across_processes`. A key that is missing on one rank, or whose shapes differ
 between ranks, makes the ranks gather different things: NCCL waits for ever, gloo aborts with a size mismatch. The
-evaluation that worked on one GPU never returns on eight.
+evaluation that worked on one GPU never returns on eight. A key that no batch holds is worse than an error: `eval_loss`
+and the metrics vanish from the results, and nothing says so.
 
 **Fix.** Keep `label_names=["labels"]`. Carry metadata to `compute_metrics` through `include_for_metrics=["inputs"]`, or
 as an integer id tensor of fixed shape that is looked up afterwards.
@@ -158,6 +159,7 @@ EXAMPLES = (
     ),
 )
 
+_BROKEN = ("text", "dict", "list")
 _OF_LABELS = ("start_positions", "end_positions")
 
 
@@ -256,16 +258,21 @@ class Check(ScriptCheck):
             related=tuple(self._place(p) for p in found),
             hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as an id '
             "tensor of fixed shape",
+            facts={
+                "key": extra[0],
+                "kind": _kind(found),
+                "conditional": any(p.conditional for p in found),
+                "metrics": self._evaluation.computes_metrics(),
+            },
         )
 
     def _verdict(self, found: list[Produced]) -> tuple[Severity, str]:
-        broken = [p for p in found if p.kind in ("text", "dict", "list")]
+        kind = _kind(found)
         if any(p.conditional for p in found):
             why, severity = "and only some batches have it, so the ranks wait for each other in different gathers", None
-        elif broken:
-            kind = broken[0].kind
+        elif kind in _BROKEN:
             why, severity = f"and it is a {kind}, which raises `TypeError` or differs between ranks and hangs", None
-        elif found and all(p.kind == "tensor" for p in found):
+        elif kind == "tensor":
             why, severity = "which works only while its shape is the same on every rank", Severity.INFO
         else:
             why = "which hangs or raises unless it is a tensor of the same shape on every rank"
@@ -294,3 +301,11 @@ class Check(ScriptCheck):
         times = " in some batches only" if produced.conditional else ""
         kind = "value" if produced.kind == "unknown" else produced.kind
         return self.ctx.location(produced.node, f"made here as a {kind}{times}")
+
+
+def _kind(found: list[Produced]) -> str | None:
+    """What the key holds: the first kind that cannot be gathered, "tensor" when nothing else, `None` when unknown."""
+    for produced in found:
+        if produced.kind in _BROKEN:
+            return produced.kind
+    return "tensor" if found and all(p.kind == "tensor" for p in found) else None
