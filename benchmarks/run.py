@@ -59,6 +59,8 @@ class Result:
 def main() -> int:
     """Measure every case and print the table."""
     args = _arguments()
+    # Without byte code every run would compile dslint and its libraries again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     dslint = shlex.split(args.dslint)
     cases = _cases(args)
     _print_machine(dslint, args)
@@ -113,7 +115,13 @@ def _one_file(kind: str, path: Path) -> Case:
 
 
 def _print_machine(dslint: list[str], args: argparse.Namespace) -> None:
-    version = subprocess.run([*dslint, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        done = subprocess.run([*dslint, "--version"], capture_output=True, text=True)
+    except OSError as error:
+        sys.exit(f"cannot start {shlex.join(dslint)}: {error.strerror or error}")
+    if done.returncode != 0:
+        sys.exit(f"exit code {done.returncode} from: {shlex.join(dslint)} --version\n{done.stderr}")
+    version = done.stdout.strip()
     load = os.getloadavg()[0]
     print(f"{version}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}, {args.runs} runs")
     if load > 0.5 * (os.cpu_count() or 1):
@@ -186,6 +194,7 @@ def _sample(result: Result, command: list[str]) -> None:
                 result.peak_pss = max(result.peak_pss, pss / 1024)
             tick += 1
             time.sleep(SAMPLE_SECONDS)
+        _must_have_worked(process.returncode, command, "")
 
 
 @contextmanager

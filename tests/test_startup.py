@@ -1,11 +1,91 @@
-"""What a run loads before it can answer: a hook or an editor pays for every import each time."""
+"""What a run loads before it can answer: a hook or an editor pays for every import, each time.
+
+Lists of modules, not times: these hold on every machine.
+"""
 
 from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from dslint import scripts
 from dslint.model.context import Context
+
+# What is slow to load, or belongs to work that the command line did not ask for.
+HEAVY = frozenset(
+    {"accelerate", "concurrent.futures", "deepspeed", "jsonschema", "libcst", "multiprocessing", "packaging",
+     "pathspec", "pydantic", "rich", "torch", "transformers", "tree_sitter", "dslint.cache", "dslint.engine",
+     "dslint.fixer", "dslint.scripts", "dslint.settings"}
+)  # fmt: skip
+ENGINE = {"dslint.engine", "dslint.settings"}
+SCRIPTS = {"dslint.cache", "dslint.engine", "dslint.scripts", "dslint.settings"}
+
+PLAIN_CONFIG = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+PLAIN_SCRIPT = "import sys\n\nprint(sys.argv)\n"
+FINE_SCRIPT = "import torch.distributed as dist\n\nper_rank = 6 // dist.get_world_size()\n"
+BAD_SCRIPT = "import torch.distributed as dist\n\nif dist.get_rank() == 0:\n    dist.barrier()\n"
+LAUNCH = "deepspeed --num_gpus 4 bad.py\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()  # the look for settings and neighbours ends here
+    (tmp_path / "package.json").write_text(json.dumps({"name": "a", "dependencies": {}}))
+    (tmp_path / "ds_config.json").write_text(json.dumps(PLAIN_CONFIG))
+    for name, text in {"plain.py": PLAIN_SCRIPT, "bad.py": BAD_SCRIPT}.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def loaded(project: Path, *arguments: str) -> tuple[set[str], str]:
+    """The modules after a run in a fresh process, and what it printed."""
+    code = (
+        "import sys\nfrom dslint.cli import main\ntry:\n    main(sys.argv[1:])\n"
+        "finally:\n    sys.stderr.write('\\n' + ' '.join(sys.modules))\n"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1), done.stderr
+    return set(done.stderr.splitlines()[-1].split()), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--version"], set()),
+        (["--help"], set()),
+        (["rules"], set()),
+        (["rules", "--output-format", "json"], set()),
+        (["--no-cache", "package.json"], ENGINE),
+        (["--no-cache", "ds_config.json"], {*ENGINE, "jsonschema"}),
+        (["--no-cache", "plain.py"], SCRIPTS),
+        (["--no-cache", "bad.py"], {*SCRIPTS, "libcst"}),
+    ],
+    ids=" ".join,
+)
+def test_a_run_loads_only_what_its_answer_needs(project: Path, arguments: list[str], heavy: set[str]) -> None:
+    modules, _ = loaded(project, *arguments)
+    assert modules & HEAVY == heavy
+
+
+def test_a_launch_file_beside_a_script_needs_the_shell_parser_only(project: Path) -> None:
+    (project / "run.sh").write_text(LAUNCH)
+    modules, shown = loaded(project, "--no-cache", "--output-format", "concise", "bad.py")
+    assert "DSL201" in shown
+    assert modules & HEAVY == {*SCRIPTS, "libcst", "tree_sitter"}
+
+
+def test_a_second_run_parses_no_script(project: Path, tmp_path: Path) -> None:
+    arguments = ["--cache-dir", str(tmp_path / "cache"), "--output-format", "concise", "bad.py"]
+    _, first = loaded(project, *arguments)
+    modules, second = loaded(project, *arguments)
+    assert "DSL201" in first
+    assert second == first
+    assert modules & HEAVY == SCRIPTS
 
 
 def test_a_rule_that_needs_a_world_size_does_not_make_a_script_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -13,5 +93,28 @@ def test_a_rule_that_needs_a_world_size_does_not_make_a_script_be_read(monkeypat
         raise AssertionError("parsed")
 
     monkeypatch.setattr("dslint.parse.python.parse_ast", refuse)
-    raw = b"import torch.distributed as dist\nper_rank = 6 // dist.get_world_size()\n"
+    raw = FINE_SCRIPT.encode()
     assert scripts.check_script(scripts.Job("a.py", raw, "script", ("DSL270",), Context())) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-dslint", "cannot start no-such-dslint"),
+        (f"{sys.executable} -m no_such_dslint", "exit code 1 from"),
+        (f"{sys.executable} -c 'import sys; sys.exit(2 * (sys.argv[1] != \"--version\"))'", "exit code 2 from"),
+    ],
+)
+def test_the_benchmark_gives_no_figure_for_a_command_that_does_not_lint(
+    project: Path, command: str, reason: str
+) -> None:
+    benchmark = Path(__file__).resolve().parent.parent / "benchmarks" / "run.py"
+    done = subprocess.run(
+        [sys.executable, str(benchmark), str(project), "--runs", "1", "--dslint", command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "median" not in done.stdout
