@@ -1,4 +1,7 @@
-"""The built wheel in a fresh virtual environment, used from another folder as by somebody who never saw the sources."""
+"""The built wheel in a fresh virtual environment, used from another folder as by somebody who never saw the sources.
+
+The source distribution needs no environment of its own: the wheel that it gives is the same, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 from email import message_from_string
 from pathlib import Path
@@ -85,6 +89,27 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel: Path) 
     assert {f"dslint/_schemas/{name}" for name in schemas} | {"dslint/py.typed"} <= set(names)
     modules = {p.relative_to(ROOT).as_posix() for p in (ROOT / "dslint").rglob("*.py")}
     assert modules <= set(names)
+
+
+def test_the_source_distribution_holds_the_tests_and_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv/bin/python"
+    install(python, "-m", "pip", "install", "-q", "hatchling", cwd=tmp_path)
+    run(python, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path / "dist", cwd=ROOT)
+    (built,) = (tmp_path / "dist").iterdir()
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    committed = ("tests/test_wheel.py", "tests/fixtures/projects/README.md", "scripts/test.sh", "docs/rules/README.md")
+    assert {*committed, "LICENSE", "CHANGELOG.md", "schemas/deepspeed/history.json"} <= names
+    assert not [name for name in names if name.startswith((".git/", ".venv", "shared")) or name.endswith(".pyc")]
+    install(python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path / "again", built, cwd=tmp_path)
+    (again,) = (tmp_path / "again").iterdir()
+    assert contents(again) == contents(wheel)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_the_metadata_say_what_the_project_is(wheel: Path) -> None:
