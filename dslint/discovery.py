@@ -7,18 +7,14 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from dslint.gitignore import ignores_above, is_ignored, without
+from dslint.gitignore import patterns as patterns_of
 from dslint.gitindex import repository, tracked
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from pathspec import GitIgnoreSpec
-
-    # Each ignore file in force: the folder its patterns are relative to, and its path; outermost first.
-    Ignores: TypeAlias = list[tuple[str, str, str]]
+    from dslint.gitignore import Ignores
 
 # Never training code; the list of ruff plus bytecode folders.
 BUILTIN_EXCLUDES = (
@@ -143,7 +139,7 @@ class _Walker:
         # Plain names, all of the built-in ones, need no pattern engine.
         self.names = {p for p in patterns if not any(c in p for c in "/*?[!\\")}
         globs = [p for p in patterns if p not in self.names]
-        self.all_patterns = _spec(globs) if globs else None
+        self.all_patterns = patterns_of(globs) if globs else None
         self.patterns = self.all_patterns
         self.root = os.path.abspath(settings.root)
 
@@ -159,11 +155,11 @@ class _Walker:
         above = os.path.abspath(top)
         if self.settings.force_exclude and self._excluded_by_path(above, True):
             return
-        ignores = _parent_ignores(above) if self.settings.respect_gitignore else []
+        ignores = ignores_above(above) if self.settings.respect_gitignore else []
         # Who names an excluded folder wants to see it; what is excluded inside of it stays so.
         self.patterns = self.all_patterns
         if self.all_patterns and not (self.root + os.sep).startswith(above + os.sep):
-            self.patterns = _without(self.all_patterns, self._relative(above) + "/")
+            self.patterns = without(self.all_patterns, self._relative(above) + "/")
         stack = [(top, above, ignores)]
         while stack:
             shown, absolute, ignores = stack.pop()
@@ -205,14 +201,7 @@ class _Walker:
         # Nearly every file of a checkout is tracked, and a look into a set is cheaper than fifty patterns.
         if not ignores or absolute in self._tracked(absolute):
             return False
-        slash = "/" if folder else ""
-        verdict = False
-        for base, file, named in ignores:
-            spec = _ignore_file(file, named)
-            # The last matching pattern of the innermost file wins, as in git.
-            include = spec.check_file(absolute[len(base) + 1 :] + slash).include if spec else None
-            verdict = verdict if include is None else include
-        return verdict
+        return is_ignored(absolute + ("/" if folder else ""), ignores)
 
     def _tracked(self, absolute: str) -> frozenset[str]:
         root = repository(os.path.dirname(absolute))
@@ -242,42 +231,3 @@ def _display(path: str) -> str:
     if os.path.isabs(shown) and (shown + os.sep).startswith(here + os.sep):
         shown = os.path.relpath(shown, here)
     return shown.replace(os.sep, "/")
-
-
-def _spec(patterns: Sequence[str]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec
-
-    return GitIgnoreSpec.from_lines(patterns)
-
-
-def _without(spec: GitIgnoreSpec, folder: str) -> GitIgnoreSpec:
-    """The patterns that do not leave out a folder as a whole."""
-    kept = [p for p in spec.patterns if not p.include or p.match_file(folder) is None]
-    return spec if len(kept) == len(spec.patterns) else type(spec)(kept)
-
-
-@lru_cache(maxsize=256)
-def _ignore_file(path: str, named: str) -> GitIgnoreSpec | None:
-    """The patterns of an ignore file, without those that leave out the folder ``named`` by the user."""
-    try:
-        # A pipe with this name would block.
-        if not os.path.isfile(path):
-            return None
-        with open(path, encoding="utf-8", errors="replace") as handle:
-            spec = _spec(handle.read().splitlines())
-        return _without(spec, named) if named else spec
-    except (OSError, ValueError):
-        return None
-
-
-def _parent_ignores(top: str) -> Ignores:
-    """The ignore files of the repository above ``top``, outermost first; none outside a git checkout."""
-    root = repository(top)
-    if root is None:
-        return []
-    chain = [top]
-    while chain[-1] != root:
-        chain.append(os.path.dirname(chain[-1]))
-    places = [(root, os.path.join(root, ".git", "info", "exclude"))]
-    places += [(folder, os.path.join(folder, ".gitignore")) for folder in reversed(chain[1:])]
-    return [(base, file, f"{top[len(base) + 1 :]}/" if top != base else "") for base, file in places]

@@ -27,7 +27,7 @@ def repository(folder: str) -> str | None:
 def tracked(root: str) -> frozenset[str]:
     """Absolute paths of all tracked files and of the folders that hold one; empty when the index cannot be read."""
     try:
-        with open(os.path.join(_git_folder(root), "index"), "rb") as handle:
+        with open(os.path.join(git_folder(root), "index"), "rb") as handle:
             names = _names(handle.read())
     except (OSError, ValueError, struct.error, IndexError):
         return frozenset()
@@ -40,13 +40,16 @@ def tracked(root: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _git_folder(root: str) -> str:
-    """``.git``, or what a worktree's ``.git`` file points to."""
+def git_folder(root: str) -> str:
+    """``.git``, or what the ``.git`` file of a worktree or submodule points to."""
     place = os.path.join(root, ".git")
-    if os.path.isfile(place):
-        with open(place, encoding="utf-8") as handle:
+    if not os.path.isfile(place):
+        return place
+    try:
+        with open(place, encoding="utf-8", errors="surrogateescape") as handle:
             return os.path.join(root, handle.read().removeprefix("gitdir:").strip())
-    return place
+    except OSError:
+        return place
 
 
 def _names(data: bytes) -> list[str]:

@@ -35,6 +35,7 @@ TOP = {
     "discovery": "engine",
     "cache": "engine",
     "gitindex": "engine",
+    "gitignore": "engine",
     "fixer": "engine",
     "diff": "engine",
     "settings": "engine",
