@@ -343,6 +343,17 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL412",
+        name="cli-extra-label-name",
+        kind="plan",
+        severity="warning",
+        summary="`--label_names` passes a key besides the labels: evaluation gathers it from all ranks",
+        module="dslint.rules.plan.dsl412_cli_extra_label_name",
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL443",
         name="config-path-missing",
         kind="plan",

@@ -14,6 +14,7 @@ from dslint.model.plan.batch import batch_of, batch_world, precision_of, run_wor
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
 from dslint.model.plan.files import Files, module_path
 from dslint.model.plan.hostfile import hostfile_counts
+from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.recipe import recipe, recipe_arguments
 from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
 from dslint.model.workspace import Workspace
@@ -43,6 +44,7 @@ class RunPlan:
     ``batch`` is what DeepSpeed will see after a trainer filled ``"auto"``, ``batch_world`` the number of ranks it
     multiplies with. ``missing`` are config files that the command names and that are nowhere.
     ``config_is_rewritten``: the script or an autotuner changes the config, so its numbers are not what runs.
+    ``labels`` are label names that the command passes and the Trainer cannot gather without harm.
     ``peers`` are the other runs of the same config file.
     """
 
@@ -64,6 +66,7 @@ class RunPlan:
     consumer: Fact[str] = field(default_factory=absent)
     missing: tuple[Named, ...] = ()
     config_is_rewritten: bool = False
+    labels: LabelNames | None = None
     peers: tuple[Peer, ...] = ()
 
     @property
@@ -94,7 +97,8 @@ def _peer(plan: RunPlan, is_earlier: bool) -> Peer:
 def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
     files = Files(command, workspace)
     script = _script_path(command, files)
-    profile = script_profile(script, workspace, names_config(command)) if script is not None else None
+    matters = names_config(command) or command.script_flag(FLAG) is not None
+    profile = script_profile(script, workspace, matters) if script is not None else None
     choice = choose_config(command, profile, files.beside(script) if script is not None else files)
     consumer = run_consumer(command, profile, choice)
     arguments_file = recipe(command, files)
@@ -124,6 +128,7 @@ def _build(command: LaunchCommand, workspace: Workspace) -> RunPlan:
         consumer,
         choice.missing,
         is_rewritten,
+        read_label_names(command, profile, workspace),
     )
 
 

@@ -62,8 +62,8 @@ class ScriptProfile:
 def script_profile(path: str, workspace: Workspace, has_config: bool) -> ScriptProfile | None:
     """The profile of a script; ``None`` when it cannot be read, or when nothing of the run depends on it.
 
-    ``has_config``: the command names a config. A script that only calls the ``main`` of another module of the
-    project has the profile of that module.
+    ``has_config``: the command names a config, or label names. A script that only calls the ``main`` of another
+    module of the project has the profile of that module.
     """
     source = workspace.read(path)
     if source is None or not (has_config or _SELF_CONTAINED.search(source.text)):

@@ -32,7 +32,7 @@ class Evaluation:
     def never_runs(self) -> bool:
         """Every Trainer of this file certainly gets no `eval_dataset`, and nothing evaluates by hand."""
         passed = self._trainer_arguments
-        if not passed or any(last_name(n.func) in ("evaluate", "predict") for n in self._calls()):
+        if not passed or self.is_called():
             return False
         return all(
             _is_none(arguments.get("eval_dataset"))
@@ -41,6 +41,10 @@ class Evaluation:
             and {"eval_dataset", "train_dataset"} & arguments.keys()
             for arguments in passed
         )
+
+    def is_called(self) -> bool:
+        """The file calls `evaluate` or `predict` itself."""
+        return any(last_name(n.func) in ("evaluate", "predict") for n in self._calls())
 
     def is_replaced(self) -> bool:
         """A class of this file has its own `prediction_step` and `evaluation_loop`."""

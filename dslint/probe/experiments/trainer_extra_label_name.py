@@ -39,7 +39,7 @@ def _case(
 EXPERIMENT = Experiment(
     name="trainer-extra-label-name",
     summary="evaluation gathers a batch key that is no tensor of one shape on all ranks",
-    rules=("DSL203",),
+    rules=("DSL203", "DSL412"),
     flavour="transformers",
     expect=_TEXT,
     cases=(

@@ -29,10 +29,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.core.source import Location
 from dslint.model.script.dotted import is_self, last_name
 from dslint.model.script.evaluation import Evaluation
-from dslint.model.script.labels import Produced, item_of, producers
+from dslint.model.script.labels import item_of
+from dslint.model.script.labeluse import judge, place_label
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -159,9 +159,6 @@ EXAMPLES = (
     ),
 )
 
-_BROKEN = ("text", "dict", "list")
-_OF_LABELS = ("start_positions", "end_positions")
-
 
 class Check(ScriptCheck):
     """Looks at every way in which `label_names` gets a value."""
@@ -244,43 +241,18 @@ class Check(ScriptCheck):
         return value
 
     def _judge(self, value: cst.BaseExpression) -> None:
-        extra = [name for name in self._names(value) if "label" not in name and name not in _OF_LABELS]
-        if not extra or self._evaluation.is_replaced():
-            return
-        found = [p for name in extra for p in producers(self.ctx.tree, self.ctx.names, name)]
-        severity, why = self._verdict(found)
-        place = "besides" if any("label" in name for name in self._names(value)) else "in place of"
-        listed = ", ".join(f'"{name}"' for name in extra)
-        self.report(
-            value,
-            f"`label_names` holds {listed} {place} the labels: evaluation pads and gathers it from all ranks, {why}",
-            severity=severity,
-            related=tuple(self._place(p) for p in found),
-            hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as an id '
-            "tensor of fixed shape",
-            facts={
-                "key": extra[0],
-                "kind": _kind(found),
-                "conditional": any(p.conditional for p in found),
-                "metrics": self._evaluation.computes_metrics(),
-            },
-        )
-
-    def _verdict(self, found: list[Produced]) -> tuple[Severity, str]:
-        kind = _kind(found)
-        if any(p.conditional for p in found):
-            why, severity = "and only some batches have it, so the ranks wait for each other in different gathers", None
-        elif kind in _BROKEN:
-            why, severity = f"and it is a {kind}, which raises `TypeError` or differs between ranks and hangs", None
-        elif kind == "tensor":
-            why, severity = "which works only while its shape is the same on every rank", Severity.INFO
-        else:
-            why = "which hangs or raises unless it is a tensor of the same shape on every rank"
-            severity = Severity.WARNING
-        if self._evaluation.never_runs():
-            return Severity.INFO, f"{why} (this file passes no `eval_dataset`)"
-        # Without metrics the Trainer keeps the loss only, and never gathers the labels in evaluate().
-        return severity or (Severity.ERROR if self._evaluation.computes_metrics() else Severity.WARNING), why
+        names = self._names(value)
+        verdict = judge(names, self.ctx.tree, self.ctx.names, self._evaluation)
+        if verdict is not None:
+            self.report(
+                value,
+                verdict.message(names),
+                severity=verdict.severity,
+                related=tuple(self.ctx.location(p.node, place_label(p)) for p in verdict.produced),
+                hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as '
+                "an id tensor of fixed shape",
+                facts=verdict.facts,
+            )
 
     def _names(self, value: cst.BaseExpression) -> list[str]:
         """The names that are certainly in the value: of a list, of one appended text, of each part of a sum."""
@@ -296,16 +268,3 @@ class Check(ScriptCheck):
             return []
         texts = [self.ctx.constant(e).get_or(None) for e in elements]
         return [t for t in texts if isinstance(t, str)]
-
-    def _place(self, produced: Produced) -> Location:
-        times = " in some batches only" if produced.conditional else ""
-        kind = "value" if produced.kind == "unknown" else produced.kind
-        return self.ctx.location(produced.node, f"made here as a {kind}{times}")
-
-
-def _kind(found: list[Produced]) -> str | None:
-    """What the key holds: the first kind that cannot be gathered, "tensor" when nothing else, `None` when unknown."""
-    for produced in found:
-        if produced.kind in _BROKEN:
-            return produced.kind
-    return "tensor" if found and all(p.kind == "tensor" for p in found) else None
