@@ -7,7 +7,7 @@ import sys
 
 from dslint import __version__
 
-COMMANDS = ("check", "rule", "rules")
+COMMANDS = ("check", "rule", "rules", "probe")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 
 _EPILOG = """\
@@ -15,6 +15,7 @@ commands:
   dslint [PATHS]            the same as dslint check [PATHS]
   dslint rule CODE|NAME     explain a rule, with examples
   dslint rules              list all rules
+  dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
 To lint a file or folder that is called like a command, write ./rule.
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings or an internal error.

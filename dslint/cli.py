@@ -16,6 +16,7 @@ from dslint.arguments import COMMANDS, check_parser, rule_parser, rules_parser
 
 if TYPE_CHECKING:
     from dslint.engine import Result
+    from dslint.probe.experiment import Subject
     from dslint.settings import Settings
     from dslint.standard_input import StandardInput
 
@@ -64,6 +65,10 @@ def run(arguments: list[str]) -> int:
         return _explain(rule_parser().parse_args(rest).rules)
     if command == "rules":
         return _list_rules(rules_parser().parse_args(rest).output_format)
+    if command == "probe":
+        from dslint.probe.command import main as probe
+
+        return probe(rest, _subjects)
     return check(check_parser().parse_args(rest))
 
 
@@ -141,6 +146,37 @@ def check(args: Namespace) -> int:
 
     result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
     return _report(result, settings, flags, texts)
+
+
+def _subjects(paths: Sequence[str], args: Namespace) -> list[Subject]:
+    """Lint for the probe: findings with the text of their file and that text after their own fix.
+
+    Raises:
+        ProbeError: the settings are wrong, or a path does not exist.
+    """
+    from dslint.core.fix import apply_edits
+    from dslint.engine import check_paths
+    from dslint.probe.experiment import Subject
+    from dslint.probe.supervisor import ProbeError
+    from dslint.report.sources import FileSources
+    from dslint.settings import SettingsError, load_settings
+
+    stated = {"world-size": args.world_size, "deepspeed-version": args.deepspeed_version}
+    try:
+        settings = load_settings(_start(paths, {}), {name: value for name, value in stated.items() if value})
+    except SettingsError as error:
+        raise ProbeError(str(error)) from error
+    result = check_paths(list(paths), settings)
+    if result.problems:
+        raise ProbeError(result.problems[0])
+    sources = FileSources()
+    subjects = []
+    for finding in result.findings:
+        text = sources.text(finding.location.path)
+        edits = [e for e in (finding.fix.edits if finding.fix else ()) if e.path == finding.location.path]
+        fixed = apply_edits(text, edits) if edits else None
+        subjects.append(Subject(finding, text, fixed, args.world_size))
+    return subjects
 
 
 class _UsageError(Exception):

@@ -157,7 +157,8 @@ def live(task: Task, parent: int) -> None:
 
 def _outcome(task: Task) -> dict[str, Any]:
     try:
-        module = import_module(f"dslint.probe.experiments.{task.experiment}")
+        name = task.experiment if "." in task.experiment else f"dslint.probe.experiments.{task.experiment}"
+        module = import_module(name)
         _seed(task, module.EXPERIMENT.flavour)
         rank = Rank(task)
         rank.mark("started")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dslint.core.finding import Finding
-from dslint.probe.experiment import Case, Needs
+from dslint.probe.experiment import FLAVOURS, Case, Needs
 from dslint.probe.library import Entry
 from dslint.probe.needs import Place, unmet
 from dslint.probe.outcome import ArmOutcome, Kind, Verdict
@@ -26,7 +27,7 @@ class Report:
         reason: one sentence behind the verdict.
         explanation: the account of a stall by the flight recorder, or empty.
         seconds: wall time of all arms.
-        finding: what was probed, when it was a finding.
+        findings: what was probed, when it was findings of a project.
     """
 
     experiment: str
@@ -40,7 +41,7 @@ class Report:
     explanation: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     backend: str = ""
-    finding: Finding | None = None
+    findings: tuple[Finding, ...] = ()
     expected: Verdict = Verdict.CONFIRMED
 
 
@@ -112,7 +113,7 @@ def _with_oracle(entry: Entry, outcome: ArmOutcome, reference: ArmOutcome | None
 
 
 def run_all(
-    work: Iterable[tuple[Entry, Case, Finding | None]],
+    work: Iterable[tuple[Entry, Case, tuple[Finding, ...]]],
     supervisor: Supervisor,
     place: Callable[[], Place],
     plan: Plan,
@@ -120,16 +121,16 @@ def run_all(
 ) -> Iterator[Report]:
     """Run cases, ``jobs`` at a time (a stalled arm only sleeps), and yield reports in the order of ``work``."""
     tasks = list(work)
-    for entry, _, _ in tasks:  # the richest flavour first: one warm-up, before any fork
-        try:
-            supervisor.warm(entry.experiment.flavour)
-        except ProbeError:
-            continue
+    # One warm-up for all, before any fork; a library that is missing is told with each case that needs it.
+    for flavour in sorted({entry.experiment.flavour for entry, _, _ in tasks}, key=FLAVOURS.index, reverse=True):
+        with suppress(ProbeError):
+            supervisor.warm(flavour)
+            break
     where = place()
 
-    def one(task: tuple[Entry, Case, Finding | None]) -> Report:
-        entry, case, finding = task
-        return replace(run_case(supervisor, entry, case, where, plan), finding=finding)
+    def one(task: tuple[Entry, Case, tuple[Finding, ...]]) -> Report:
+        entry, case, findings = task
+        return replace(run_case(supervisor, entry, case, where, plan), findings=findings)
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
         yield from pool.map(one, tasks)
