@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, RankApi
@@ -22,31 +23,46 @@ def fixed(rank: RankApi) -> Any:
 
 
 def written(rank: RankApi) -> Any:
-    act = rank.params["act"]
-    if rank.index:
-        return rank.index
-    if act == "stall":  # waits in a frame that waits for others
-        subprocess.run(["sleep", "60"], check=False)
-    elif act == "raise":
-        raise ValueError("as told")
-    elif act == "signal":
-        os.kill(os.getpid(), signal.SIGABRT)
-    elif act == "sleep":  # asleep, but waiting for nobody
-        time.sleep(60)
-    elif act == "busy":
-        while True:
-            pass
-    elif act == "grandchild":
-        subprocess.Popen(["sleep", "300"], start_new_session=True)
-        subprocess.run(["sleep", "300"], check=False)
-    elif act == "memory":
-        return len(bytearray(1 << 40))
-    elif act == "exit":
-        os._exit(7)
-    elif act == "slow":
-        for step in range(20):
-            time.sleep(0.2)
-            rank.mark(str(step))
-    elif act == "not json":
-        return object()
+    if rank.index == 0:
+        return _ACTS[rank.params["act"]](rank)
+    return rank.index
+
+
+def _stall(rank: RankApi) -> None:
+    subprocess.run(["sleep", "60"], check=False)  # a frame that waits for others
+
+
+def _raise(rank: RankApi) -> None:
+    raise ValueError("as told")
+
+
+def _signal(rank: RankApi) -> None:
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
+def _sleep(rank: RankApi) -> None:
+    time.sleep(60)  # asleep, but waiting for nobody
+
+
+def _busy(rank: RankApi) -> None:
+    while True:
+        pass
+
+
+def _grandchild(rank: RankApi) -> None:
+    subprocess.Popen(["sleep", "300"], start_new_session=True)
+    subprocess.run(["sleep", "300"], check=False)
+
+
+def _slow(rank: RankApi) -> str:
+    for step in range(20):
+        time.sleep(0.2)
+        rank.mark(str(step))
     return "done"
+
+
+_ACTS: dict[str, Callable[[RankApi], Any]] = {
+    "stall": _stall, "raise": _raise, "signal": _signal, "sleep": _sleep, "busy": _busy, "grandchild": _grandchild,
+    "memory": lambda _: len(bytearray(1 << 40)), "exit": lambda _: os._exit(7), "slow": _slow,
+    "not json": lambda _: object(),
+}  # fmt: skip
