@@ -7,7 +7,7 @@ import sys
 
 from dslint import __version__
 
-COMMANDS = ("check", "rule", "rules", "probe")
+COMMANDS = ("check", "rule", "rules", "probe", "triage")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 
 _EPILOG = """\
@@ -16,6 +16,7 @@ commands:
   dslint rule CODE|NAME     explain a rule, with examples
   dslint rules              list all rules
   dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
+  dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
 To lint a file or folder that is called like a command, write ./rule.
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings or an internal error.

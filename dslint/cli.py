@@ -69,6 +69,10 @@ def run(arguments: list[str]) -> int:
         from dslint.probe.command import main as probe
 
         return probe(rest, _subjects)
+    if command == "triage":
+        from dslint.triage.command import main as triage
+
+        return triage(rest)
     return check(check_parser().parse_args(rest))
 
 
