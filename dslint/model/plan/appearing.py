@@ -36,7 +36,7 @@ _BRINGS = re.compile(
 _UNPACKS = re.compile(r"unzip\b|tar\s+(?:-?\w*x|--extract|--get)")
 _INTO = re.compile(r"\s(?:-d|-C|--directory)[ =]?\s*(\S+)")
 _HERE = frozenset({".", "./", "$PWD", "${PWD}", "$(pwd)"})
-_TOOL = re.compile(r"[\w./-]+\.(?:py|sh)\b")
+_BETWEEN_WORDS = re.compile(r"[\s;|&()\"'=<>`]+")
 # A longer line is data: it must not cost a quadratic search.
 _MAX_LINE = 4000
 _VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -152,7 +152,8 @@ def _a_tool_writes(files: Files, name: str) -> bool:
     """A script of this project that runs before the command speaks of the file, or writes some ``.json``."""
     source = files.workspace.read(files.launch_path)
     before = source.text[: files.command.location.span.start] if source is not None else ""
-    for word in dict.fromkeys(word for line in _commands(before) for word in _TOOL.findall(line)):
+    words = (word for line in _commands(before) for word in _BETWEEN_WORDS.split(line))
+    for word in dict.fromkeys(word for word in words if word.endswith((".py", ".sh"))):
         path = files.find(word)
         tool = files.workspace.read(path) if path is not None and path != files.script_path else None
         if tool is None or tool.path == files.launch_path:
