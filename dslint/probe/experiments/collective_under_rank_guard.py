@@ -1,16 +1,25 @@
-"""A collective that only rank 0 reaches.
+"""A collective of `torch.distributed` that only rank 0 reaches.
 
 As written, rank 0 makes the call and then goes on to the next step together with the others; as fixed, all ranks make
 it. The lonely call waits for partners, or pairs up with the *next* collective of the others: the rank that stands at
-the end of the day need not be the one that made the mistake.
+the end of the day need not be the one that made the mistake. Two cases show this: with the same operation later, the
+other ranks finish, with a sum that was made for another call, and rank 0 stands at a call that is right.
+
+A group of rank 0 alone needs nobody else, so that `new_group([0])` returns; but the ranks number their groups, and the
+next group, which all of them make, has two different names: nobody finds the others.
+
+Over gloo a wrong pair of different sizes aborts a rank where NCCL waits. The arms cannot show what NCCL does with it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 _ALONE = Expect((Kind.STALL,), r"distributed_c10d\.py")
+_WRAPPED = Expect((Kind.STALL,), r"_verify_param_shape_across_processes")
 _PAIRED = Expect((Kind.STALL, Kind.SIGNAL, Kind.RAISE), r"distributed_c10d|SIGABRT|Connection|mismatch")
 
 EXPERIMENT = Experiment(
@@ -20,17 +29,38 @@ EXPERIMENT = Experiment(
     expect=_ALONE,
     cases=(
         Case("barrier", {"op": "barrier", "then": ""}),
+        Case("monitored_barrier", {"op": "monitored_barrier", "then": ""}),
         Case("all_reduce", {"op": "all_reduce", "then": ""}),
         Case("broadcast", {"op": "broadcast", "then": ""}),
+        Case("gather", {"op": "gather", "then": ""}),
         Case("all_gather_object", {"op": "all_gather_object", "then": ""}),
+        Case("new_group", {"op": "new_group", "then": ""}),
+        Case("new_group-of-one-then-new_group", {"op": "new_group-of-one", "then": "new_group"}),
+        Case("DistributedDataParallel", {"op": "DistributedDataParallel", "then": ""}, _WRAPPED),
+        Case("checkpoint.save", {"op": "checkpoint.save", "then": ""}),
         Case("barrier-then-all_reduce", {"op": "barrier", "then": "all_reduce"}, _PAIRED),
         Case("broadcast-then-barrier", {"op": "broadcast", "then": "barrier"}, _PAIRED),
+        Case("barrier-then-barrier", {"op": "barrier", "then": "barrier"}),
+        Case("all_reduce-then-all_reduce", {"op": "all_reduce", "then": "all_reduce"}),
+        Case("new_group-of-one", {"op": "new_group-of-one", "then": ""}, verdict=Verdict.NOT_REPRODUCED),
         Case("paired", {"op": "paired", "then": ""}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
-_CALLS = {
-    "barrier": "barrier", "monitored_barrier": "barrier", "all_reduce": "all_reduce", "broadcast": "broadcast",
-    "all_gather_object": "all_gather_object", "broadcast_object_list": "broadcast",
+# Further operations, and the case under which they run.
+_LIKE = {
+    "all_gather": "all_gather_object", "all_gather_into_tensor": "all_gather_object",
+    "broadcast_object_list": "broadcast", "gather_object": "gather", "reduce": "gather", "scatter": "gather",
+    "all_to_all": "all_gather_object", "all_to_all_single": "all_gather_object", "reduce_scatter": "all_reduce",
+    "reduce_scatter_tensor": "all_reduce",
+}  # fmt: skip
+# What the rule knows and no arm calls by name -> the operation that it consists of, or begins with.
+_CONSISTS_OF = {
+    "_all_gather_base": "all_gather_into_tensor", "all_gather_coalesced": "all_gather",
+    "all_reduce_coalesced": "all_reduce", "all_reduce_dict": "all_reduce", "all_reduce_params": "all_reduce",
+    "scatter_object_list": "broadcast", "sync_random_seed": "broadcast", "collect_results": "all_gather_object",
+    "collect_results_gpu": "all_gather_object", "collect_results_cpu": "broadcast",
+    "checkpoint.async_save": "checkpoint.save", "checkpoint.save_state_dict": "checkpoint.save",
+    "checkpoint.load": "checkpoint.save",
 }  # fmt: skip
 
 
@@ -58,20 +88,60 @@ def _call(rank: RankApi, op: str) -> Json:
     import torch.distributed as dist
 
     tensor = torch.ones(4, device=rank.device) * (rank.index + 1)
-    if op in ("barrier", "paired"):
-        dist.barrier()
+    many = [torch.zeros(4, device=rank.device) for _ in range(rank.world)]
+    root = rank.index == 0
+    if op in ("barrier", "paired", "monitored_barrier"):
+        (dist.monitored_barrier if op == "monitored_barrier" else dist.barrier)()
+    elif op in ("new_group", "new_group-of-one"):
+        dist.new_group(None if op == "new_group" else [0])
     elif op == "all_reduce":
         dist.all_reduce(tensor)
-    elif op == "broadcast":
-        dist.broadcast(tensor, src=0)
+    elif op in ("broadcast", "reduce"):
+        getattr(dist, op)(tensor, 0)
+    elif op == "broadcast_object_list":
+        dist.broadcast_object_list([rank.index], src=0)
+    elif op == "gather":
+        dist.gather(tensor, many if root else None, dst=0)
+    elif op == "gather_object":
+        dist.gather_object(rank.index, [None] * rank.world if root else None, dst=0)
+    elif op == "scatter":
+        dist.scatter(tensor, many if root else None, src=0)
+    else:
+        _call_more(rank, op, tensor, many)
+    return [float(number) for number in tensor]
+
+
+def _call_more(rank: RankApi, op: str, tensor: Any, many: list[Any]) -> None:
+    import torch
+    import torch.distributed as dist
+
+    flat = torch.zeros(4 * rank.world, device=rank.device)
+    if op == "all_gather":
+        dist.all_gather(many, tensor)
+    elif op == "all_gather_into_tensor":
+        dist.all_gather_into_tensor(flat, tensor)
     elif op == "all_gather_object":
         dist.all_gather_object([None] * rank.world, {"rank": rank.index})
-    return tensor.tolist()
+    elif op == "all_to_all":
+        dist.all_to_all(many, [tensor.clone() for _ in many])
+    elif op == "all_to_all_single":
+        dist.all_to_all_single(flat, torch.ones_like(flat))
+    elif op == "reduce_scatter":
+        dist.reduce_scatter(tensor, many)
+    elif op == "reduce_scatter_tensor":
+        dist.reduce_scatter_tensor(tensor, flat)
+    elif op == "DistributedDataParallel":
+        torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to(rank.device))
+    elif op == "checkpoint.save":
+        import torch.distributed.checkpoint as checkpoint
+
+        checkpoint.save({"weight": torch.zeros(2)}, checkpoint_id=f"{rank.folder}/checkpoint")
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The call that the finding names, when this file knows it."""
-    for name, op in _CALLS.items():
-        if subject.finding.fact("collective") == name:
-            return {"op": op} if case.params["op"] == op else None
-    return None
+    named, family = str(subject.finding.fact("collective")), subject.finding.fact("family")
+    call = _CONSISTS_OF.get(named, named)
+    if family not in ("torch", "mmengine") or case.name != _LIKE.get(call, call):
+        return None
+    return {"op": call}

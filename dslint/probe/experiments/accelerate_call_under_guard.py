@@ -1,0 +1,86 @@
+"""A call of accelerate that talks to all ranks, made by the main process only.
+
+As written, `accelerator.gather(...)` and the like stand behind `if accelerator.is_main_process:`; as fixed, every rank
+calls. Two look-alikes that work are the controls: `main_process_first()`, which is itself a pair of barriers that the
+ranks reach at different times, and a `wait_for_everyone()` inside it, whose barrier pairs up with its own ones (it
+works, but the order that the block promises is gone).
+
+gloo stands for NCCL: the calls are collectives of torch.distributed on either, and the lonely one has no partner.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
+from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.accel import make_accelerator
+
+EXPERIMENT = Experiment(
+    name="accelerate-call-under-guard",
+    summary="the main process makes a collective call of accelerate that the other ranks do not make",
+    rules=("DSL201",),
+    flavour="transformers",
+    expect=Expect((Kind.STALL,), r"distributed_c10d\.py"),
+    cases=(
+        Case("gather", {"call": "gather"}),
+        Case("wait_for_everyone", {"call": "barrier"}),
+        Case("reduce", {"call": "reduce"}),
+        Case("pad_across_processes", {"call": "pad_across_processes"}),
+        Case("gather_for_metrics", {"call": "gather_for_metrics"}),
+        Case("broadcast", {"call": "broadcast"}),
+        Case("gather_object", {"call": "gather_object"}),
+        Case("broadcast_object_list", {"call": "broadcast_object_list"}),
+        Case("check_trigger", {"call": "check_trigger"}),
+        Case("main_process_first", {"call": "main_process_first"}, verdict=Verdict.NOT_REPRODUCED),
+        Case("wait-in-main_process_first", {"call": "wait-in-it"}, verdict=Verdict.NOT_REPRODUCED),
+    ),
+)
+
+
+def written(rank: RankApi) -> Json:
+    """Only the main process calls (controls: every rank, each at its time)."""
+    accelerator = make_accelerator(rank)
+    if rank.params["call"] in ("main_process_first", "wait-in-it"):
+        with accelerator.main_process_first():
+            if rank.params["call"] == "wait-in-it":
+                accelerator.wait_for_everyone()
+        return rank.index
+    if accelerator.is_main_process:
+        _call(accelerator, rank.params["call"])
+    rank.mark("past the guard")
+    return rank.index
+
+
+def fixed(rank: RankApi) -> Json:
+    """Every rank calls."""
+    accelerator = make_accelerator(rank)
+    _call(accelerator, rank.params["call"])
+    rank.mark("past the call")
+    return rank.index
+
+
+def _call(accelerator: Any, call: str) -> None:
+    import torch
+    from accelerate import utils
+
+    tensor = torch.ones(2, 3, device=accelerator.device)
+    if call in ("gather", "reduce", "pad_across_processes", "gather_for_metrics"):
+        getattr(accelerator, call)(tensor)
+    elif call == "broadcast":
+        utils.broadcast(tensor)
+    elif call in ("gather_object", "broadcast_object_list"):
+        getattr(utils, call)([accelerator.process_index])
+    elif call == "check_trigger":
+        accelerator.check_trigger()
+    else:
+        accelerator.wait_for_everyone()
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The case of the call that the finding names."""
+    fact = subject.finding.fact
+    call = fact("collective") if fact("family") == "accelerate" else None
+    if call == "synchronize_rng_states":  # broadcasts the state of each generator
+        call = "broadcast"
+    return {"call": call} if case.params["call"] == call else None
