@@ -7,7 +7,7 @@ import sys
 
 from dslint import __version__
 
-COMMANDS = ("check", "rule", "rules", "probe", "triage")
+COMMANDS = ("check", "rule", "rules", "probe", "triage", "doctor")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 
 _EPILOG = """\
@@ -17,6 +17,7 @@ commands:
   dslint rules              list all rules
   dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
   dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
+  dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
 To lint a file or folder that is called like a command, write ./rule.
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings or an internal error.

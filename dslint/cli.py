@@ -63,6 +63,10 @@ def run(arguments: list[str]) -> int:
     rest = arguments[1:] if arguments and arguments[0] in COMMANDS else arguments
     if command == "rule":
         return _explain(rule_parser().parse_args(rest).rules)
+    if command == "doctor":
+        from dslint.doctor.command import main as doctor
+
+        return doctor(rest)
     if command == "rules":
         return _list_rules(rules_parser().parse_args(rest).output_format)
     if command == "probe":

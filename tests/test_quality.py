@@ -25,7 +25,10 @@ def test_static_check_is_clean(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("script", ["generate_rule_index.py", "generate_rule_docs.py", "generate_settings_schema.py"])
+@pytest.mark.parametrize(
+    "script",
+    ["generate_rule_index.py", "generate_rule_docs.py", "generate_settings_schema.py", "generate_doctor_docs.py"],
+)
 def test_generated_files_are_up_to_date(script: str) -> None:
     command = [sys.executable, f"scripts/{script}", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -1,0 +1,103 @@
+"""``dslint doctor``: arguments -> machine -> checks -> repairs -> report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+from dslint.doctor.arguments import doctor_parser
+from dslint.doctor.environment import NoPython, Python
+from dslint.doctor.locks import remove
+from dslint.doctor.machine import Machine
+from dslint.doctor.outcome import Outcome, ok, unknown
+from dslint.doctor.registry import Check, UnknownCheck, select
+from dslint.doctor.results import Checked
+
+NOTHING_WRONG, SOMETHING_WRONG, USAGE = 0, 1, 2
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``dslint doctor`` with these arguments; returns the exit code."""
+    options = doctor_parser().parse_args(arguments)
+    try:
+        checks = select(options.check)
+        if options.list:
+            sys.stdout.writelines(f"{c.meta.id:<4} {c.meta.name:<30} {c.meta.summary}\n" for c in checks)
+            return NOTHING_WRONG
+        _check_usage(options)
+        machine = _machine(options)
+    except (UnknownCheck, NoPython, _UsageError) as problem:
+        sys.stderr.write(f"dslint: {problem}\n")
+        return USAGE
+    results = run(machine, checks)
+    if options.fix:
+        results = repair(machine, results, ask=not options.yes)
+    _report(machine, results, options)
+    return SOMETHING_WRONG if any(o.status.fails for r in results for o in r.outcomes) else NOTHING_WRONG
+
+
+class _UsageError(Exception):
+    """Flags that do not go together, as one line."""
+
+
+def _check_usage(options: Namespace) -> None:
+    if options.yes and not options.fix:
+        raise _UsageError("--yes answers the questions of --fix: write --fix --yes")
+    if options.fix and not options.yes and not (sys.stdin and sys.stdin.isatty()):
+        raise _UsageError("--fix asks before it removes a lock, and there is no terminal: write --fix --yes")
+
+
+def _machine(options: Namespace) -> Machine:
+    python = Python.ask(Path(options.python).expanduser()) if options.python else Python.current()
+    return Machine(python, hosts=options.host, hostfile=Path(options.hostfile) if options.hostfile else None)
+
+
+def run(machine: Machine, checks: tuple[Check, ...]) -> list[Checked]:
+    """Run the checks. One that fails says so as `unknown`: the others must not be lost."""
+    return [Checked(check.meta, tuple(_run_one(machine, check))) for check in checks]
+
+
+def _run_one(machine: Machine, check: Check) -> list[Outcome]:
+    try:
+        return check.run(machine)
+    except Exception as problem:
+        if os.environ.get("DSLINT_DEBUG"):
+            raise
+        return [unknown("the check itself failed", f"{type(problem).__name__}: {problem} (please report it)")]
+
+
+def repair(machine: Machine, results: list[Checked], *, ask: bool) -> list[Checked]:
+    """Remove the locks that were proven stale, each after a question, and say what became of them."""
+    return [replace(r, outcomes=tuple(_repair_one(machine, o, ask=ask) for o in r.outcomes)) for r in results]
+
+
+def _repair_one(machine: Machine, outcome: Outcome, *, ask: bool) -> Outcome:
+    if outcome.lock is None or (ask and not _agreed(outcome)):
+        return outcome
+    refusal = remove(machine, outcome.lock)
+    if refusal:
+        return replace(outcome, found=f"{outcome.found} but was not removed", reason=refusal, repair="")
+    return ok(
+        f"{outcome.found}: removed", "restart jobs that waited for it: they look for a library they did not build"
+    )
+
+
+def _agreed(outcome: Outcome) -> bool:
+    sys.stderr.write(f"{outcome.found}: {outcome.reason}\nRemove it? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _report(machine: Machine, results: list[Checked], options: Namespace) -> None:
+    if options.format == "json":
+        from dslint.doctor.report.jsonout import render
+
+        sys.stdout.write(render(machine, results))
+        return
+    from dslint.core.terminal import use_color
+    from dslint.doctor.report.text import write
+
+    write(machine, results, sys.stdout, color=use_color(options.color, sys.stdout, os.environ))
