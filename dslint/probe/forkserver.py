@@ -23,12 +23,12 @@ from dslint.probe.rank import Task, live
 _WARM = {
     "plain": (),
     "torch": ("torch", "torch.distributed", "torch.nn.parallel", "torch.utils.data", "torch._dynamo"),
-    "deepspeed": ("deepspeed", "deepspeed.runtime.engine", "deepspeed.runtime.zero.muon",
+    "deepspeed": ("deepspeed", "deepspeed.runtime.engine", "deepspeed.runtime.zero.muon.muon_optimizer",
                   "deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage_1_and_2"),
     "transformers": ("transformers", "transformers.trainer", "transformers.models.llama.modeling_llama", "accelerate",
                      "transformers.integrations.deepspeed"),
 }  # fmt: skip
-_OPTIONAL = {"deepspeed.runtime.zero.muon", "torch._dynamo"}
+_OPTIONAL = {"deepspeed.runtime.zero.muon.muon_optimizer", "torch._dynamo"}
 
 
 def warm(flavour: str) -> dict[str, Any]:

@@ -67,6 +67,8 @@ def _stack(frames: Sequence[tuple[str, str, str]]) -> Stack:
 def place(stack: Sequence[str]) -> str:
     """The frame to name: the innermost one that is no wrapper."""
     for frame in stack:
-        if not frame.startswith(("wrapper ", "_fn ", "log_wrapper ", "inner ", "decorate_context ", "<lambda> ")):
+        if not frame.startswith(
+            ("wrapper ", "_fn ", "log_wrapper ", "inner ", "wrapped_fn ", "decorate_context ", "<lambda> ")
+        ):
             return frame
     return stack[0] if stack else "an unknown place"

@@ -183,6 +183,11 @@ class ScriptContext:
 
         return zero3_evidence(self.tree, self.names, self.constants, self.run)
 
+    @property
+    def stage(self) -> int | None:
+        """The ZeRO stage for the experiment of a finding, when the run or the file says it."""
+        return self.run.zero_stage.get_or(3 if self.zero3_evidence.get_or(False) else None)
+
 
 class ScriptCheck:
     """Base of script rules: one instance per file.

@@ -120,7 +120,11 @@ class Check(ScriptCheck):
             hint=_HINTS.get(event.collectives[0].key, "Call it on every rank and keep only logging behind the test"),
             related=tuple(related),
             fix=self._fix(event, guard, bool(more)),
-            facts={"collective": event.collectives[0].key, "family": event.collectives[0].family},
+            facts={
+                "collective": event.collectives[0].key,
+                "family": event.collectives[0].family,
+                "stage": self.ctx.stage,
+            },
         )
 
     def _sides(self, event: Event, guard: Guard) -> tuple[str, str]:

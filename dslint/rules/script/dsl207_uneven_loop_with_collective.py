@@ -89,7 +89,20 @@ class Check(ScriptCheck):
             hint=_hint(cut, what),
             related=tuple(related),
             severity=Severity.WARNING if event is None else Severity.ERROR,
+            facts=self._facts(found),
         )
+
+    def _facts(self, found: UnevenLoop) -> dict[str, str | int | float | bool | None]:
+        """The call in the loop (``ddp`` for the backward of a DDP model) and the numbers, where they are known."""
+        total, world = found.partition.total.get_or(-1), self.ctx.run.world_size
+        call = found.event.collectives[0] if found.event is not None else None
+        return {
+            "collective": call.key if call else "ddp",
+            "family": call.family if call else "torch",
+            "stage": self.ctx.stage,
+            "items": total if total >= 0 else None,
+            "world": world.get_or(None),
+        }
 
     def _numbers(self, found: UnevenLoop) -> str:
         """The sum that does not come out even, or the condition under which it would."""

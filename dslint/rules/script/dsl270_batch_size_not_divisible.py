@@ -214,6 +214,12 @@ class Check(ScriptCheck):
             severity=Severity.WARNING if certain else Severity.INFO,
             related=(*world.origins, *(sharded.origins if certain else ())),
             hint=f"Use {-(-size // world.get()) * world.get()}, or pad so that every rank runs equally often",
+            facts={
+                "size": size,
+                "world": world.get(),
+                "form": "floor" if isinstance(node, cst.BinaryOperation) else "deal",
+                "stage": self.ctx.stage,
+            },
         )
 
     def _size(self, node: cst.BaseExpression) -> int | None:

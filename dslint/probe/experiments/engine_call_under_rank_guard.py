@@ -1,0 +1,96 @@
+"""A call of the DeepSpeed engine that only rank 0 makes.
+
+As written, rank 0 calls `save_checkpoint`, `backward`, `step` and the like while the others go on; as fixed, every
+rank calls. All of them run a collective at every ZeRO stage, stage 0 included, and stand still; only
+`save_16bit_model` talks to other ranks at stage 3 with gathering on alone. It cannot show what a later collective of
+the other ranks would pair up with.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
+from dslint.probe.outcome import Kind, Verdict
+
+_WAITS = Expect((Kind.STALL,), r"distributed_c10d\.py|partition_parameters\.py|torch/autograd|graph\.py")
+
+EXPERIMENT = Experiment(
+    name="engine-call-under-rank-guard",
+    summary="rank 0 makes a call of the DeepSpeed engine that the other ranks do not make",
+    rules=("DSL201",),
+    flavour="deepspeed",
+    expect=_WAITS,
+    cases=(
+        *(Case(f"save_checkpoint-z{stage}", {"op": "save_checkpoint", "stage": stage}) for stage in (2, 3, 1)),
+        *(Case(f"backward-z{stage}", {"op": "backward", "stage": stage}) for stage in (2, 3, 0)),
+        *(Case(f"step-z{stage}", {"op": "step", "stage": stage}) for stage in (2, 3, 0)),
+        Case("initialize-z2", {"op": "initialize", "stage": 2}),
+        Case("gathered-parameters-z3", {"op": "GatheredParameters", "stage": 3}),
+        Case("save_16bit_model-z3", {"op": "save_16bit_model", "stage": 3, "gather": True}),
+        Case(
+            "save_16bit_model-z3-no-gather",
+            {"op": "save_16bit_model", "stage": 3, "gather": False},
+            verdict=Verdict.NOT_REPRODUCED,
+        ),
+        Case("save_16bit_model-z2", {"op": "save_16bit_model", "stage": 2}, verdict=Verdict.NOT_REPRODUCED),
+    ),
+)
+_SAME = {"save_fp16_model": "save_16bit_model", "_zero3_consolidated_16bit_state_dict": "save_16bit_model"}
+
+
+def written(rank: RankApi) -> Json:
+    """Rank 0 calls."""
+    return _train(rank, rank.index == 0)
+
+
+def fixed(rank: RankApi) -> Json:
+    """All ranks call."""
+    return _train(rank, True)
+
+
+def _train(rank: RankApi, calls: bool) -> Json:
+    from dslint.probe.parts.zero import batch, config, engine, loss_of, train
+
+    op, stage = rank.params["op"], rank.params["stage"]
+    rank.init()
+    gather = {"stage3_gather_16bit_weights_on_model_save": True} if rank.params.get("gather") else {}
+    if op == "initialize":
+        return engine(rank, config(stage)) is not None if calls else False
+    trained = engine(rank, config(stage, **gather))
+    train(rank, trained, 1)
+    if op in ("backward", "step"):
+        loss = loss_of(trained(batch(rank, 1)))
+        if op == "step" or calls:
+            trained.backward(loss)
+        rank.mark("backward")
+        if op == "step" and calls:
+            trained.step()
+    elif calls:
+        _save(rank, trained, op)
+    return True
+
+
+def _save(rank: RankApi, trained: Any, op: str) -> None:
+    import deepspeed
+
+    if op == "save_checkpoint":
+        trained.save_checkpoint(rank.folder + "/checkpoint")
+    elif op == "save_16bit_model":
+        trained.save_16bit_model(rank.folder + "/model")
+    elif op == "GatheredParameters":
+        with deepspeed.zero.GatheredParameters(list(trained.module.parameters())):
+            rank.mark("gathered")
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The call that the finding names, at the stage that it knows."""
+    finding = subject.finding
+    op = _SAME.get(str(finding.fact("collective")), finding.fact("collective"))
+    if finding.fact("family") != "engine" or op != case.params["op"]:
+        return None
+    of_op = [each.params["stage"] for each in EXPERIMENT.cases if each.params["op"] == op]
+    stage = finding.fact("stage")
+    if stage is None or stage not in of_op:
+        return {"stage": case.params["stage"] if stage is None else stage} if case.params["stage"] == of_op[0] else None
+    return {"stage": stage} if stage == case.params["stage"] else None
