@@ -52,6 +52,8 @@ def engine(rank: RankApi, settings: dict[str, Json], module: Any = None, **argum
     """The engine of ``deepspeed.initialize``; the process group must be there."""
     import deepspeed
 
+    # DeepSpeed would compile a collective for the CPU on the spot; without it the call goes to the backend.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     module = model() if module is None else module
     found = deepspeed.initialize(model=module, config=settings, **arguments)[0]
     rank.mark("engine ready")

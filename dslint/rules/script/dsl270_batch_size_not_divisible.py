@@ -206,18 +206,18 @@ class Check(ScriptCheck):
             if isinstance(node, cst.BinaryOperation) or text.isdecimal()
             else f"`{text}` has {size} items"
         )
+        floor = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.FloorDivide)
+        loss = _loss(size % world.get() if floor else 0, certain)
         self.report(
             node,
-            f"{what}, no multiple of the {world.get()} ranks{where}: {shares}, "
-            "so ranks run "
-            + ("unequally often and ZeRO-3 waits for ever in the last gather" if certain else "unequally often"),
+            f"{what}, no multiple of the {world.get()} ranks{where}: {shares}, {loss}",
             severity=Severity.WARNING if certain else Severity.INFO,
             related=(*world.origins, *(sharded.origins if certain else ())),
             hint=f"Use {-(-size // world.get()) * world.get()}, or pad so that every rank runs equally often",
             facts={
                 "size": size,
                 "world": world.get(),
-                "form": "floor" if isinstance(node, cst.BinaryOperation) else "deal",
+                "form": "floor" if floor else "deal",
                 "stage": self.ctx.stage,
             },
         )
@@ -259,6 +259,14 @@ class Check(ScriptCheck):
             return True
         # ``n = dist.get_world_size()``; ``n_gpu`` alone counts the devices of one node.
         return "gpu" not in last_name(node).lower() and self.ctx.guards.rank_values.is_world_size(node)
+
+
+def _loss(left_out: int, sharded: bool) -> str:
+    """What comes of it: ``left_out`` items after a floor division, 0 when the items are dealt out one by one."""
+    if left_out:
+        what = f"so `//` leaves {left_out} of them to no rank"
+        return what + (", or to some ranks only, which then wait for ever in a ZeRO-3 gather" if sharded else "")
+    return "so ranks run unequally often" + (" and ZeRO-3 waits for ever in the last gather" if sharded else "")
 
 
 def _positive(fact: Fact[object]) -> int | None:
