@@ -163,7 +163,12 @@ class Names:
 
     def imported(self, *roots: str) -> bool:
         """The module imports one of these packages (or something from one)."""
-        targets = [b.target for _, b in self.all_bindings() if b.kind == "import"] + self._bound.star_imports
+        targets = list(self._bound.star_imports)
+        for _, binding in self.all_bindings():
+            if isinstance(binding.node, cst.Import):  # ``import torch.distributed`` binds ``torch`` only
+                targets += [dotted(alias.name) or "" for alias in binding.node.names]
+            elif binding.kind == "import":
+                targets.append(binding.target)
         return any(t == r or t.startswith(r + ".") for t in targets for r in roots)
 
 

@@ -78,9 +78,10 @@ EXAMPLES = (
                 "from transformers import TrainingArguments\n\n"
                 "training_args = TrainingArguments('out')\n"
                 "training_args.label_names = ['labels', 'metadata']\n"
+                "setattr(training_args, 'label_names', ['labels', 'source'])\n"
             )
         },
-        at="train.py:4 warning",
+        at=("train.py:4 warning", "train.py:5 warning"),
     ),
     bad(
         "a subclass adds a name",
@@ -154,8 +155,13 @@ EXAMPLES = (
         },
     ),
     good(
-        "an object of another kind",
-        {"viz.py": "def draw(axes, Trainer):\n    axes.label_names = ['epoch', 'loss']\n"},
+        "objects of another kind",
+        {
+            "viz.py": (
+                "from plots import PlotConfig\n\n\ndef draw(axes, Trainer):\n"
+                "    axes.label_names = ['epoch', 'loss']\n    return PlotConfig(label_names=['epoch', 'loss'])\n"
+            )
+        },
     ),
 )
 
@@ -172,6 +178,8 @@ class Check(ScriptCheck):
         if self._makes_arguments(node):
             for value in self._passed(node):
                 self._judge(value)
+        if self._sets_attribute(node):
+            self._judge(node.args[2].value)
         func = node.func
         grows = isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend") and node.args
         if grows and isinstance(func, cst.Attribute) and self._is_label_names(func.value):
@@ -207,27 +215,42 @@ class Check(ScriptCheck):
                 yield from (p for p in [item_of(inner, "label_names")] if p is not None)
 
     def _makes_arguments(self, call: cst.Call) -> bool:
+        """`TrainingArguments(...)`, a config of TRL, or a copy; other classes have other label names."""
         name = last_name(call.func)
-        return name.endswith(("TrainingArguments", "Config", "Arguments")) or name == "replace"
+        if name.endswith("TrainingArguments"):
+            return True
+        if not name.endswith(("Config", "Arguments")) and name != "replace":
+            return False
+        full = self.ctx.qualified_name(call.func)
+        bases = self.ctx.class_bases(name) if full is None and isinstance(call.func, cst.Name) else []
+        if any(base.endswith("TrainingArguments") or base.startswith("trl.") for base in bases):
+            return True
+        if full == "dataclasses.replace":
+            return bool(call.args) and self._holds_label_names(call.args[0].value)
+        return full is not None and full.startswith(("transformers.", "trl."))
+
+    def _sets_attribute(self, call: cst.Call) -> bool:
+        """`setattr(args, "label_names", [...])`."""
+        if self.ctx.qualified_name(call.func) != "setattr" or len(call.args) != 3:
+            return False
+        name = self.ctx.constant(call.args[1].value).get_or(None)
+        return name == "label_names" and self._holds_label_names(call.args[0].value)
 
     def _is_label_names(self, target: cst.CSTNode) -> bool:
         """`x.label_names` where x is the Trainer itself or its arguments."""
         if not isinstance(target, cst.Attribute) or target.attr.value != "label_names":
             return False
-        if is_self(target.value):
-            owner = self.ctx.enclosing_class(target)
+        return self._holds_label_names(target.value)
+
+    def _holds_label_names(self, node: cst.BaseExpression) -> bool:
+        """The expression is a Trainer or its arguments."""
+        own = isinstance(node, cst.Attribute) and is_self(node.value) and node.attr.value == "args"
+        if is_self(node) or own:
+            owner = self.ctx.enclosing_class(node)
             return owner is not None and self._is_trainer(owner)
-        if (
-            isinstance(target.value, cst.Attribute)
-            and is_self(target.value.value)
-            and target.value.attr.value == "args"
-        ):
-            owner = self.ctx.enclosing_class(target)
-            return owner is not None and self._is_trainer(owner)
-        if self.ctx.kind(target.value) in ("training_arguments", "trainer"):
+        if self.ctx.kind(node) in ("training_arguments", "trainer"):
             return True
-        name = last_name(target.value).lower()
-        return name in ("training_args", "train_args", "trainer", "targs")
+        return last_name(node).lower() in ("training_args", "train_args", "trainer", "targs")
 
     def _is_trainer(self, owner: cst.ClassDef) -> bool:
         return any(b.endswith("Trainer") for b in self.ctx.class_bases(owner.name.value))

@@ -22,6 +22,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
+from dslint.model.script.labels import items_of
 from dslint.model.script.quick import Flat, call_name, flat
 from dslint.model.script.timeouts import TIMEOUT_TAKERS, import_edit, timedelta_spelling, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
@@ -43,6 +44,17 @@ META = RuleMeta(
 )
 
 EXAMPLES = (
+    bad(
+        "minutes from the environment, in a dictionary that the call unpacks",
+        {
+            "train.py": (
+                "import os\n\nimport torch.distributed as dist\n\n"
+                "options = dict(backend='nccl', timeout=int(os.environ['MINUTES']) * 60)\n"
+                "dist.init_process_group(**options)\n"
+            )
+        },
+        at="train.py:5 error",
+    ),
     bad(
         "seconds as an integer",
         {
@@ -108,7 +120,7 @@ def precheck(tree: ast.Module) -> bool:
     """A call that takes a timeout may have a number there."""
     nodes = flat(tree)
     takers = [call for call in nodes.nodes(ast.Call) if call_name(call) in TIMEOUT_TAKERS]
-    if any(len(call.args) > 1 for call in takers):
+    if any(len(call.args) > 1 or any(k.arg is None for k in call.keywords) for call in takers):
         return True
     values = [k.value for call in takers for k in call.keywords if k.arg == "timeout"]
     return any(not _is_timedelta(value) and not _holds_timedelta(value, nodes) for value in values)
@@ -139,7 +151,7 @@ class Check(ScriptCheck):
         takes, position = timeout_position(name)
         if not takes:
             return
-        value = self.ctx.argument(node, "timeout", position)
+        value = self.ctx.argument(node, "timeout", position) or self._unpacked(node)
         if value is None:
             return
         kind = self._kind(value)
@@ -154,6 +166,21 @@ class Check(ScriptCheck):
             fix=self._fix(value) if kind == "number" else None,
         )
 
+    def _unpacked(self, call: cst.Call) -> cst.BaseExpression | None:
+        """`timeout` of a dictionary that the call unpacks, written out there or in a variable used for nothing else."""
+        for arg in call.args:
+            found = items_of(arg.value, self.ctx.names) if arg.star == "**" else None
+            if found and "timeout" in found and self._is_untouched(arg.value):
+                return found["timeout"]
+        return None
+
+    def _is_untouched(self, mapping: cst.BaseExpression) -> bool:
+        """Nothing can have changed the items between the dictionary and the call."""
+        if not isinstance(mapping, cst.Name):
+            return isinstance(mapping, cst.Dict)
+        uses = [n for n in self.ctx.tree.order if isinstance(n, cst.Name) and n.value == mapping.value]
+        return len(uses) == 2
+
     def _kind(self, value: cst.BaseExpression) -> str:
         """`number` or `text` when the value is certainly one, whatever its size."""
         known = self.ctx.constant(value).get_or(None)
@@ -167,6 +194,9 @@ class Check(ScriptCheck):
             if isinstance(param, cst.Param) and param.annotation is not None:
                 return "number" if self.ctx.qualified_name(param.annotation.annotation) in ("int", "float") else ""
             value = self.ctx.names.single_value(value) or value
+        if isinstance(value, cst.BinaryOperation):  # ``int(minutes) * 60``; a timedelta times a number is none
+            both = self._kind(value.left) == self._kind(value.right) == "number"
+            return "number" if both else ""
         # ``int(os.environ.get("TIMEOUT", 1800))``
         converts = isinstance(value, cst.Call) and self.ctx.qualified_name(value.func) in ("int", "float")
         return "number" if converts else ""

@@ -73,6 +73,17 @@ EXAMPLES = (
             )
         },
     ),
+    bad(
+        "in a dictionary, and in a variable of another name",
+        {
+            "train.py": (
+                "from datetime import timedelta\n\nimport torch.distributed as dist\n\n"
+                "options = {'backend': 'nccl', 'timeout': timedelta(1800)}\ndist.init_process_group(**options)\n"
+                "limit = timedelta(3600)\ngroup = dist.new_group(timeout=limit)\n"
+            )
+        },
+        at=("train.py:5", "train.py:7"),
+    ),
     good(
         "seconds by keyword, and one day",
         {
@@ -137,8 +148,12 @@ class Check(ScriptCheck):
             if isinstance(parent, cst.Call):
                 takes, position = timeout_position(self.ctx.qualified_name(parent.func))
                 return takes and position is not None and position < len(parent.args) and parent.args[position] is child
+            if isinstance(parent, cst.DictElement):
+                key = self.ctx.constant(parent.key).get_or(None)
+                return isinstance(key, str) and "timeout" in key.lower()
             if isinstance(parent, cst.Assign):
-                return any("timeout" in last_name(t.target).lower() for t in parent.targets)
+                named = any("timeout" in last_name(t.target).lower() for t in parent.targets)
+                return named or self._is_passed_on(parent.value)
             if isinstance(parent, cst.AnnAssign):
                 return "timeout" in last_name(parent.target).lower()
             if isinstance(parent, cst.Param):
@@ -146,3 +161,9 @@ class Check(ScriptCheck):
             if not isinstance(parent, cst.IfExp):
                 return False
         return False
+
+    def _is_passed_on(self, value: cst.BaseExpression) -> bool:
+        """A variable that holds nothing else is passed as `timeout=`."""
+        passed = (n for n in self.ctx.tree.order if isinstance(n, cst.Arg) and n.keyword is not None)
+        timeouts = (n.value for n in passed if n.keyword is not None and n.keyword.value == "timeout")
+        return any(self.ctx.names.single_value(t) is value for t in timeouts)

@@ -83,6 +83,17 @@ EXAMPLES = (
         at="train.py:7 error",
     ),
     bad(
+        "GPU 0 by its name, where each rank has its own",
+        {
+            "train.py": (
+                "import os\n\nimport torch\nimport torch.distributed\n\n"
+                "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+                "torch.cuda.set_per_process_memory_fraction(0.9, 'cuda:0')\n"
+            )
+        },
+        at="train.py:7 warning",
+    ),
+    bad(
         "an integer",
         {"train.py": "import deepspeed\nimport torch\n\ntorch.cuda.set_per_process_memory_fraction(1, 0)\n"},
         at="train.py:4 error",
@@ -153,12 +164,16 @@ class Check(ScriptCheck):
                 hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`",
             )
 
-        elif self.ctx.constant(self.ctx.argument(node, "device", 1)).get_or(None) == 0 and self._chooses_by_rank():
+        elif self._names_gpu_0(self.ctx.argument(node, "device", 1)) and self._chooses_by_rank():
             self.report(
                 node,
                 "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited",
                 hint="Pass `device=local_rank`",
             )
+
+    def _names_gpu_0(self, device: cst.BaseExpression | None) -> bool:
+        known = self.ctx.constant(device).get_or(None)
+        return known == "cuda:0" or (known == 0 and not isinstance(known, bool))
 
     def _chooses_by_rank(self) -> bool:
         """Some call selects a device by a value that the file does not fix."""
