@@ -6,7 +6,7 @@ somebody notices.
 **Fix.** `timedelta(seconds=1800)`. The safe fix adds `seconds=`.
 
 **When it stays quiet.** Fewer than 30 days may be meant; calls with a keyword or with two positional arguments
-(days, seconds); a `timedelta` that is no timeout.
+(days, seconds); a `timedelta` that is no timeout; files that import neither torch nor a library on top of it.
 
 **Evidence.** Python's `datetime.timedelta(days=0, seconds=0, ...)`; torch takes the value as it is.
 """
@@ -28,6 +28,8 @@ from dslint.rules.walk import ScriptCheck
 
 # A timeout of a month is nobody's intention; 30 seconds is.
 _LEAST_DAYS = 30
+# Elsewhere, sessions and tokens do time out after months.
+_TRAINING = ("torch", "deepspeed", "accelerate", "transformers", "trl", "lightning", "pytorch_lightning", "mmengine")
 
 META = RuleMeta(
     code="DSL222",
@@ -95,6 +97,10 @@ EXAMPLES = (
         },
     ),
     good(
+        "the sessions of a web server",
+        {"app.py": "from datetime import timedelta\n\nimport flask\n\nsession_timeout = timedelta(90)\n"},
+    ),
+    good(
         "a span of time that is no timeout",
         {
             "report.py": (
@@ -122,6 +128,8 @@ class Check(ScriptCheck):
         if len(node.args) != 1 or node.args[0].keyword is not None or node.args[0].star:
             return
         if self.ctx.qualified_name(node.func) != TIMEDELTA or not self._is_timeout(node):
+            return
+        if not self.ctx.imports(*_TRAINING):
             return
         value = node.args[0].value
         days = self.ctx.constant(value).get_or(None)
