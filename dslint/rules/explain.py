@@ -52,6 +52,7 @@ def markdown(rule: LoadedRule) -> str:
         " · ".join(fact for fact in facts if fact),
         rule.explanation.strip(),
         *_versions(rule),
+        *_experiments(rule),
         *_examples(rule.examples),
         *_references(rule),
     ]
@@ -61,6 +62,25 @@ def markdown(rule: LoadedRule) -> str:
 def _versions(rule: LoadedRule) -> Iterator[str]:
     if rule.meta.versions:
         yield "**Versions.** " + ", ".join(f"`{version}`" for version in rule.meta.versions)
+
+
+def _experiments(rule: LoadedRule) -> Iterator[str]:
+    from dslint.rules.evidence import of_rule
+
+    found = of_rule(rule.meta.code)
+    if rule.meta.no_experiment:
+        yield f"**No experiment.** {rule.meta.no_experiment[:1].upper()}{rule.meta.no_experiment[1:]}."
+    if not found:
+        return
+    yield "## Experiments"
+    yield f"`dslint probe --rule {rule.meta.code}` repeats them."
+    rows = ["| platform | experiment | verdict | seconds | versions |", "| --- | --- | --- | --- | --- |"]
+    for record in found:
+        versions = ", ".join(f"{name} {version}" for name, version in record.versions.items() if name != "python")
+        name = f"`{record.experiment}/{record.case}`"
+        verdict = f"{record.verdict} (control)" if record.is_control else record.verdict
+        rows.append(f"| {record.platform} | {name} | {verdict} | {record.seconds} | {versions} |")
+    yield "\n".join(rows)
 
 
 def _references(rule: LoadedRule) -> Iterator[str]:

@@ -1,0 +1,105 @@
+"""Every experiment on the installed libraries: each case must give the verdict that it declares.
+
+``NEEDS`` is accepted from a case that cannot run here, when it says what is missing.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dslint.probe.experiment import FLAVOURS, Case
+from dslint.probe.library import Entry, entries, of_rule
+from dslint.probe.needs import Place, can_make_namespaces
+from dslint.probe.outcome import Verdict
+from dslint.probe.reproduce import source
+from dslint.probe.runner import Plan, run_case
+from dslint.probe.supervisor import Supervisor
+from dslint.rules.evidence import records
+from dslint.rules.registry import BY_CODE, all_rules, load_rule
+
+ROOT = Path(__file__).resolve().parent.parent
+CASES = [(entry, case) for entry in entries() for case in entry.experiment.cases]
+IDS = [f"{entry.experiment.name}/{case.name}" for entry, case in CASES]
+
+
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as made:
+        # The richest flavour first: one warm-up before any fork.
+        made.warm(max((entry.experiment.flavour for entry, _ in CASES), key=FLAVOURS.index))
+        yield made
+
+
+@pytest.mark.parametrize(("entry", "case"), CASES, ids=IDS)
+def test_the_verdict_is_the_declared_one(supervisor: Supervisor, entry: Entry, case: Case) -> None:
+    place = Place(0, can_make_namespaces(), supervisor.versions)
+    report = run_case(supervisor, entry, case, place, Plan(explain=False))
+    told = f"{report.verdict.value}: {report.reason}"
+    arms = [arm.text for arm in (report.fixed, *report.written) if arm]
+    if report.verdict is Verdict.NEEDS:
+        assert report.reason.startswith("needs "), told
+        assert entry.experiment.needs != type(entry.experiment.needs)() or case.needs is not None, told
+    else:
+        assert report.verdict is case.verdict, "\n".join([told, *arms])
+
+
+def test_names_are_unique_and_cases_have_names_of_their_own() -> None:
+    names = [entry.experiment.name for entry in entries()]
+    assert len(set(names)) == len(names)
+    for entry in entries():
+        own = [case.name for case in entry.experiment.cases]
+        assert len(set(own)) == len(own) > 0
+        assert entry.module.__doc__
+        assert not entry.experiment.summary.endswith(".")
+
+
+@pytest.mark.parametrize("info", [i for i in all_rules() if i.kind != "dslint"], ids=lambda i: i.code)
+def test_a_rule_has_an_experiment_or_says_why_not(info: object) -> None:
+    code = info.code  # type: ignore[attr-defined]
+    reason = load_rule(code).meta.no_experiment
+    assert bool(of_rule(code)) != bool(reason), "give the rule an experiment, or a no_experiment reason, not both"
+
+
+def test_experiments_prove_rules_that_exist() -> None:
+    for entry, case in CASES:
+        assert set(entry.rules(case)) <= set(BY_CODE)
+
+
+@pytest.mark.parametrize("info", [i for i in all_rules() if i.severity == "error"], ids=lambda i: i.code)
+def test_an_error_is_confirmed_by_the_record(info: object) -> None:
+    code = info.code  # type: ignore[attr-defined]
+    own = [record for record in records() if code in record.rules and not record.is_control]
+    for record in own:
+        assert record.verdict in ("CONFIRMED", "NEEDS"), f"{record.experiment}/{record.case} on {record.platform}"
+    if of_rule(code):
+        assert any(record.verdict == "CONFIRMED" for record in own), "demote the rule, or record its evidence"
+
+
+def test_the_record_holds_every_case() -> None:
+    recorded = {f"{record.experiment}/{record.case}" for record in records() if record.platform == "cpu"}
+    assert recorded == set(IDS), "run python scripts/record_evidence.py"
+
+
+def test_the_table_of_the_evidence_is_up_to_date() -> None:
+    command = [sys.executable, "scripts/generate_evidence.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("entry", "case"), CASES, ids=IDS)
+def test_a_reproducer_compiles_and_needs_no_dslint(entry: Entry, case: Case) -> None:
+    import ast
+
+    tree = ast.parse(source(entry, case))
+    imported = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    imported += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    assert not [name for name in imported if name.split(".")[0] == "dslint"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pyflakes", "-"], input=source(entry, case), capture_output=True, text=True, check=False
+    )
+    assert not [line for line in done.stdout.splitlines() if "undefined name" in line], done.stdout
