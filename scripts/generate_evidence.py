@@ -25,7 +25,7 @@ def page() -> Iterator[str]:
     yield ""
     yield "# Evidence"
     yield ""
-    yield "What `dslint probe --all` found, by platform. CONFIRMED: the arm as written failed twice and the arm as fixed"
+    yield "What `dslint probe --all` found, by platform. CONFIRMED: the arm as written failed twice, and as fixed it"
     yield "passed. NOT REPRODUCED is what negative controls must give. Repeat a line with `dslint probe --case NAME`;"
     yield "record anew with `python scripts/record_evidence.py`."
     platforms = list(dict.fromkeys(record.platform for record in records()))
