@@ -167,8 +167,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The timeout of a process group is a number instead of a `timedelta`",
         module="dslint.rules.script.dsl221_timeout_not_timedelta",
         markers=(
-            "init_process_group|init_distributed|new_group|InitProcessGroupKwargs|PartialState",
-            "timeout|init_process_group\\([^)\\n]*,[^)\\n]*,|init_distributed\\((?:[^)\\n]*,){4}|new_group\\([^\\n]*,",
+            "init_process_group|init_distributed|new_group|monitored_barrier|InitProcessGroupKwargs|PartialState",
+            "timeout|init_process_group\\([^)\\n]*,[^)\\n]*,|init_distributed\\((?:[^)\\n]*,){4}|new_group\\([^\\n]*,|monitored_barrier\\([^)\\n]*,",
         ),
         fix="safe",
         since="0.1.0",

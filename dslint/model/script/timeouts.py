@@ -22,6 +22,7 @@ GROUP_CREATORS: dict[str, int] = {
 # Further calls that hand their timeout to one of these.
 OTHER_TAKERS: dict[str, int | None] = {
     "torch.distributed.new_group": 1,
+    "torch.distributed.monitored_barrier": 1,
     "deepspeed.comm.new_group": None,
     "accelerate.InitProcessGroupKwargs": None,
     "accelerate.utils.InitProcessGroupKwargs": None,
@@ -29,6 +30,8 @@ OTHER_TAKERS: dict[str, int | None] = {
     "accelerate.PartialState": None,
     "accelerate.state.PartialState": None,
 }
+# Takes a float as seconds, with a warning; an integer raises (torch 2.13).
+FLOAT_TAKERS = frozenset({"torch.distributed.monitored_barrier"})
 TIMEDELTA = "datetime.timedelta"
 # The last parts of all these names, for the cheap look before a full parse.
 TIMEOUT_TAKERS = frozenset(name.rsplit(".", 1)[-1] for name in (*GROUP_CREATORS, *OTHER_TAKERS))

@@ -7,11 +7,13 @@ accelerate fails when it hands the value to torch.
 **Fix.** `timeout=timedelta(seconds=1800)`. The safe fix reads the number as seconds, which is what every other
 timeout of PyTorch means, and adds the import when the file has none.
 
-**When it stays quiet.** `monitored_barrier` accepts a number; `ddp_timeout` of the Hugging Face
-`TrainingArguments` is a number of seconds; values that cannot be read.
+**When it stays quiet.** `monitored_barrier` takes a float as seconds (an integer raises); `ddp_timeout` of the Hugging
+Face `TrainingArguments` is a number of seconds; values that cannot be read.
 
 **Evidence.** torch 2.13 `distributed_c10d._check_valid_timeout`; DeepSpeed 0.19.8
-`comm/comm.py: init_distributed` (`assert isinstance(timeout, timedelta)`).
+`comm/comm.py: init_distributed` (`assert isinstance(timeout, timedelta)`). Two gloo ranks: `init_process_group`,
+`new_group`, `monitored_barrier(timeout=30)`, `InitProcessGroupKwargs`, `PartialState` and `init_distributed` raise on
+both; `init_distributed` does not where a process group exists already, since it then ignores the timeout.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
+from dslint.model.script.dotted import last_name
 from dslint.model.script.labels import items_of
 from dslint.model.script.quick import Flat, call_name, flat
-from dslint.model.script.timeouts import TIMEOUT_TAKERS, import_edit, timedelta_spelling, timeout_position
+from dslint.model.script.timeouts import FLOAT_TAKERS, TIMEOUT_TAKERS, import_edit, timedelta_spelling, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -36,8 +39,9 @@ META = RuleMeta(
     summary="The timeout of a process group is a number instead of a `timedelta`",
     fix="safe",
     markers=(
-        r"init_process_group|init_distributed|new_group|InitProcessGroupKwargs|PartialState",
-        r"timeout|init_process_group\([^)\n]*,[^)\n]*,|init_distributed\((?:[^)\n]*,){4}|new_group\([^\n]*,",
+        r"init_process_group|init_distributed|new_group|monitored_barrier|InitProcessGroupKwargs|PartialState",
+        r"timeout|init_process_group\([^)\n]*,[^)\n]*,|init_distributed\((?:[^)\n]*,){4}|new_group\([^\n]*,"
+        r"|monitored_barrier\([^)\n]*,",
     ),
     versions=("torch>=1.8",),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",),
@@ -83,6 +87,17 @@ EXAMPLES = (
             "train.py": (
                 "import datetime\n\nimport deepspeed\n\nTIMEOUT = 60 * 60\n"
                 "deepspeed.init_distributed(timeout=datetime.timedelta(seconds=TIMEOUT))\n"
+            )
+        },
+    ),
+    bad(
+        "an integer for `monitored_barrier`",
+        {"train.py": "import datetime\n\nimport torch.distributed as dist\n\ndist.monitored_barrier(timeout=30)\n"},
+        at="train.py:5",
+        fixed={
+            "train.py": (
+                "import datetime\n\nimport torch.distributed as dist\n\n"
+                "dist.monitored_barrier(timeout=datetime.timedelta(seconds=30))\n"
             )
         },
     ),
@@ -155,7 +170,8 @@ class Check(ScriptCheck):
         if value is None:
             return
         kind = self._kind(value)
-        if not kind:
+        known = self.ctx.constant(value).get_or(None)
+        if not kind or (name in FLOAT_TAKERS and not isinstance(known, int | str)):
             return
         text = self.ctx.text(value)
         self.report(
@@ -164,6 +180,7 @@ class Check(ScriptCheck):
             "the call raises on every rank",
             hint=f"Write `timedelta(seconds={text})`" if kind == "number" else "Write `timedelta(seconds=...)`",
             fix=self._fix(value) if kind == "number" else None,
+            facts={"call": last_name(node.func), "value": known if isinstance(known, int | float | str) else None},
         )
 
     def _unpacked(self, call: cst.Call) -> cst.BaseExpression | None:

@@ -142,6 +142,7 @@ class Check(ScriptCheck):
             "be reported for that long",
             hint=f"Write `timedelta(seconds={self.ctx.text(value)})`",
             fix=Fix("Name the unit: seconds", (Edit(self.ctx.doc.path, Span(start, start), "seconds="),)),
+            facts={"days": days},
         )
 
     def _is_timeout(self, node: cst.Call) -> bool:

@@ -140,7 +140,10 @@ class Check(ScriptCheck):
         default = "10 minutes" if name.startswith("deepspeed") else "10 minutes with NCCL, 30 with gloo"
         call = self.ctx.text(node.func)
         message = f"`{call}` has no `timeout`: ranks that wait longer than the default ({default}) for a peer give up"
-        reason = self._slow_rank() or self._zero3_inference()
+        slow = self._slow_rank()
+        reason = slow or self._zero3_inference()
+        # Where the others wait for the late rank.
+        facts = {"call": last_name(node.func), "waits_in": ("barrier" if slow else "all_gather") if reason else None}
         if reason:
             text, places = reason
             self.report(
@@ -150,9 +153,11 @@ class Check(ScriptCheck):
                 related=places,
                 hint="Pass `timeout=timedelta(...)` longer than the slowest rank needs; a longer timeout does not "
                 "cure a rank that never arrives",
+                facts=facts,
             )
         else:
-            self.report(node, message, hint="Pass `timeout=timedelta(...)` if one rank may be late for good reason")
+            hint = "Pass `timeout=timedelta(...)` if one rank may be late for good reason"
+            self.report(node, message, hint=hint, facts=facts)
 
     def _slow_rank(self) -> tuple[str, tuple[Location, ...]] | None:
         """Slow work under a rank guard, with a barrier later in the same function."""

@@ -1,0 +1,50 @@
+"""The timeout of a process group is `timedelta(N)`: N days, where N seconds are meant.
+
+Nothing fails, so the arms only read back what the group will wait: as written N days, as fixed N seconds
+(``timedelta(seconds=N)``). That a rank waits so long for a peer that never comes cannot be shown in a probe.
+"""
+
+from __future__ import annotations
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
+from dslint.probe.outcome import Kind
+from dslint.probe.parts.groups import make_group, timeout_of
+
+EXPERIMENT = Experiment(
+    name="timedelta-positional-days",
+    summary="the process group waits so many days instead of seconds before it reports a hang",
+    rules=("DSL222",),
+    expect=Expect((Kind.WRONG,), r"the group waits \S+ s for a peer"),
+    cases=(Case("days", {"value": 1800}),),
+)
+_DAY = 86400
+
+
+def written(rank: RankApi) -> Json:
+    """`timedelta(N)`."""
+    from datetime import timedelta
+
+    make_group(rank, timedelta(rank.params["value"]))
+    return timeout_of(rank)
+
+
+def fixed(rank: RankApi) -> Json:
+    """`timedelta(seconds=N)`."""
+    from datetime import timedelta
+
+    make_group(rank, timedelta(seconds=rank.params["value"]))
+    return timeout_of(rank)
+
+
+def wrong(values: list[Json], reference: list[Json]) -> str | None:
+    """A timeout in seconds, far longer than that of the fixed arm."""
+    found, meant = max(values), max(reference)
+    if found <= meant:
+        return None
+    return f"the group waits {found:.0f} s for a peer ({found / _DAY:.0f} days), where {meant:.0f} s are meant"
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:  # noqa: ARG001 - there is one case
+    """The number of the finding."""
+    days = subject.finding.fact("days")
+    return {} if days is None else {"value": days}
