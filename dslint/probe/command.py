@@ -126,6 +126,9 @@ def _run(selection: Selection, args: Namespace) -> int:
                 step(f"{report.experiment}/{report.case}")
         summary = Summary.of(supervisor.versions, backend, gpus, supervisor.warm_seconds)
     _write(Run(reports, selection.without, summary), args)
+    if supervisor.missing and all(r.verdict is Verdict.NEEDS for r in reports):
+        _say(supervisor.missing)
+        return TROUBLE
     return CONFIRMED if any(r.verdict is Verdict.CONFIRMED for r in reports) else OK
 
 

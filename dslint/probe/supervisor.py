@@ -51,6 +51,8 @@ class Supervisor:
         self.python = python or sys.executable
         self.run_id = uuid.uuid4().hex
         self.versions: dict[str, str] = {}
+        # What to install, once an import has failed.
+        self.missing = ""
         self.warm_seconds = 0.0
         self._flavour = ""
         self._server: subprocess.Popen[bytes] | None = None
@@ -60,6 +62,8 @@ class Supervisor:
         self.root = Path()
 
     def __enter__(self) -> Supervisor:
+        if not os.access(self.python, os.X_OK):
+            raise ProbeError(f"{self.python} is no interpreter that can be run")
         self.root = Path(tempfile.mkdtemp(prefix="dslint-probe-"))
         janitor = Path(__file__).with_name("janitor.py")
         self._janitor = subprocess.Popen(
@@ -96,10 +100,12 @@ class Supervisor:
             self.warm_seconds += reply["seconds"]
             if reply["missing"]:
                 self._stop_server()
-                raise ProbeError(
+                self.missing = (
                     f"{reply['missing']} in {self.python}: install the extra `deepspeed-lint[probe]`"
-                    " (torch, deepspeed, transformers, accelerate) there"
+                    " (torch, deepspeed, transformers, accelerate) there, or name the interpreter that has them"
+                    " with --python"
                 )
+                raise ProbeError(self.missing)
             self._flavour = flavour
 
     def arm(
