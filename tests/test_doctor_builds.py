@@ -132,6 +132,14 @@ def test_a_stated_folder_of_another_environment(fake: FakeMachine) -> None:
     assert "py311_cpu" in outcome.reason
 
 
+def test_a_root_of_another_user(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.torch()
+    folder = fake.build().parent
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder)
+    outcome = only(d02.check(fake.machine()), "error")
+    assert outcome.found == f"{folder} is not writable"
+
+
 def test_without_torch_builds_cannot_be_compared(fake: FakeMachine) -> None:
     fake.build()
     assert "no torch" in only(d02.check(fake.machine()), "unknown").reason

@@ -223,10 +223,17 @@ def test_another_environment_is_asked_and_not_imported(tmp_path: Path) -> None:
     python = Python.ask(tmp_path / "other/bin/python")
     assert python.version == sys.version_info[:2]
     assert python.prefix == tmp_path / "other"
+    assert python.executable == tmp_path / "other/bin/python"
     assert python.torch is None
     assert python.build_tag is None
     with pytest.raises(NoPython):
         Python.ask(tmp_path)
+
+
+def test_a_module_of_the_current_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('run')\n")
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path) not in Python.ask(Path(sys.executable)).paths
 
 
 def test_torch_is_read_as_text(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch")
+if shutil.which("c++") is None:
+    pytest.skip("needs a C++ compiler", allow_module_level=True)
 
 SECONDS = 90.0
 # The compiler waits for a sign, so that the moment of the kill is not a matter of luck.
@@ -77,9 +80,9 @@ class Project:
     def output(self, number: int, name: str = "out") -> str:
         return (self.folder / f"{name}{number}").read_text()
 
-    def doctor(self, *flags: str) -> tuple[int, dict[str, str]]:
+    def doctor(self, *flags: str, check: str = "D1") -> tuple[int, dict[str, str]]:
         done = subprocess.run(
-            [sys.executable, "-m", "dslint", "doctor", "--check", "D1", "--format", "json", *flags],
+            [sys.executable, "-m", "dslint", "doctor", "--check", check, "--format", "json", *flags],
             cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=SECONDS,
         )  # fmt: skip
         assert done.stderr == "", done.stderr
@@ -161,6 +164,14 @@ def test_a_killed_build_stalls_the_next_load_until_the_doctor_removes_its_lock(p
     again.wait(SECONDS)
     assert again.returncode == 0, project.output(2, "err")
     assert "loaded" in project.output(2)
+
+    # The build that torch made is whole and its own, until half of the library is lost.
+    code, outcome = project.doctor(check="D2")
+    assert (code, outcome["found"]) == (0, f"1 builds in {project.lock.parent.parent} are whole")
+    library = project.lock.with_name("tiny.so")
+    os.truncate(library, library.stat().st_size // 2)
+    code, outcome = project.doctor(check="D2")
+    assert (code, outcome["status"], outcome["repair"]) == (1, "error", f"rm {library}")
 
 
 def stack_shows_the_wait(project: Project, waiting: subprocess.Popen[str]) -> bool:

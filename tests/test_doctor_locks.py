@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,24 @@ def test_without_a_mount_table_nothing_is_proven(fake: FakeMachine) -> None:
     assert verdict(fake, lock) is Verdict.UNKNOWN
 
 
+def test_a_folder_that_this_machine_exports_is_not_proven(fake: FakeMachine) -> None:
+    lock = lock_in(fake.build())
+    fake.process(33, "nfsd", uid=0, parent=2)
+    assert verdict(fake, lock) is Verdict.UNKNOWN  # and nothing says what is exported
+    table = fake.system / "var/lib/nfs/etab"
+    table.parent.mkdir(parents=True)
+    table.write_text(f"{fake.folder}\t10.0.0.0/8(rw,sync)\n")
+    assert verdict(fake, lock) is Verdict.UNKNOWN
+    table.write_text("/srv/data\t10.0.0.0/8(rw,sync)\n")
+    assert verdict(fake, lock) is Verdict.STALE
+
+
+def test_a_root_that_cannot_be_read_is_said(fake: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.build()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "cannot be read" in only(d01.check(fake.machine()), "unknown").found
+
+
 def test_in_a_container_only_its_own_layer_is_proven(fake: FakeMachine) -> None:
     lock = lock_in(fake.build())
     fake.namespace("pid:[4026532177]")
@@ -112,8 +131,14 @@ def test_in_a_container_only_its_own_layer_is_proven(fake: FakeMachine) -> None:
 def test_a_lock_of_another_user_is_left_to_that_user(fake: FakeMachine) -> None:
     lock = lock_in(fake.build())
     assert verdict(fake, lock, uid=OTHER) is Verdict.UNKNOWN
-    # Made before the machine was started: nobody can have it open.
+    # Set back it is not older: the change of the inode tells.
     os.utime(lock, (NOW - 2 * 86400, NOW - 2 * 86400))
+    now = time.time()
+    fake.proc("stat", f"btime {int(now) - 3600}\n")
+    assert verdict(fake, lock, uid=OTHER) is Verdict.UNKNOWN
+    # Made before the machine was started: nobody can have it open.
+    os.utime(lock, (now, now))
+    fake.proc("stat", f"btime {int(now) + 3600}\n")
     assert verdict(fake, lock, uid=OTHER) is Verdict.STALE
     # A container may show a start of its own.
     fake.namespace("pid:[4026532177]")

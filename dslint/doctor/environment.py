@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 ASK_SECONDS = 20.0
-_ASK = (
-    "import json, sys; print(json.dumps({'paths': sys.path, 'version': list(sys.version_info[:2]), "
-    "'abiflags': getattr(sys, 'abiflags', ''), 'prefix': sys.prefix}))"
-)
+_ASK = """
+import json, sys
+paths = [path for path in sys.path if path]
+answer = {"executable": sys.executable, "paths": paths, "version": sys.version_info[:2], "prefix": sys.prefix}
+print(json.dumps({**answer, "abiflags": getattr(sys, "abiflags", "")}))
+"""
 
 
 class NoPython(ValueError):  # noqa: N818 - the name says the mistake
@@ -55,14 +57,16 @@ class Python:
 
     @classmethod
     def ask(cls, executable: Path) -> Python:
-        """The environment of another interpreter.
+        """The environment of another interpreter, as a script started by it sees it (``PYTHONPATH``, user site).
+
+        It starts in ``/``: no module of the current folder can be taken for one of the standard library.
 
         Raises:
             NoPython: it does not exist, does not start, or does not answer like a Python.
         """
         try:
             done = subprocess.run(
-                [str(executable), "-I", "-c", _ASK],
+                [str(executable), "-c", _ASK], cwd="/",
                 capture_output=True, text=True, timeout=ASK_SECONDS, stdin=subprocess.DEVNULL, errors="replace",
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -73,6 +77,7 @@ class Python:
             answer = json.loads(done.stdout.splitlines()[-1])
             major, minor = answer["version"]
             paths = [str(path) for path in answer["paths"]]
+            executable = Path(answer["executable"] or executable)
             return cls(executable, paths, (int(major), int(minor)), str(answer["abiflags"]), str(answer["prefix"]))
         except (ValueError, IndexError, KeyError, TypeError):
             raise NoPython(f"{executable}: not a Python interpreter (exit status {done.returncode})") from None

@@ -77,6 +77,11 @@ def builds(root: Root) -> Iterator[Build]:
             yield Build(folder, root, tag)
 
 
+def is_hidden(path: Path) -> bool:
+    """Whether a folder is there and this user may not list it."""
+    return path.is_dir() and not os.access(path, os.R_OK | os.X_OK)
+
+
 def _folders(path: Path) -> list[Path]:
     found: list[Path] = []
     try:

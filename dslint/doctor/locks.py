@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
 from dslint.doctor.filesystems import LOCAL, is_network
-from dslint.doctor.machine import Machine, Mount
+from dslint.doctor.machine import Machine, Mount, unescape
 from dslint.doctor.outcome import StaleLock
 from dslint.doctor.processes import Holders, ancestors, holders, processes
 
@@ -23,6 +24,7 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 # A lock this young is not judged; the margin of the clock when its age is compared with the start of the machine.
 _YOUNG_SECONDS = 10
 _BOOT_MARGIN = 600
+_RELEASE_SECONDS = 0.1
 # Somebody who looks at the folder, not a build.
 _LOOKERS = frozenset(
     {"bash", "zsh", "fish", "sh", "dash", "ksh", "csh", "tcsh", "vim", "vi", "nvim", "nano", "emacs", "less", "more",
@@ -66,7 +68,8 @@ def judge(machine: Machine, path: Path) -> Judgement:
     if worker:
         return Judgement(Verdict.IN_USE, f"{worker} still works in that folder", age)
     doubt = _doubt_about_place(machine, path) if seen.seen else "no process can be seen in /proc"
-    if not doubt and not _older_than_boot(machine, found.st_mtime):
+    # The time of the last change of its inode cannot be set back.
+    if not doubt and not _older_than_boot(machine, max(found.st_mtime, found.st_ctime)):
         doubt = _doubt_about_processes(machine, found.st_uid, seen, age)
     if doubt:
         return Judgement(Verdict.UNKNOWN, doubt, age)
@@ -83,6 +86,8 @@ def _doubt_about_place(machine: Machine, path: Path) -> str:
         return f"it lies on {mount.kind} ({mount.point}): a process of another machine may hold it"
     if mount.kind not in LOCAL:
         return f"it lies on {mount.kind} ({mount.point}), which other machines may hold as well"
+    if _is_exported(machine, path):
+        return "this machine exports the folder by NFS: a process of another machine may hold it"
     if not _sees_all_processes(machine) and not _is_private(mount):
         return f"this is a container and {mount.point} is shared with its host: a process outside may hold it"
     return ""
@@ -111,6 +116,18 @@ def _is_private(mount: Mount) -> bool:
     return mount.kind == "overlay" and mount.point == "/"
 
 
+def _is_exported(machine: Machine, path: Path) -> bool:
+    """Whether the kernel's NFS server hands the folder out; what its clients hold open no process here shows."""
+    if all(found.name != "nfsd" for found in processes(machine)):
+        return False
+    table = machine.read(machine.system / "var/lib/nfs/etab")
+    if table is None:
+        return True
+    real = os.path.realpath(path)
+    exports = [line.split()[0].rstrip("/") + "/" for line in table.splitlines() if line.strip()]
+    return any(real.startswith(unescape(export)) for export in exports)
+
+
 def _older_than_boot(machine: Machine, modified: float) -> bool:
     """Whether no process of this start of the machine can have made the file (which is not on a network)."""
     if not _sees_all_processes(machine):
@@ -137,6 +154,8 @@ def remove(machine: Machine, lock: StaleLock) -> str:
 
     Only this file is removed, and only while it is the same file and still stale.
     """
+    # A build that ends closes the file a moment before it removes it.
+    time.sleep(_RELEASE_SECONDS)
     again = judge(machine, lock.path)
     if again.verdict is Verdict.GONE:
         return ""

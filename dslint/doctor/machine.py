@@ -201,11 +201,11 @@ class Machine:
             fields = line.split()
             if len(fields) < 3:
                 continue
-            point = _unescape(fields[1])
+            point = unescape(fields[1])
             inside = real == point or real.startswith(point.rstrip("/") + "/")
             # A later line covers an earlier one with the same mount point.
             if inside and (best is None or len(point) >= len(best.point)):
-                best = Mount(_unescape(fields[0]), point, fields[2])
+                best = Mount(unescape(fields[0]), point, fields[2])
         return best
 
 
@@ -218,8 +218,8 @@ def _end(child: subprocess.Popen[str]) -> None:
         pass
 
 
-def _unescape(text: str) -> str:
-    # /proc/mounts writes blanks and backslashes in octal.
+def unescape(text: str) -> str:
+    """A path of ``/proc/mounts`` or of the table of NFS exports, where blanks and backslashes stand in octal."""
     for octal, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(octal, character)
     return text

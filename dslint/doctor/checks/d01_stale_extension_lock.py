@@ -25,7 +25,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dslint.doctor.extensions import Build, builds, roots
+from dslint.doctor.extensions import Build, builds, is_hidden, roots
 from dslint.doctor.locks import Verdict, judge
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, Status, ok, unknown
@@ -39,7 +39,10 @@ _WAITS = "every process that loads this extension waits for the file, with no ti
 def check(machine: Machine) -> list[Outcome]:
     """One outcome for each lock, one in all when there is none."""
     places = roots(machine)
-    outcomes = [outcome for root in places for build in builds(root) for outcome in _look(machine, build)]
+    hidden = [
+        unknown(f"{root.path} cannot be read", "its locks are not known") for root in places if is_hidden(root.path)
+    ]
+    outcomes = hidden + [outcome for root in places for build in builds(root) for outcome in _look(machine, build)]
     where = " and ".join(str(root.path) for root in places)
     return outcomes or [ok(f"no lock in {where}")]
 
@@ -47,7 +50,7 @@ def check(machine: Machine) -> list[Outcome]:
 def _look(machine: Machine, build: Build) -> Iterator[Outcome]:
     judgement = judge(machine, build.lock)
     found = f"{build.lock} ({duration(judgement.age)} old)"
-    by_hand = f"rm {shlex.quote(str(build.lock))}"
+    by_hand = f"rm {shlex.quote(str(build.lock))}  # only if nothing builds there, on no machine"
     if judgement.verdict is Verdict.IN_USE:
         yield ok(f"{found} is in use", judgement.why)
     elif judgement.verdict is Verdict.UNKNOWN:

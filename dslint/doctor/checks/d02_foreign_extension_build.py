@@ -2,7 +2,8 @@
 
 **What.** In the extensions root that a job of this shell would use: libraries that are empty, cut off, no ELF file or
 for another processor; `build.ninja` files that name another torch, or folders that do not exist; a
-`TORCH_EXTENSIONS_DIR` that ends in the folder of another environment (`py310_cu118`).
+`TORCH_EXTENSIONS_DIR` that ends in the folder of another environment (`py310_cu118`); a root that this user cannot
+write to.
 
 **Why it hurts.** ninja takes a library that is there for up to date. An empty one raises `ImportError: file too short`
 on every rank; a cut-off one ends the process with SIGBUS and no traceback. A build for another torch is compiled anew
@@ -25,7 +26,7 @@ import shlex
 from collections.abc import Iterator
 
 from dslint.doctor.elf import damage
-from dslint.doctor.extensions import TAG, Build, builds, root_in_use
+from dslint.doctor.extensions import TAG, Build, Root, builds, root_in_use
 from dslint.doctor.locks import Verdict, judge
 from dslint.doctor.machine import Machine
 from dslint.doctor.ninjafile import read_paths
@@ -39,7 +40,7 @@ def check(machine: Machine) -> list[Outcome]:
     """One outcome for each bad build, one in all when there is none."""
     root = root_in_use(machine)
     tag = machine.python.build_tag
-    outcomes = list(_stated_tag(str(root.path), tag)) if root.stated else []
+    outcomes = [*_not_writable(root, tag), *(_stated_tag(str(root.path), tag) if root.stated else ())]
     own: list[Build] = []
     others: list[Build] = []
     for build in builds(root):
@@ -59,6 +60,16 @@ def check(machine: Machine) -> list[Outcome]:
         ]
     rest = f", {len(others)} of other environments" if others else ""
     return [ok(f"{len(own)} builds in {root.path} are whole{rest}")]
+
+
+def _not_writable(root: Root, tag: str | None) -> Iterator[Outcome]:
+    """A folder that another user made, often root by way of sudo or a container."""
+    for path in (root.path, *([root.path / tag] if tag and not root.stated else ())):
+        if path.is_dir() and not os.access(path, os.W_OK):
+            reason = (
+                "a job of this user cannot make its lock there: PermissionError on every rank that loads an extension"
+            )
+            yield error(f"{path} is not writable", reason, f'sudo chown -R "$USER" {shlex.quote(str(path))}')
 
 
 def _stated_tag(path: str, tag: str | None) -> Iterator[Outcome]:

@@ -35,6 +35,8 @@ def check(machine: Machine) -> list[Outcome]:
         if torch and torch.cuda:
             reason = f"torch {torch.version} is built for CUDA; a login node often has no GPU"
             return [unknown(f"no GPU: {found.trouble}", reason)]
+        if torch and torch.hip:
+            return [unknown("GPUs not looked at", f"torch {torch.version} is built for ROCm; only nvidia-smi is asked")]
         return [ok("no GPU driver, and none is needed: " + ("torch is built without CUDA" if torch else "no torch"))]
     if found.trouble:
         reason = "jobs that need a GPU fail or wait for this machine"

@@ -67,7 +67,7 @@ def _environment_files(machine: Machine) -> Iterator[Outcome]:
             # The launcher strips nothing: an empty line is one without `=` as well.
             if "=" not in line:
                 reason = "the deepspeed launcher splits every line at `=` and stops with a ValueError"
-                yield error(
+                yield warning(
                     f"{path}: line {number} is not NAME=VALUE", reason, f"sed -i {number}d {shlex.quote(str(path))}"
                 )
 
@@ -78,8 +78,11 @@ def _answer(machine: Machine, answer: Answer) -> Iterator[Outcome]:
         if machine.which("ssh") is None:
             yield unknown(f"{answer.host} was not asked", answer.trouble)
             return
-        lost = "Permission denied" in answer.trouble
-        repair = f"ssh-copy-id {host}" if lost else f"ssh -v {host} true"
+        repair = f"ssh -v {host} true"
+        if "Permission denied" in answer.trouble:
+            repair = f"ssh-copy-id {host}"
+        elif "Host key verification failed" in answer.trouble:
+            repair = f"ssh {host} true  # compare the key and answer yes, once"
         yield error(f"{answer.host} does not answer ssh", answer.trouble, repair)
     elif answer.has_python is False:
         reason = "launchers start the same path on every host"

@@ -11,7 +11,7 @@ of one rank, and the others wait for it. Full disks kill builds half way, which 
 **Repair.** `docker run --shm-size=16g` or `--ipc=host`; `ulimit`; a cache folder on another disk.
 
 **Evidence.** https://github.com/pytorch/pytorch/issues/5040 (bus error with little shared memory); NCCL documentation,
-troubleshooting (shared memory, locked memory).
+troubleshooting (shared memory).
 """
 
 from __future__ import annotations

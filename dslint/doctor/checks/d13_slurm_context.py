@@ -19,6 +19,9 @@ from __future__ import annotations
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, ok, warning
 
+# slurm.h: the batch step, and the interactive step of salloc, which hands its resources on, are numbered from here.
+_SPECIAL_STEPS = 0xFFFFFFF0
+
 META = CheckMeta("D13", "slurm-context", "The Slurm job in which this shell runs")
 
 
@@ -28,8 +31,9 @@ def check(machine: Machine) -> list[Outcome]:
     if not job:
         return [ok("not inside a Slurm job")]
     outcomes = []
-    # srun --pty sets this one; batch scripts and plain steps do not have it.
-    if machine.variable("SLURM_PTY_PORT") and machine.variable("SLURM_STEP_ID"):
+    step = machine.variable("SLURM_STEP_ID")
+    # srun --pty sets the port; batch scripts and plain steps do not have it.
+    if machine.variable("SLURM_PTY_PORT") and step.isdecimal() and int(step) < _SPECIAL_STEPS:
         reason = "it holds the resources of the job: a further srun here waits for them for ever"
         outcomes.append(warning(f"this shell is a step of Slurm job {job}", reason, "srun --overlap ..."))
     tasks = machine.variable("SLURM_NTASKS_PER_NODE")
