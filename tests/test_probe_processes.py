@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from probe_experiments import plain
 
+from dslint.probe.environment import environment
 from dslint.probe.experiment import Case
 from dslint.probe.janitor import members
 from dslint.probe.outcome import ArmOutcome, Kind
@@ -40,8 +42,6 @@ def supervisor() -> Iterator[Supervisor]:
 
 
 def run(supervisor: Supervisor, act: str, limit: float = 20, fixed: bool = False) -> ArmOutcome:
-    from dataclasses import replace
-
     experiment = replace(plain.EXPERIMENT, limit=limit)
     case = Case(act, {"act": act})
     return supervisor.arm(experiment, "probe_experiments.plain", case, fixed=fixed)[0]
@@ -96,6 +96,39 @@ def test_a_starved_rank_is_no_stall(supervisor: Supervisor) -> None:
             process.wait()
 
 
+def test_spawned_ranks_do_what_forked_ones_do() -> None:
+    """The way of the GPU, here without one: every rank is a process of its own from the start."""
+    from dslint.probe.library import entries
+
+    entry = next(e for e in entries() if e.experiment.name == "collective-under-rank-guard")
+    with Supervisor(spawn=True) as supervisor:
+        kinds = [
+            supervisor.arm(entry.experiment, entry.stem, entry.experiment.cases[0], fixed=fixed)[0].kind
+            for fixed in (True, False)
+        ]
+    assert kinds == [Kind.OK, Kind.STALL]
+
+
+def test_the_backend_follows_the_gpus() -> None:
+    two = plain.EXPERIMENT
+    torch_two = replace(two, flavour="torch")
+    assert [Supervisor(gpus).backend(torch_two) for gpus in (0, 1, 2)] == ["gloo", "gloo", "nccl"]
+    assert [Supervisor(gpus).devices(torch_two) for gpus in (0, 1, 2)] == [0, 1, 2]
+    assert Supervisor(2).backend(two) == "gloo"
+    assert Supervisor(2).devices(replace(torch_two, cpu_only=True)) == 0
+    assert (Supervisor(2).spawn, Supervisor(0).spawn) == (True, False)
+
+
+def test_the_environment_of_a_job_stays_outside(tmp_path: Path) -> None:
+    outer = {"PATH": "/bin", "RANK": "3", "MASTER_ADDR": "x", "NCCL_DEBUG": "INFO", "CUDA_VISIBLE_DEVICES": "1,2"}
+    on_cpu, on_gpu = (environment(tmp_path, "id", cuda, outer) for cuda in (False, True))
+    assert not {"RANK", "MASTER_ADDR", "NCCL_DEBUG"} & (on_cpu.keys() | on_gpu.keys())
+    assert (on_cpu["CUDA_VISIBLE_DEVICES"], on_gpu["CUDA_VISIBLE_DEVICES"]) == ("", "1,2")
+    assert on_cpu["DS_ACCELERATOR"] == "cpu"
+    assert "DS_ACCELERATOR" not in on_gpu
+    assert on_cpu["HOME"].startswith(str(tmp_path))
+
+
 def test_a_grandchild_in_a_session_of_its_own_is_swept() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(TESTS).parent), TESTS])}
     driver = subprocess.Popen(
@@ -110,6 +143,7 @@ def test_a_grandchild_in_a_session_of_its_own_is_swept() -> None:
 
 DRIVER = """
 import sys
+from dslint.probe.environment import environment
 from dslint.probe.experiment import Case
 from dslint.probe.supervisor import ProbeError, Supervisor
 from probe_experiments import plain

@@ -112,9 +112,9 @@ def _backend(args: Namespace) -> tuple[str, int]:
 
 def _run(selection: Selection, args: Namespace) -> int:
     backend, gpus = _backend(args)
-    plan = Plan("", args.ranks or 0, args.timeout or 0.0, args.explain)
+    plan = Plan("" if args.backend == "auto" else args.backend, args.ranks or 0, args.timeout or 0.0, args.explain)
     reports: list[Report] = []
-    with Supervisor(cuda=bool(gpus), python=args.python) as supervisor:
+    with Supervisor(gpus, args.python) as supervisor:
 
         def place() -> Place:
             return Place(gpus, can_make_namespaces(), supervisor.versions)

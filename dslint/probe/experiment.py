@@ -83,6 +83,7 @@ class Experiment:
         proxy: the arm shows a relative of the mechanism only (another backend, another size): an arm that passes
             then says nothing.
         race: the failure is a matter of timing: an arm that passes then says nothing.
+        cpu_only: a GPU changes nothing (configs, launchers): the arms never get one.
         limit: seconds after which an arm is given up (verdict INCONCLUSIVE).
     """
 
@@ -95,6 +96,7 @@ class Experiment:
     ranks: int = 2
     needs: Needs = Needs()
     proxy: bool = False
+    cpu_only: bool = False
     race: bool = False
     limit: float = 30.0
 

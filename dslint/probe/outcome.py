@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -111,5 +112,6 @@ def _ranks(count: int) -> str:
 
 
 def _short(text: str, limit: int = 240) -> str:
-    first = " ".join(text.split())
+    # Where torch was built says nothing to anybody.
+    first = " ".join(re.sub(r"\[/\S+?:\d+\] ", "", text).split())
     return first if len(first) <= limit else first[: limit - 3] + "..."

@@ -26,7 +26,10 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a rank is told: which arm of which experiment, where, and for how long."""
+    """What a rank is told: which arm of which experiment, where, and for how long (``deadline``, in seconds).
+
+    ``gpus`` is the number of CUDA devices that the ranks of the arm share, 0 on a CPU.
+    """
 
     experiment: str
     fixed: bool
@@ -35,7 +38,7 @@ class Task:
     world: int
     folder: str
     backend: str
-    cuda: bool
+    gpus: int
     port: int
     deadline: int
     explain: bool = False
@@ -76,7 +79,8 @@ class Rank:
         self.params = task.params
         self.folder = task.folder
         self.backend = task.backend
-        self.device = f"cuda:{task.rank}" if task.cuda else "cpu"
+        # Two ranks can share one device over gloo; over nccl each has its own.
+        self.device = f"cuda:{task.rank % task.gpus}" if task.gpus else "cpu"
         self._task = task
         self._marks = os.open(os.path.join(task.own, "marks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -96,7 +100,7 @@ class Rank:
         import torch.distributed as dist
 
         if self.device.startswith("cuda"):
-            torch.cuda.set_device(self.index % torch.cuda.device_count())
+            torch.cuda.set_device(self.device)
         store = dist.FileStore(os.path.join(self.folder, "store"), self.world)
         dist.init_process_group(
             self.backend, store=store, rank=self.index, world_size=self.world, timeout=timedelta(seconds=timeout)
@@ -143,7 +147,7 @@ def live(task: Task, parent: int) -> None:
     die_with_parent(parent)
     _streams(task)
     _environment(task)
-    confine(task.deadline, task.cuda)
+    confine(task.deadline, bool(task.gpus))
     stacks = open("stacks", "w", encoding="utf-8")  # noqa: SIM115 - faulthandler keeps the descriptor
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     if task.explain:
@@ -178,7 +182,7 @@ def _seed(task: Task, flavour: str) -> None:
         import torch
 
         torch.manual_seed(0)
-        if not task.cuda:
+        if not task.gpus:
             torch.set_num_threads(1)
 
 

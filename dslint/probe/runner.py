@@ -57,52 +57,72 @@ class Plan:
 
 def run_case(supervisor: Supervisor, entry: Entry, case: Case, place: Place, plan: Plan = Plan()) -> Report:
     """Run both arms of a case and judge them. Never raises for what an experiment does."""
-    experiment = entry.experiment if not plan.limit else replace(entry.experiment, limit=plan.limit)
-    backend = plan.backend or ("nccl" if supervisor.cuda else "gloo")
-    base = Report(
-        experiment.name, case.name, entry.rules(case), Verdict.NEEDS, "", params=case.params, backend=backend,
-        expected=case.verdict,
+    if plan.limit:
+        entry = entry._replace(experiment=replace(entry.experiment, limit=plan.limit))
+    experiment = entry.experiment
+    report = Report(
+        experiment.name, case.name, entry.rules(case), Verdict.NEEDS, "", params=case.params, expected=case.verdict,
+        backend=plan.backend or supervisor.backend(experiment, plan.ranks),
     )  # fmt: skip
     start = time.monotonic()
     try:
         supervisor.warm(experiment.flavour)
     except ProbeError as error:
-        return replace(base, reason=str(error))
+        return replace(report, reason=str(error))
     lacking = unmet(experiment.needs, place) or unmet(case.needs or Needs(), place)
     if lacking:
-        return replace(base, reason=f"needs {lacking}")
-    expect = experiment.expectation(case)
-
-    def arm(fixed: bool, reference: ArmOutcome | None = None, explain: bool = False) -> tuple[ArmOutcome, Path]:
-        for attempt in (1, 2, 3):
-            outcome, folder = supervisor.arm(
-                experiment, entry.stem, case, fixed=fixed, ranks=plan.ranks, backend=plan.backend, explain=explain
-            )
-            outcome = _with_oracle(entry, outcome, reference)
-            if attempt == 3 or not is_noise(outcome, expect):
-                break
-        return outcome, folder
-
+        return replace(report, reason=f"needs {lacking}")
     try:
-        fixed, _ = arm(fixed=True)
+        report = _Arms(supervisor, entry, case, plan).judged(report)
+    except ProbeError as error:
+        report = replace(report, verdict=Verdict.INCONCLUSIVE, reason=str(error))
+    return replace(report, seconds=time.monotonic() - start)
+
+
+class _Arms:
+    """The arms of one case."""
+
+    def __init__(self, supervisor: Supervisor, entry: Entry, case: Case, plan: Plan) -> None:
+        self.supervisor = supervisor
+        self.entry = entry
+        self.case = case
+        self.plan = plan
+        self.expect = entry.experiment.expectation(case)
+
+    def judged(self, report: Report) -> Report:
+        """The report with outcomes and verdict. The fixed arm comes first: when it fails, nothing else can be said."""
+        fixed, folder = self.run(fixed=True)
         written: list[ArmOutcome] = []
         while fixed.kind is Kind.OK and len(written) < 2:
-            again, folder = arm(fixed=False, reference=fixed, explain=plan.explain and bool(written))
+            again, folder = self.run(reference=fixed, explain=self.plan.explain and bool(written))
             written.append(again)
-            if written[-1].kind in (Kind.OK, Kind.LIMIT) and not experiment.race:
+            if again.kind in (Kind.OK, Kind.LIMIT) and not self.entry.experiment.race:
                 break
-        verdict, reason = judge(experiment, expect, fixed, written)
+        report = replace(report, fixed=fixed, written=tuple(written))
+        for arm in (fixed, *written):
+            if "Duplicate GPU" in arm.text:
+                return replace(report, reason=f"needs a GPU for each rank: {arm.sentence()}")
+        verdict, reason = judge(self.entry.experiment, self.expect, fixed, written)
         explanation = ""
-        if plan.explain and verdict is Verdict.CONFIRMED and written[0].kind is Kind.STALL:
+        if self.plan.explain and verdict is Verdict.CONFIRMED and written[-1].kind is Kind.STALL:
             from dslint.probe.explain import account
 
-            explanation = account(folder, len(written[0].ranks))
-    except ProbeError as error:
-        return replace(base, verdict=Verdict.INCONCLUSIVE, reason=str(error), seconds=time.monotonic() - start)
-    return replace(
-        base, verdict=verdict, reason=reason, seconds=time.monotonic() - start, fixed=fixed, written=tuple(written),
-        explanation=explanation,
-    )  # fmt: skip
+            explanation = account(folder, len(written[-1].ranks))
+        return replace(report, verdict=verdict, reason=reason, explanation=explanation)
+
+    def run(
+        self, *, fixed: bool = False, reference: ArmOutcome | None = None, explain: bool = False
+    ) -> tuple[ArmOutcome, Path]:
+        """One arm, judged by the value oracle; once more when the machine got in the way."""
+        for attempt in (1, 2, 3):
+            outcome, folder = self.supervisor.arm(
+                self.entry.experiment, self.entry.stem, self.case, fixed=fixed, ranks=self.plan.ranks,
+                backend=self.plan.backend, explain=explain,
+            )  # fmt: skip
+            outcome = _with_oracle(self.entry, outcome, reference)
+            if attempt == 3 or not is_noise(outcome, self.expect):
+                break
+        return outcome, folder
 
 
 def _with_oracle(entry: Entry, outcome: ArmOutcome, reference: ArmOutcome | None) -> ArmOutcome:

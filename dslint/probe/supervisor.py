@@ -42,12 +42,15 @@ class Supervisor:
     """A probe run. Use as a context manager: at the end, however it comes, no process and no file is left.
 
     Args:
-        cuda: ranks get GPUs (spawned, backend nccl) instead of being forked on the CPU (gloo).
+        gpus: CUDA devices that ranks may use. With one for each rank an arm runs over nccl; with fewer, over gloo with
+            CUDA tensors; with none, over gloo on the CPU.
+        spawn: start each rank as a new process instead of a fork; default: with GPUs, since CUDA cannot follow a fork.
         python: the interpreter whose torch and DeepSpeed are probed; default: this one.
     """
 
-    def __init__(self, cuda: bool = False, python: str = "") -> None:
-        self.cuda = cuda
+    def __init__(self, gpus: int = 0, python: str = "", spawn: bool | None = None) -> None:
+        self.gpus = gpus
+        self.spawn = bool(gpus) if spawn is None else spawn
         self.python = python or sys.executable
         self.run_id = uuid.uuid4().hex
         self.versions: dict[str, str] = {}
@@ -83,6 +86,14 @@ class Supervisor:
             janitor.wait()
         else:
             shutil.rmtree(self.root, ignore_errors=True)
+
+    def devices(self, experiment: Experiment) -> int:
+        """How many GPUs the ranks of an experiment share."""
+        return 0 if experiment.cpu_only or experiment.flavour == "plain" else self.gpus
+
+    def backend(self, experiment: Experiment, world: int = 0) -> str:
+        """``nccl`` when each rank has a GPU of its own: nccl refuses two ranks on one."""
+        return "nccl" if self.devices(experiment) >= (world or experiment.ranks) else "gloo"
 
     def warm(self, flavour: str) -> None:
         """Have a fork server that has imported what experiments of this flavour need.
@@ -146,16 +157,18 @@ class Supervisor:
         world = ranks or experiment.ranks
         for rank in range(world):
             (folder / str(rank)).mkdir(parents=True)
-        limit = experiment.limit * (2 if self.cuda else 1)
+        gpus = self.devices(experiment)
+        limit = experiment.limit * (2 if gpus else 1) + (START_UP if self.spawn else 0)
         common = {
             "experiment": module, "fixed": fixed, "params": dict(case.params), "world": world, "folder": str(folder),
-            "backend": backend or ("nccl" if self.cuda else "gloo"), "cuda": self.cuda, "port": _free_port(),
+            "backend": backend or self.backend(experiment, world), "gpus": gpus, "port": _free_port(),
             "deadline": int(limit) + 15, "explain": explain,
         }  # fmt: skip
         tasks = [asdict(Task(rank=rank, **common)) for rank in range(world)]  # type: ignore[arg-type]
-        pids = self._ask({"op": "start", "arm": name, "tasks": tasks, "spawn": self.cuda})["pids"]
+        pids = self._ask({"op": "start", "arm": name, "tasks": tasks, "spawn": self.spawn})["pids"]
         try:
-            watch = Watch(folder, pids, quiet or (GPU_QUIET if self.cuda else QUIET), limit, lambda: self._ended(name))
+            still = quiet or (GPU_QUIET if gpus else QUIET)
+            watch = Watch(folder, pids, still, limit, lambda: self._ended(name), spins=bool(gpus))
             outcome = watch.run()
             if explain and outcome.kind is Kind.STALL:
                 from dslint.probe.explain import collect
@@ -172,7 +185,7 @@ class Supervisor:
         log = open(self.root / "server.log", "ab")  # noqa: SIM115 - the child keeps it
         self._server = subprocess.Popen(
             bootstrap(self.python, "dslint.probe.forkserver"), cwd=self.root / "home", stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=log, env=environment(self.root, self.run_id, self.cuda),
+            stdout=subprocess.PIPE, stderr=log, env=environment(self.root, self.run_id, bool(self.gpus)),
             start_new_session=True,
         )  # fmt: skip
         log.close()

@@ -29,13 +29,24 @@ class Watch:
     """Follows one arm. ``ended()`` asks the parent of the ranks for wait statuses by process id."""
 
     def __init__(
-        self, folder: Path, pids: list[int], quiet: float, limit: float, ended: Callable[[], dict[int, int]]
+        self,
+        folder: Path,
+        pids: list[int],
+        quiet: float,
+        limit: float,
+        ended: Callable[[], dict[int, int]],
+        spins: bool = False,
     ) -> None:
         self.folder = folder
         self.pids = pids
         self.limit = limit
         self._ended = ended
         self._activity = Activity(quiet)
+        self._quiet = quiet
+        # A rank that waits for a GPU spins, and stands in whatever line asked for the result: there only the marks and
+        # the equal stacks speak.
+        self._spins = spins
+        self._progress = time.monotonic()
         self._sizes: dict[int, int] = {}
         self._stalled: dict[int, Stack] = {}
 
@@ -68,17 +79,19 @@ class Watch:
             if size != self._sizes.get(rank):
                 self._sizes[rank] = size
                 self._activity.restart()
+                self._progress = now
         self._activity.sample([self.pids[rank] for rank in open_ranks], now)
-        if not self._activity.asleep(now):
+        if not (now - self._progress > self._quiet if self._spins else self._activity.asleep(now)):
             return False
         first = self._stacks(open_ranks)
         time.sleep(BETWEEN_STACKS)
         second = self._stacks(open_ranks)
-        waits = all(stack.waits for stack in second.values())
+        waits = self._spins or all(stack.waits for stack in second.values())
         if first == second and len(second) == len(open_ranks) and waits:
             self._stalled = second
             return True
         self._activity.restart()
+        self._progress = time.monotonic()
         return False
 
     def _stacks(self, ranks: list[int]) -> dict[int, Stack]:
