@@ -83,6 +83,18 @@ def test_every_shorter_library_is_seen_as_cut_off(tmp_path: Path) -> None:
         assert damage(library), length
 
 
+def test_libraries_of_other_programs_in_a_stated_root_are_not_judged(fake: FakeMachine) -> None:
+    fake.torch()
+    root = fake.folder / "tmp"
+    fake.environ["TORCH_EXTENSIONS_DIR"] = str(root)
+    (fake.build("somebodys", tag=None, root=root) / "libc.so").write_text("GROUP ( /lib/libc.so.6 )")
+    only(d02.check(fake.machine()), "ok")
+    own = fake.build("toy", tag=None, root=root)
+    (own / "build.ninja").touch()
+    (own / "toy.so").touch()
+    assert "toy.so" in only(d02.check(fake.machine()), "error").found
+
+
 def test_a_build_in_progress_is_left_alone(fake: FakeMachine) -> None:
     fake.torch()
     folder = fake.build()
@@ -110,10 +122,20 @@ def test_a_build_for_another_torch_is_foreign(fake: FakeMachine) -> None:
 
 def test_a_build_with_paths_that_are_gone_is_foreign(fake: FakeMachine) -> None:
     torch = api(fake.torch())
-    (fake.build() / "build.ninja").write_text(ninja_file(torch, "-I/gone/cuda-11.8/include"))
+    build = fake.build() / "build.ninja"
+    build.write_text("nvcc = /gone/cuda-11.8/bin/nvcc\n" + ninja_file(torch))
     outcome = only(d02.check(fake.machine()), "warning")
     assert "paths that do not exist" in outcome.found
-    assert "/gone/cuda-11.8/include" in outcome.reason
+    assert "/gone/cuda-11.8/bin/nvcc" in outcome.reason
+    build.write_text(ninja_file(Path("/gone/env/torch")))
+    assert "/gone/env/torch/include" in only(d02.check(fake.machine()), "warning").reason
+
+
+def test_folders_that_an_extension_names_in_vain_say_nothing(fake: FakeMachine) -> None:
+    # DeepSpeed's wheel names deepspeed/ops/csrc/cpu/includes, which it does not hold.
+    torch = api(fake.torch())
+    (fake.build() / "build.ninja").write_text(ninja_file(torch, f"-I{fake.site}/deepspeed/ops/csrc/cpu/includes"))
+    only(d02.check(fake.machine()), "ok")
 
 
 def test_a_corrupt_build_file_says_nothing(fake: FakeMachine) -> None:

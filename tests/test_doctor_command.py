@@ -205,6 +205,26 @@ def test_a_check_that_fails_is_unknown_and_stops_no_other(tmp_path: Path) -> Non
     assert second.status.value == "ok"
 
 
+def test_a_check_that_never_ends_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "CHECK_SECONDS", 0.05)
+    slow = Check(CheckMeta("D99", "slow", ""), "", lambda machine: [ok("late")] * bool(time.sleep(1) or 1))
+    (result,) = command.run(FakeMachine(tmp_path).machine(), (slow,))
+    assert result.status.value == "unknown"
+
+
+def test_without_a_home_and_a_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    machine = Machine(Python.current(), environ={})
+    assert (machine.home, machine.cwd) == (Path("/"), Path("/"))
+
+
 def test_unknown_does_not_fail(tmp_path: Path, private: Path) -> None:
     # An interpreter whose environment holds nothing: versions and tool chain cannot be compared.
     import venv

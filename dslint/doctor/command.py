@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+from dslint.doctor import ssh
 from dslint.doctor.arguments import doctor_parser
 from dslint.doctor.environment import NoPython, Python
 from dslint.doctor.locks import remove
@@ -16,6 +18,8 @@ from dslint.doctor.outcome import Outcome, ok, unknown
 from dslint.doctor.registry import Check, UnknownCheck, select
 from dslint.doctor.results import Checked
 
+# Every single question is bounded more tightly; this is for calls that have no limit of their own.
+CHECK_SECONDS = 120.0
 NOTHING_WRONG, SOMETHING_WRONG, USAGE = 0, 1, 2
 
 
@@ -61,12 +65,29 @@ def run(machine: Machine, checks: tuple[Check, ...]) -> list[Checked]:
 
 
 def _run_one(machine: Machine, check: Check) -> list[Outcome]:
-    try:
-        return check.run(machine)
-    except Exception as problem:
-        if os.environ.get("DSLINT_DEBUG"):
-            raise
-        return [unknown("the check itself failed", f"{type(problem).__name__}: {problem} (please report it)")]
+    """Run a check in a thread: a network file system or a driver that is gone can keep a call for ever."""
+    answer: list[list[Outcome]] = []
+    problems: list[Exception] = []
+
+    def work() -> None:
+        try:
+            answer.append(check.run(machine))
+        except Exception as problem:
+            problems.append(problem)
+
+    # Hosts are asked some at a time, each with a limit of its own.
+    limit = CHECK_SECONDS + ssh.SECONDS * len(ssh.named_hosts(machine)) / ssh.AT_ONCE
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit)
+    if answer:
+        return answer[0]
+    if not problems:
+        reason = "a file system or a driver that it asked does not answer"
+        return [unknown(f"the check did not end in {limit:.0f} s", reason)]
+    if os.environ.get("DSLINT_DEBUG"):
+        raise problems[0]
+    return [unknown("the check itself failed", f"{type(problems[0]).__name__}: {problems[0]} (please report it)")]
 
 
 def repair(machine: Machine, results: list[Checked], *, ask: bool) -> list[Checked]:

@@ -76,6 +76,20 @@ def _addresses(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+def _home(environ: Mapping[str, str]) -> Path:
+    try:
+        return Path(environ.get("HOME") or "~").expanduser()
+    except RuntimeError:  # a container's user without a home and without a name
+        return Path("/")
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # somebody removed it
+        return Path("/")
+
+
 class Machine:
     """One machine and one Python environment on it, with the hosts that the user named."""
 
@@ -97,8 +111,8 @@ class Machine:
         self.python = python
         self.system = system
         self.environ = os.environ if environ is None else environ
-        self.home = home or Path(self.environ.get("HOME") or "~").expanduser()
-        self.cwd = cwd or Path.cwd()
+        self.home = home or _home(self.environ)
+        self.cwd = cwd or _cwd()
         self.hosts = tuple(hosts)
         self.hostfile = hostfile
         self.now = now

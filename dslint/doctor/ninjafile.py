@@ -7,6 +7,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+_ENVIRONMENT = re.compile(r"/(torch/(include|lib)|python\d\.\d+[a-z]*)/?\Z")
 _FLAG_VARIABLES = ("cflags", "cuda_cflags", "ldflags", "hip_cflags")
 
 
@@ -16,6 +17,15 @@ class BuildPaths(NamedTuple):
     includes: tuple[str, ...]
     libraries: tuple[str, ...]
     nvcc: str
+
+    @property
+    def of_environment(self) -> tuple[str, ...]:
+        """The paths that belong to the environment: torch, Python's headers, nvcc.
+
+        The others are the extension's own, and DeepSpeed names some that its wheel does not hold.
+        """
+        own = [path for path in (*self.includes, *self.libraries) if _ENVIRONMENT.search(path)]
+        return (*own, self.nvcc) if self.nvcc.startswith("/") else tuple(own)
 
     @property
     def torch(self) -> str:

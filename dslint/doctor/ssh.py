@@ -11,7 +11,7 @@ from dslint.doctor.machine import Machine
 
 CONNECT_SECONDS = 5
 SECONDS = 15.0
-_AT_ONCE = 16
+AT_ONCE = 16
 # deepspeed/launcher/runner.py (_parse_hostfile)
 _ENTRY = re.compile(r"^(\S+)\s+slots=(\d+)")
 
@@ -76,7 +76,7 @@ def ask_all(machine: Machine) -> list[Answer]:
     hosts = named_hosts(machine)
     if not hosts:
         return []
-    with ThreadPoolExecutor(min(_AT_ONCE, len(hosts))) as pool:
+    with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as pool:
         return list(pool.map(lambda host: machine.once(("ssh", host), lambda: _ask(machine, host)), hosts))
 
 

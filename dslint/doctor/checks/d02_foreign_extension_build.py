@@ -43,7 +43,7 @@ def check(machine: Machine) -> list[Outcome]:
     outcomes = [*_not_writable(root, tag), *(_stated_tag(str(root.path), tag) if root.stated else ())]
     own: list[Build] = []
     others: list[Build] = []
-    for build in builds(root):
+    for build in filter(Build.is_torchs, builds(root)):
         # The default root keeps the environments apart: what lies in the folder of another one does no harm.
         (own if root.stated or build.tag in (None, tag) else others).append(build)
     for build in own:
@@ -96,8 +96,7 @@ def _paths(machine: Machine, build: Build) -> Iterator[Outcome]:
     if text is None:
         return
     paths = read_paths(text)
-    named = [*paths.includes, *paths.libraries, *([paths.nvcc] if paths.nvcc.startswith("/") else [])]
-    missing = [path for path in named if not os.path.exists(path)]
+    missing = [path for path in paths.of_environment if not os.path.exists(path)]
     rebuild = "the next job compiles it anew, minutes in which nothing is logged"
     repair = f"rm -r {shlex.quote(str(build.folder))}"
     if missing:
