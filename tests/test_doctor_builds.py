@@ -48,7 +48,7 @@ def test_no_builds_and_whole_builds_are_fine(fake: FakeMachine) -> None:
     (folder / "fused_adam.so").write_bytes(real_library())
     (folder / "build.ninja").write_text(ninja_file(torch))
     fake.build(tag="py310_cu118")
-    assert "1 builds in" in only(d02.check(fake.machine()), "ok").found
+    assert "1 whole build in" in only(d02.check(fake.machine()), "ok").found
 
 
 @pytest.mark.parametrize(

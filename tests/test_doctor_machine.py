@@ -237,7 +237,7 @@ def test_no_other_host_is_asked_unless_it_is_named(fake: FakeMachine) -> None:
 def test_hosts_that_answer(fake: FakeMachine) -> None:
     fake.program("ssh", SSH.format(clock=NOW))
     machine = fake.machine(hosts=["node2"])
-    assert "1 hosts answer" in only(d08.check(machine), "ok").found
+    assert "1 host reached" in only(d08.check(machine), "ok").found
     only(d12.check(machine), "ok")
 
 
@@ -501,7 +501,6 @@ def test_a_default_config_that_fits(fake: FakeMachine) -> None:
     [
         ({"machines": 4, "processes": 8}, "warning", "num_machines: 4"),
         ({"processes": 8}, "error", "num_processes: 8 on a machine with 2 GPUs"),
-        ({"processes": 1}, "warning", "num_processes: 1 on a machine with 2 GPUs"),
         ({"cpu": "true"}, "warning", "use_cpu: true"),
         ({"config": "/no/ds.json"}, "error", "/no/ds.json does not exist"),
     ],
@@ -512,6 +511,15 @@ def test_a_default_config_of_another_job(fake: FakeMachine, values: dict[str, ob
     outcome = only(d14.check(fake.machine()), status)
     assert says in outcome.found
     assert outcome.repair == f"mv {path} {path}.old"
+
+
+def test_fewer_ranks_than_gpus_or_several_machines_can_be_meant(fake: FakeMachine) -> None:
+    gpus(fake, H100.format(0), H100.format(1))
+    default_config(fake, processes=1)
+    only(d14.check(fake.machine()), "ok")
+    default_config(fake, machines=2, processes=4)
+    only(d14.check(fake.machine()), "warning")
+    only(d14.check(fake.machine(hosts=["node2"])), "ok")
 
 
 def test_without_gpus_the_number_of_processes_says_nothing(fake: FakeMachine) -> None:

@@ -31,7 +31,7 @@ from dslint.doctor.locks import Verdict, judge
 from dslint.doctor.machine import Machine
 from dslint.doctor.ninjafile import read_paths
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
-from dslint.doctor.words import listed
+from dslint.doctor.words import counted, listed
 
 META = CheckMeta("D2", "foreign-extension-build", "Extension builds that are broken or made for another environment")
 
@@ -56,10 +56,13 @@ def check(machine: Machine) -> list[Outcome]:
         return [ok(f"no builds in {root.path}")]
     if tag is None and not root.stated:
         return [
-            unknown(f"{len(others)} builds in {root.path}", "there is no torch in this environment to compare with")
+            unknown(
+                f"{counted(len(others), 'build')} in {root.path}",
+                "there is no torch in this environment to compare with",
+            )
         ]
     rest = f", {len(others)} of other environments" if others else ""
-    return [ok(f"{len(own)} builds in {root.path} are whole{rest}")]
+    return [ok(f"{counted(len(own), 'whole build')} in {root.path}{rest}")]
 
 
 def _not_writable(root: Root, tag: str | None) -> Iterator[Outcome]:

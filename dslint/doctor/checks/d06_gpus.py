@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dslint.doctor.gpus import Gpu, driver_cuda, gpus, topology
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
-from dslint.doctor.words import listed
+from dslint.doctor.words import counted, listed
 
 META = CheckMeta("D6", "gpus", "GPUs: do they answer, are they alike, does the driver fit torch")
 
@@ -76,7 +76,7 @@ def _visible(machine: Machine, count: int) -> Iterator[Outcome]:
         return
     beyond = [part.strip() for part in stated.split(",") if part.strip().isdecimal() and int(part) >= count]
     if beyond:
-        reason = f"there are {count} GPUs; CUDA ignores a missing one and all that are named after it"
+        reason = f"the machine has {counted(count, 'GPU')}; CUDA ignores a missing one and all that are named after it"
         found = f"CUDA_VISIBLE_DEVICES={stated} names GPU {listed(beyond)}"
         yield error(found, reason, "unset CUDA_VISIBLE_DEVICES")
 
@@ -102,4 +102,8 @@ def _joined(machine: Machine, found: tuple[Gpu, ...]) -> str:
     if len(found) < 2:
         return ""
     links = topology(machine)
-    return "joined by " + ", ".join(f"{kind} ({count} pairs)" for kind, count in sorted(links.items())) if links else ""
+    return (
+        "joined by " + ", ".join(f"{kind} ({counted(count, 'pair')})" for kind, count in sorted(links.items()))
+        if links
+        else ""
+    )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dslint.doctor.launch import several_machines
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
 from dslint.doctor.words import listed
@@ -33,20 +34,10 @@ _GLOO = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 def check(machine: Machine) -> list[Outcome]:
     """One outcome for each name that does not fit, one in all when they do."""
-    several = _several_machines(machine)
+    several = several_machines(machine)
     good: list[str] = []
     outcomes = [*_interfaces(machine, several, good), *_hostname(machine, several, good), *_master(machine, good)]
     return outcomes or [ok(", ".join(good))]
-
-
-def _several_machines(machine: Machine) -> bool:
-    nodes = machine.variable("SLURM_JOB_NUM_NODES") or machine.variable("SLURM_NNODES")
-    master = machine.variable("MASTER_ADDR")
-    own = {"", "localhost", machine.hostname()}
-    return bool(
-        machine.hosts or machine.hostfile or (nodes.isdecimal() and int(nodes) > 1)
-        or (master not in own and not master.startswith("127."))
-    )  # fmt: skip
 
 
 def _interfaces(machine: Machine, several: bool, good: list[str]) -> Iterator[Outcome]:

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
 from dslint.doctor.ssh import Answer, ask_all, read_hostfile
+from dslint.doctor.words import counted
 
 META = CheckMeta("D8", "hosts", "Hostfile, and the way to the hosts that you name")
 
@@ -42,7 +43,7 @@ def check(machine: Machine) -> list[Outcome]:
         return outcomes
     if not answers:
         return [ok("no other host is named (--host, --hostfile)")]
-    return [ok(f"{len(answers)} hosts answer ssh and have {machine.python.executable}")]
+    return [ok(f"{counted(len(answers), 'host')} reached by ssh, with {machine.python.executable}")]
 
 
 def _hostfile(machine: Machine) -> Iterator[Outcome]:

@@ -14,9 +14,12 @@ than now: ninja rebuilds or does not.
 
 from __future__ import annotations
 
+import shlex
+
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, ok, unknown, warning
 from dslint.doctor.ssh import Answer, ask_all
+from dslint.doctor.words import counted
 
 META = CheckMeta("D12", "clock", "The clocks of the hosts that you name")
 
@@ -37,9 +40,9 @@ def check(machine: Machine) -> list[Outcome]:
         if abs(off) > _MOST_SECONDS:
             word = "ahead of" if off > 0 else "behind"
             reason = "tags and logs with a time differ, and shared files look as if they came from the future"
-            repair = f"ssh {answer.host} timedatectl set-ntp true"
+            repair = f"ssh {shlex.quote(answer.host)} timedatectl set-ntp true"
             outcomes.append(warning(f"{answer.host} is {abs(off):.1f} s {word} this machine", reason, repair))
-    return outcomes or [ok(f"the clocks of {len(answers)} hosts agree within {_MOST_SECONDS:g} s")]
+    return outcomes or [ok(f"clocks of {counted(len(answers), 'host')} agree within {_MOST_SECONDS:g} s")]
 
 
 def _difference(answer: Answer) -> float:

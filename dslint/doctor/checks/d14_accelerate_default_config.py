@@ -4,7 +4,7 @@
 not fit this machine.
 
 **Why it hurts.** `accelerate launch train.py` takes the number of machines and processes, the distributed type and the
-DeepSpeed config from there, silently. A file that was made for another job starts too few ranks, waits for machines
+DeepSpeed config from there, silently. A file that was made for another job starts too many ranks, waits for machines
 that do not take part, or turns DeepSpeed on.
 
 **How it is known.** The file is read as text (flat `key: value` lines, as `accelerate config` writes them) and compared
@@ -24,9 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dslint.doctor.gpus import gpus
+from dslint.doctor.launch import several_machines
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
-from dslint.doctor.words import listed
+from dslint.doctor.words import counted, listed
 
 META = CheckMeta("D14", "accelerate-default-config", "The config that accelerate launch reads when none is named")
 
@@ -94,7 +95,7 @@ def _flat(loaded: dict[str, object]) -> dict[str, str]:
 def _compare(machine: Machine, path: Path, values: dict[str, str]) -> Iterator[Outcome]:
     unasked = f"accelerate launch without --config_file takes it from {path}"
     machines, processes = values.get("num_machines", ""), values.get("num_processes", "")
-    if machines not in _NO_MACHINE and machines.isdecimal():
+    if machines not in _NO_MACHINE and machines.isdecimal() and not several_machines(machine):
         rank = values.get("machine_rank") or "0"
         reason = f"{unasked} and waits for {int(machines) - 1} other machines (this one is rank {rank})"
         yield warning(f"num_machines: {machines}", reason, _away(path))
@@ -102,12 +103,10 @@ def _compare(machine: Machine, path: Path, values: dict[str, str]) -> Iterator[O
     count = len(found.gpus)
     cpu = values.get("use_cpu", "").lower() == "true"
     if cpu and count:
-        yield warning(f"use_cpu: true on a machine with {count} GPUs", unasked, _away(path))
+        yield warning(f"use_cpu: true on a machine with {counted(count, 'GPU')}", unasked, _away(path))
     elif processes.isdecimal() and machines in _NO_MACHINE and count and int(processes) > count:
         reason = f"{unasked}; ranks beyond the GPUs end with `invalid device ordinal`"
-        yield error(f"num_processes: {processes} on a machine with {count} GPUs", reason, _away(path))
-    elif processes.isdecimal() and machines in _NO_MACHINE and count and int(processes) < count:
-        yield warning(f"num_processes: {processes} on a machine with {count} GPUs", unasked, _away(path))
+        yield error(f"num_processes: {processes} on a machine with {counted(count, 'GPU')}", reason, _away(path))
     named = values.get("deepspeed_config.deepspeed_config_file", "")
     if named and named not in ("none", "null", "None", "~") and not machine.expand(named).exists():
         yield error(f"deepspeed_config_file: {named} does not exist here", unasked, _away(path))
