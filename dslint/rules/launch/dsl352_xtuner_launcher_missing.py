@@ -10,8 +10,8 @@ seconds. Under `srun` each task is such a process. With `NNODES` and `NPROC_PER_
 
 **When it stays quiet.** On one node without `srun` (the command line tool does the right thing), with a single task,
 when arguments that cannot be read may hold the option (`$EXTRA_ARGS`, `"$@"`; a `$CONFIG` is the config), and when the
-node count is not known. Documentation may belong to a release that appends the option: there several nodes without
-`srun` are a note.
+node count is not known. A release of XTuner that appends the option itself gets the warning too: the command is copied
+to others.
 
 **Evidence.** InternLM/xtuner#438 (the traceback shows this path); XTuner `entry_point.py`, `cli`.
 """
@@ -57,9 +57,9 @@ EXAMPLES = (
     bad("`none` is no launcher", {"run.sh": "srun -n 16 xtuner train c.py --launcher none\n"}, "run.sh:1 error"),
     bad("srun, nobody says how many tasks", {"run.sh": "srun ${SRUN_ARGS} xtuner train c.py\n"}, "run.sh:1 warning"),
     bad(
-        "in documentation, perhaps of a release that appends the option",
+        "in documentation, even of a release that appends the option: commands are copied",
         {"README.md": f"# Train\n\n```bash\n{_ENV}NPROC_PER_NODE=8 NNODES=8 NODE_RANK=0 xtuner train c.py\n```\n"},
-        "README.md:5 info",
+        "README.md:5 warning",
     ),
     good("one node", {"run.sh": "NPROC_PER_NODE=8 xtuner train c.py --deepspeed deepspeed_zero2\n"}),
     good(
@@ -122,5 +122,4 @@ def _nodes(command: LaunchCommand) -> Finding | None:
         " group uninitialised, and the first collective times out after 1800 s",
         hint="Add `--launcher pytorch`",
         related=multi_node_origins(command),
-        severity=Severity.INFO if command.in_docs else None,
     )
