@@ -24,7 +24,20 @@ from dslint.triage.scan import Scan
 from dslint.triage.symptom import Symptom
 from dslint.triage.symptoms import SYMPTOMS
 from dslint.triage.verdict import Diagnosis, diagnose
-from tests.triage_logs import CASES, COLLAPSED, GLOO, HEALTHY, RUN, START, STEPS, USING, elastic, raised, watchdog
+from tests.triage_logs import (
+    CASES,
+    COLLAPSED,
+    GLOO,
+    HEALTHY,
+    OTHER_WORDS,
+    RUN,
+    START,
+    STEPS,
+    USING,
+    elastic,
+    raised,
+    watchdog,
+)
 
 
 def scan(log: str | bytes, path: str = "train.log") -> FileResult:
@@ -440,3 +453,8 @@ def test_the_page_of_symptoms_is_up_to_date() -> None:
     root = Path(__file__).resolve().parent.parent
     script = runpy.run_path(str(root / "scripts" / "generate_triage_docs.py"))
     assert (root / "docs" / "triage.md").read_text("utf-8") == script["generate"](), f"run `{script['COMMAND']}`"
+
+
+@pytest.mark.parametrize(("line", "name"), OTHER_WORDS)
+def test_other_words_for_the_same(line: str, name: str) -> None:
+    assert names(triage(run=f"{RUN}{line}\n")) == (name,)

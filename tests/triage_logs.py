@@ -167,6 +167,11 @@ CASES: dict[str, Case] = {
     "extension-stall": Case(START + USING * 4 + "Loading extension module fused_adam...\nTime to load fused_adam op: 0.21 seconds\n", ("extension-stall",)),
     "extension-broken": simple("ImportError: /home/u/.cache/torch_extensions/py311_cu121/fused_adam/fused_adam.so: file too short", "extension-broken"),
     "nccl-watchdog": Case(RUN + watchdog(0) + watchdog(1) + watchdog(3), ("nccl-watchdog",)),
+    "nccl-heartbeat": Case(
+        RUN + "[rank5]:[F1120 13:10:01.100 ProcessGroupNCCL.cpp:1557] [PG ID 0 PG GUID 0(default_pg) Rank 5] [PG ID 0 PG GUID 0(default_pg) Rank 5] Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang.\n"
+        "[rank5]:[E1120 13:10:00.100 ProcessGroupNCCL.cpp:1296] [PG ID 0 PG GUID 0(default_pg) Rank 5] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.\n",
+        ("nccl-heartbeat",),
+    ),
     "collective-mismatch": Case(RUN + raised(FINGER, 0), ("collective-mismatch",)),
     "gloo-size-mismatch": Case(RUN + "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  " + SIZES, ("gloo-size-mismatch",)),
     "peer-closed": Case(RUN + raised(f"RuntimeError: {GLOO}/pair.cc:553] Connection closed by peer [127.0.0.1]:25008. This is typically caused by a remote worker crashing.", 1), ("peer-closed",)),
@@ -238,5 +243,31 @@ HEALTHY: dict[str, str] = {
     "handled exception": RUN + raised("requests.exceptions.ConnectionError: wandb is slow") + STEPS,
     "slurm and pdsh words": RUN + "srun: job 918273 queued and waiting for resources\nsrun: job 918273 has been allocated resources\nnode1: ready\n",
     "cancelled by hand": RUN + "slurmstepd: error: *** JOB 918273 ON node1 CANCELLED AT 2026-11-20T14:00:12 ***\n",
+    "a picture that is no base64": RUN + raised("binascii.Error: Incorrect padding"),
     "other missing file": RUN + "tail: error: No such file or directory: 'notes.md'\n",
 }  # fmt: skip
+
+# Other releases and launchers say the same in other words.
+OTHER_WORDS = [
+    ("RuntimeError: [1] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via c10d key-value store "
+     "by key '0', but store->get('0') got error: Socket Timeout", "store-wait-timeout"),
+    ("[PG ID 0 PG GUID 0 Rank 5] Process group watchdog thread terminated with exception: NCCL error: remote process "
+     "exited or there was a network error, NCCL version 2.21.5", "peer-closed"),
+    ("[rank8]:[W318 10:00:41.915 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=135, addr=[a]:48750, "
+     "remote=[b]:20000): Connection reset by peer", "peer-closed"),
+    ("RuntimeError: NCCL communicator was aborted on rank 2.  Original reason for failure was: [Rank 2] Watchdog "
+     "caught collective operation timeout: WorkNCCL(SeqNum=10, OpType=BROADCAST, Timeout(ms)=1800000) ran for "
+     "1805457 milliseconds before timing out.", "nccl-watchdog"),
+    ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB (GPU 3; 79.15 GiB total)", "cuda-oom"),
+    ("srun: error: node1: task 3: Out Of Memory", "host-killed"),
+    ("srun: error: node1: task 5: Segmentation fault", "segmentation-fault"),
+    ("srun: error: node1: task 5: Bus error (core dumped)", "bus-error"),
+    ("srun: error: node1: task 5: Exited with exit code 137", "host-killed"),
+    ("slurmstepd: error: Exceeded job memory limit at some point.", "slurm-memory-limit"),
+    ("/var/spool/job/slurm_script: line 12: 51702 Killed                  python train.py", "host-killed"),
+    ("OSError: [Errno 98] Address already in use", "address-in-use"),
+    ("OverflowError: bind(): port must be 0-65535.", "port-out-of-range"),
+    ("finetune.sh: line 9: --lr: command not found", "option-as-command"),
+    ("{'loss': nan, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.4}", "loss-nan"),
+    ("RuntimeError: 'weight' must be 2-D", "zero3-empty-weights"),
+]  # fmt: skip

@@ -30,6 +30,7 @@ _STATUS_PATTERN = Pattern(
     r".{0,40}?last completed (?:NCCL )?work: (?P<completed>\d+)"
 )
 _FOLLOW = 40
+_LEAD = 3000
 
 
 class Scan:
@@ -102,7 +103,7 @@ class Scan:
 
     def _match(self, line: Line, symptom: Symptom, pattern: Pattern) -> None:
         match = pattern.compiled.search(line.label.text)
-        if not match or (pattern.compiled_follow and not self._followed(line, pattern)):
+        if not match or not _fits(line, pattern):
             return
         key = (symptom.name, line.label.rank)
         if self.result.counts.get(key, 0) >= KEEP:
@@ -110,11 +111,6 @@ class Scan:
             return
         groups = {name: value for name, value in match.groupdict().items() if value is not None}
         self._keep(line.hit(symptom.name, groups))
-
-    def _followed(self, line: Line, pattern: Pattern) -> bool:
-        wanted = pattern.compiled_follow
-        assert wanted is not None
-        return any(wanted.search(text) for _, _, text in line.following(_FOLLOW))
 
     def _report(self, line: Line) -> None:
         groups = report(line)
@@ -137,3 +133,13 @@ class Scan:
         self.result.counts[key] = count + 1
         if count < KEEP:
             self.result.hits.append(hit)
+
+
+def _fits(line: Line, pattern: Pattern) -> bool:
+    """Whether the text around a line is what the pattern asks for."""
+    if lead := pattern.compiled_lead:
+        above = line.block.data[max(0, line.start - _LEAD) : line.start].decode("utf-8", "replace")
+        if not lead.search(above):
+            return False
+    follow = pattern.compiled_follow
+    return not follow or any(follow.search(text) for _, _, text in line.following(_FOLLOW))

@@ -40,12 +40,14 @@ class Pattern:
 
     ``gate`` is a literal of the raw line: one search over the bytes finds all of them, so it must be rare in a
     healthy log. ``regex`` then judges the text of the line, without escape codes and rank prefixes; its named groups
-    (``rank``, ``seq``, ``op`` ...) are kept. ``follow`` must match one of the next lines where it is given.
+    (``rank``, ``seq``, ``op`` ...) are kept. ``follow`` must match
+    one of the next lines where it is given, ``lead`` the text above (the frames of a traceback).
     """
 
     regex: str
     gate: str = ERROR
     follow: str = ""
+    lead: str = ""
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -56,6 +58,11 @@ class Pattern:
     def compiled_follow(self) -> re.Pattern[str] | None:
         """The compiled ``follow``, if there is one."""
         return re.compile(self.follow) if self.follow else None
+
+    @cached_property
+    def compiled_lead(self) -> re.Pattern[str] | None:
+        """The compiled ``lead``, if there is one."""
+        return re.compile(self.lead) if self.lead else None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ WATCHDOG, ENQUEUED = "nccl-watchdog", "nccl-watchdog-status"
 XTUNER = "xtuner-dataset-timeout"
 _GUARDED = Cause("a call that every rank must make is made by some ranks only", ("DSL201",))
 _UNEVEN = Cause("ranks run a loop with a collective a different number of times", ("DSL207",))
-_LABELS = Cause("evaluation gathers a `label_names` entry whose shape or presence differs by rank", ("DSL203",))
+_LABELS = Cause(
+    "evaluation gathers a `label_names` entry whose shape or presence differs by rank", ("DSL203", "DSL412")
+)
 _FAILED = Cause("a rank failed or was killed before: its own first error is the cause", peer=True)
 
 SYMPTOMS = (
@@ -41,6 +43,19 @@ SYMPTOMS = (
         ),
     ),
     Symptom(
+        name="nccl-heartbeat",
+        title="NCCL's watchdog thread itself is stuck",
+        meaning="The thread that watches the collectives made no progress: a CUDA call does not return, or another "
+        "thread holds the interpreter's lock.",
+        role="timeout",
+        causes=(
+            Cause("a GPU or its driver does not answer", checks=("dslint doctor",)),
+            _FAILED,
+            Cause("one thread of the process blocks the others for minutes (a large save or a C++ call)"),
+        ),
+        patterns=(Pattern(r"watchdog got stuck for (?P<time>\d+) seconds", gate="watchdog got stuck"),),
+    ),
+    Symptom(
         name="collective-mismatch",
         title="Ranks run different collectives at the same time",
         meaning="With TORCH_DISTRIBUTED_DEBUG=DETAIL torch compares what the ranks are about to run. They "
@@ -70,7 +85,7 @@ SYMPTOMS = (
         role="lost",
         causes=(_FAILED, _GUARDED, _UNEVEN),
         patterns=(
-            Pattern(r"gloo.{0,200}Connection (?:closed|reset) by peer", gate="by peer"),
+            Pattern(r"(?:gloo|c10d|SocketImpl).{0,400}Connection (?:closed|reset) by peer", gate="by peer"),
             Pattern(r"[Rr]ecv, got 0 bytes"),
             Pattern(r"NCCL error.{0,300}remote process exited"),
         ),

@@ -68,7 +68,7 @@ SYMPTOMS = (
         causes=(Cause("the path of a config in a launch command", ("DSL443",)),),
         patterns=(
             Pattern(r"No such file or directory: '(?P<path>[^']{0,300}\.(?:json|ya?ml))'"),
-            Pattern(r"binascii\.Error: "),
+            Pattern(r"binascii\.Error: ", lead=r"deepspeed/runtime/config\.py"),
             Pattern(r"Expected a string path to an existing deepspeed config"),
         ),
     ),

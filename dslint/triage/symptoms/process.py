@@ -7,6 +7,8 @@ from dslint.triage.symptom import Cause, Pattern, Symptom
 REPORT, KILLED = "launcher-report", "host-killed"
 # The signal behind the exit code that a launcher reports (negative, or 128 + signal from a shell).
 SIGNALS = {9: KILLED, 11: "segmentation-fault", 7: "bus-error", 6: "aborted"}
+# What srun says for them.
+_SPOKEN = {9: "Killed|Out Of Memory", 11: "Segmentation fault", 7: "Bus error", 6: "Aborted"}
 _MEMORY = ("dslint doctor",)
 
 
@@ -15,7 +17,7 @@ def _exits(signal: int) -> tuple[Pattern, ...]:
     return (
         Pattern(rf"failed \(exitcode: {codes}\) local_rank: (?P<local_rank>\d+) \(pid: \d+\)", gate="(exitcode: "),
         Pattern(rf"exits with return code = {codes}\b", gate="exits with return code"),
-        Pattern(rf"task (?P<rank>\d+): (?:Exited with exit code {128 + signal}\b)"),
+        Pattern(rf"task (?P<rank>\d+): (?:Exited with exit code {128 + signal}\b|{_SPOKEN[signal]})"),
     )
 
 
@@ -36,7 +38,6 @@ SYMPTOMS = (
         ),
         patterns=(
             Pattern(r"^Killed\s*$|: line \d+: +\d+ Killed\b", gate="Killed"),
-            Pattern(r"task (?P<rank>\d+): (?:Killed|Out Of Memory)"),
             Pattern(r"[Oo]ut of memory: Killed process \d+", gate="Killed"),
             *_exits(9),
         ),

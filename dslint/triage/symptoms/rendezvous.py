@@ -66,7 +66,7 @@ SYMPTOMS = (
         patterns=(
             Pattern(r"wait timeout after \d+ms, keys: (?P<keys>\S{1,200})"),
             Pattern(
-                r"(?:RuntimeError: Socket Timeout|StoreTimeoutError|RuntimeError: Stop_waiting response is expected)"
+                r"got error: (?:Socket Timeout|Timeout waiting for key)|RuntimeError: Socket Timeout|StoreTimeoutError"
             ),
         ),
     ),
