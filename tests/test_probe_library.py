@@ -99,7 +99,10 @@ def test_a_reproducer_compiles_and_needs_no_dslint(entry: Entry, case: Case) -> 
     imported = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
     imported += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     assert not [name for name in imported if name.split(".")[0] == "dslint"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pyflakes", "-"], input=source(entry, case), capture_output=True, text=True, check=False
-    )
-    assert not [line for line in done.stdout.splitlines() if "undefined name" in line], done.stdout
+    command = [sys.executable, "-m", "pyflakes"]
+    done = subprocess.run(command, input=source(entry, case), capture_output=True, text=True, check=False)
+    assert not done.stderr
+    # Annotations may name types of dslint: they are never evaluated.
+    annotations = ("undefined name 'RankApi'", "undefined name 'Json'")
+    undefined = [line for line in done.stdout.splitlines() if "undefined name" in line]
+    assert not [line for line in undefined if not line.endswith(annotations)], done.stdout

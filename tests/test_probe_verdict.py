@@ -49,6 +49,13 @@ def test_verdicts(fixed: ArmOutcome, written: list[ArmOutcome], verdict: Verdict
     assert why in reason
 
 
+def test_an_abort_and_the_error_of_its_peer_are_one_failure() -> None:
+    expect = Expect((Kind.SIGNAL, Kind.RAISE), "mismatch")
+    abort = arm(Kind.SIGNAL, "SIGABRT: mismatch")
+    assert judge(experiment(), expect, OK, [abort, RAISE])[0] is Verdict.CONFIRMED
+    assert judge(experiment(), Expect((Kind.SIGNAL,), "mismatch"), OK, [abort, RAISE])[0] is Verdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("kind", ["race", "proxy"])
 def test_a_race_or_proxy_that_passes_says_nothing(kind: str) -> None:
     assert judge(experiment(**{kind: True}), EXPECT, OK, [OK])[0] is Verdict.INCONCLUSIVE

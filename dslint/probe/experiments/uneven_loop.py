@@ -86,7 +86,7 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
         wanted = f"train-z{stage if stage in (1, 2, 3) else 2}"
     else:
         wanted = "gather-each-item" if name in _GATHERS else "forward-z3"
-    if name is None or case.name != wanted:
+    if name in (None, "ddp") or case.name != wanted:
         return None
     items, world = finding.fact("items"), finding.fact("world")
     known = isinstance(items, int) and isinstance(world, int) and world > 1 and items % world != 0
