@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslint.arguments import COMMANDS
+from dslint.doctor.registry import all_checks
 from dslint.rules.registry import BY_CODE
 from dslint.triage import gates
 from dslint.triage.blocks import blocks
@@ -94,8 +95,9 @@ def test_a_symptom_names_rules_and_commands_that_exist(symptom: Symptom) -> None
         for command in cause.commands:
             words = command.split()
             assert words[0] == "dslint"
-            assert words[1] in (*COMMANDS, "doctor", "probe") or words[1] == "--select"
+            assert words[1] in COMMANDS or words[1] == "--select"
             assert set(re.findall(r"DSL\d+", command)) <= set(BY_CODE)
+            assert set(re.findall(r"--check (\S+)", command)) <= {check.meta.name for check in all_checks()}
     assert not re.findall(r"DSL\d+", symptom.meaning + symptom.title + "".join(c.text for c in symptom.causes))
 
 

@@ -15,6 +15,11 @@ Role = Literal["cause", "state", "timeout", "lost", "report"]
 ERROR = "rror: "
 
 
+def doctor(*checks: str) -> tuple[str, ...]:
+    """The command that runs these checks of ``dslint doctor``, named as it names them."""
+    return (f"dslint doctor {' '.join(f'--check {check}' for check in checks)}",)
+
+
 class Cause(NamedTuple):
     """One likely cause: a sentence, the rules that find it in the code, and commands beside those of the rules.
 

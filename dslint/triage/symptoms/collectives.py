@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.triage.symptom import Cause, Pattern, Symptom
+from dslint.triage.symptom import Cause, Pattern, Symptom, doctor
 
 WATCHDOG, ENQUEUED = "nccl-watchdog", "nccl-watchdog-status"
 XTUNER = "xtuner-dataset-timeout"
@@ -29,7 +29,7 @@ SYMPTOMS = (
             Cause("one rank does slow work while the others wait: a longer timeout helps only here", ("DSL223",)),
             Cause(
                 "the links between GPUs or nodes: peer-to-peer, InfiniBand, the chosen interface",
-                checks=("dslint doctor",),
+                checks=doctor("gpus", "network-interface"),
             ),
         ),
         patterns=(
@@ -49,7 +49,7 @@ SYMPTOMS = (
         "thread holds the interpreter's lock.",
         role="timeout",
         causes=(
-            Cause("a GPU or its driver does not answer", checks=("dslint doctor",)),
+            Cause("a GPU or its driver does not answer", checks=doctor("gpus")),
             _FAILED,
             Cause("one thread of the process blocks the others for minutes (a large save or a C++ call)"),
         ),

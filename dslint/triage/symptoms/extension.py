@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.triage.symptom import Cause, Pattern, Symptom
+from dslint.triage.symptom import Cause, Pattern, Symptom, doctor
 
 STALL = "extension-stall"
 
@@ -16,14 +16,17 @@ SYMPTOMS = (
         "minutes: wait that long before you believe in a stall.",
         role="state",
         causes=(
-            Cause("a lock that a killed build left in the extensions folder", checks=("dslint doctor",)),
-            Cause("a build folder of another torch, CUDA or machine, or a truncated .so", checks=("dslint doctor",)),
+            Cause("a lock that a killed build left in the extensions folder", checks=doctor("stale-extension-lock")),
             Cause(
-                "the folder is on a network file system, where ranks wait for each other's files",
-                checks=("dslint doctor",),
+                "a build folder of another torch, CUDA or machine, or a truncated .so",
+                checks=doctor("foreign-extension-build"),
             ),
             Cause(
-                "no compiler, ninja or fitting CUDA tool chain: the build is slow or fails", checks=("dslint doctor",)
+                "the folder is on a network file system, where ranks wait for each other's files",
+                checks=doctor("cache-on-network-file-system"),
+            ),
+            Cause(
+                "no compiler, ninja or fitting CUDA tool chain: the build is slow or fails", checks=doctor("tool-chain")
             ),
         ),
     ),
@@ -33,8 +36,10 @@ SYMPTOMS = (
         meaning="The shared object in the extensions folder is empty, cut short, or was built for other libraries.",
         role="cause",
         causes=(
-            Cause("a build that was killed while it wrote the file", checks=("dslint doctor",)),
-            Cause("a folder copied from, or shared with, another environment", checks=("dslint doctor",)),
+            Cause("a build that was killed while it wrote the file", checks=doctor("foreign-extension-build")),
+            Cause(
+                "a folder copied from, or shared with, another environment", checks=doctor("foreign-extension-build")
+            ),
         ),
         patterns=(
             Pattern(r"ImportError: .*\.so: (?:file too short|invalid ELF header|undefined symbol)"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.triage.symptom import Cause, Pattern, Symptom
+from dslint.triage.symptom import Cause, Pattern, Symptom, doctor
 
 SYMPTOMS = (
     Symptom(
@@ -12,7 +12,7 @@ SYMPTOMS = (
         role="cause",
         causes=(
             Cause("every rank uses the default device: call torch.cuda.set_device(LOCAL_RANK) first"),
-            Cause("more processes than GPUs, or CUDA_VISIBLE_DEVICES set inside the script", checks=("dslint doctor",)),
+            Cause("more processes than GPUs, or CUDA_VISIBLE_DEVICES set inside the script", checks=doctor("gpus")),
         ),
         patterns=(
             Pattern(
@@ -27,7 +27,7 @@ SYMPTOMS = (
         meaning="The number of the device is not below the number of GPUs that the process sees.",
         role="cause",
         causes=(
-            Cause("more processes per node than GPUs", checks=("dslint doctor",)),
+            Cause("more processes per node than GPUs", checks=doctor("gpus")),
             Cause("the global rank instead of the local rank chooses the device on the second node"),
         ),
         patterns=(Pattern(r"CUDA error: invalid device ordinal"),),
@@ -38,9 +38,7 @@ SYMPTOMS = (
         meaning="Most often two ranks on one GPU; also tensors on the wrong device, or ranks with different "
         "NCCL versions.",
         role="cause",
-        causes=(
-            Cause("two ranks on one GPU: look for `Duplicate GPU` with NCCL_DEBUG=WARN", checks=("dslint doctor",)),
-        ),
+        causes=(Cause("two ranks on one GPU: look for `Duplicate GPU` with NCCL_DEBUG=WARN", checks=doctor("gpus")),),
         patterns=(Pattern(r"(?:Error: |NCCL error).{0,300}(?:ncclInvalidUsage|invalid usage)"),),
     ),
     Symptom(
@@ -50,7 +48,7 @@ SYMPTOMS = (
         role="cause",
         causes=(
             Cause("another rank ended and its socket with it: look for an earlier error"),
-            Cause("the interface, InfiniBand, or /dev/shm is too small", checks=("dslint doctor",)),
+            Cause("the interface, InfiniBand, or /dev/shm is too small", checks=doctor("network-interface", "limits")),
         ),
         patterns=(Pattern(r"(?:Error: |NCCL error).{0,300}(?:ncclSystemError|unhandled system error)"),),
     ),
@@ -60,7 +58,7 @@ SYMPTOMS = (
         meaning="The driver, the GPU or its memory failed below NCCL; NCCL_DEBUG=INFO names the call.",
         role="cause",
         causes=(
-            Cause("driver and CUDA of torch do not fit, or a GPU is sick", checks=("dslint doctor",)),
+            Cause("driver and CUDA of torch do not fit, or a GPU is sick", checks=doctor("gpus", "known-bad-versions")),
             Cause("no memory left on the GPU for NCCL's buffers"),
         ),
         patterns=(Pattern(r"(?:Error: |NCCL error).{0,300}(?:ncclUnhandledCudaError|unhandled cuda error)"),),
@@ -73,7 +71,7 @@ SYMPTOMS = (
         causes=(
             Cause("a longer sample or larger batch on this rank than on the others; lower the micro batch size"),
             Cause("a memory fraction that leaves the process too little", ("DSL258",)),
-            Cause("another process on this GPU, or several ranks on one", checks=("dslint doctor",)),
+            Cause("another process on this GPU, or several ranks on one", checks=doctor("gpus")),
         ),
         patterns=(
             Pattern(r"(?:CUDA|HIP|NPU|XPU) out of memory"),

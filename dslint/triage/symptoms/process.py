@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dslint.triage.symptom import Cause, Pattern, Symptom
+from dslint.triage.symptom import Cause, Pattern, Symptom, doctor
 
 REPORT, KILLED = "launcher-report", "host-killed"
 # The signal behind the exit code that a launcher reports (negative, or 128 + signal from a shell).
 SIGNALS = {9: KILLED, 11: "segmentation-fault", 7: "bus-error", 6: "aborted"}
 # What srun says for them.
 _SPOKEN = {9: "Killed|Out Of Memory", 11: "Segmentation fault", 7: "Bus error", 6: "Aborted"}
-_MEMORY = ("dslint doctor",)
 
 
 def _exits(signal: int) -> tuple[Pattern, ...]:
@@ -32,9 +31,9 @@ SYMPTOMS = (
         causes=(
             Cause(
                 "the host ran out of memory: ZeRO offload, data loader workers, every rank loading the full model",
-                checks=_MEMORY,
+                checks=doctor("limits"),
             ),
-            Cause("a memory limit of the container or the Slurm job", checks=_MEMORY),
+            Cause("a memory limit of the container or the Slurm job", checks=doctor("limits")),
         ),
         patterns=(
             Pattern(r"^Killed\s*$|: line \d+: +\d+ Killed\b", gate="Killed"),
@@ -47,7 +46,12 @@ SYMPTOMS = (
         title="Slurm ended a step for its memory",
         meaning="The step used more host memory than the job asked for.",
         role="cause",
-        causes=(Cause("--mem is too small for offloading, or for every rank loading the full model", checks=_MEMORY),),
+        causes=(
+            Cause(
+                "--mem is too small for offloading, or for every rank loading the full model",
+                checks=doctor("limits", "slurm-context"),
+            ),
+        ),
         patterns=(
             Pattern(r"Exceeded (?:job|step) memory limit"),
             Pattern(r"[Dd]etected \d+ oom[-_]kill event"),
@@ -59,7 +63,7 @@ SYMPTOMS = (
         meaning="Data loader workers and NCCL pass data through /dev/shm; containers give it 64 MB unless told "
         "otherwise.",
         role="cause",
-        causes=(Cause("the container was started without --shm-size or --ipc=host", checks=_MEMORY),),
+        causes=(Cause("the container was started without --shm-size or --ipc=host", checks=doctor("limits")),),
         patterns=(
             Pattern(r"Unexpected bus error encountered in worker", gate="us error"),
             Pattern(r"DataLoader worker \(pid[\w ,()]*\) is killed by signal: Bus error"),
@@ -72,7 +76,7 @@ SYMPTOMS = (
         title="A disk is full",
         meaning="A checkpoint that was being written is incomplete.",
         role="cause",
-        causes=(Cause("the checkpoint folder, the cache or /tmp has no space left", checks=("dslint doctor",)),),
+        causes=(Cause("the checkpoint folder, the cache or /tmp has no space left", checks=doctor("limits")),),
         patterns=(Pattern(r"OSError: \[Errno 28\] No space left on device(?!.{0,40}/dev/shm)"),),
     ),
     Symptom(
@@ -82,8 +86,11 @@ SYMPTOMS = (
         "short.",
         role="cause",
         causes=(
-            Cause("/dev/shm is too small", checks=_MEMORY),
-            Cause("a truncated extension .so, or a file on a disk that is full", checks=_MEMORY),
+            Cause("/dev/shm is too small", checks=doctor("limits")),
+            Cause(
+                "a truncated extension .so, or a file on a disk that is full",
+                checks=doctor("foreign-extension-build", "limits"),
+            ),
         ),
         patterns=(Pattern(r"^(?:\S+: line \d+: +\d+ )?Bus error", gate="us error"), *_exits(7)),
     ),
@@ -93,8 +100,8 @@ SYMPTOMS = (
         meaning="Native code crashed: an extension or library built for another version, or a driver.",
         role="cause",
         causes=(
-            Cause("an extension built for another torch or CUDA", checks=_MEMORY),
-            Cause("packages whose versions do not go together", checks=_MEMORY),
+            Cause("an extension built for another torch or CUDA", checks=doctor("foreign-extension-build")),
+            Cause("packages whose versions do not go together", checks=doctor("known-bad-versions")),
         ),
         patterns=(
             Pattern(r"Fatal Python error: Segmentation fault"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.triage.symptom import Cause, Pattern, Symptom
-
-_DOCTOR = ("dslint doctor",)
+from dslint.triage.symptom import Cause, Pattern, Symptom, doctor
 
 SYMPTOMS = (
     Symptom(
@@ -23,7 +21,10 @@ SYMPTOMS = (
                 ("DSL353", "DSL223"),
             ),
             Cause("rank 0 failed before: look for its first error in its own log", peer=True),
-            Cause("firewall, wrong interface, a host name that resolves to 127.x, proxies", checks=_DOCTOR),
+            Cause(
+                "firewall, wrong interface, a host name that resolves to 127.x, proxies",
+                checks=doctor("network-interface"),
+            ),
         ),
         patterns=(
             Pattern(
@@ -79,7 +80,7 @@ SYMPTOMS = (
             Cause(
                 "a node is missing, or was given another rendezvous id, endpoint or node count", ("DSL349", "DSL352")
             ),
-            Cause("the endpoint's host name resolves differently on the nodes", checks=_DOCTOR),
+            Cause("the endpoint's host name resolves differently on the nodes", checks=doctor("network-interface")),
         ),
         patterns=(Pattern(r"Rendezvous(?:Timeout|Connection|Closed)Error"),),
     ),
@@ -88,7 +89,13 @@ SYMPTOMS = (
         title="The address of the meeting point has no IP address",
         meaning="A rank asked for the address behind MASTER_ADDR and the name service knew none.",
         role="cause",
-        causes=(Cause("MASTER_ADDR is misspelt, empty (None) or known on another network only", ("DSL349",), _DOCTOR),),
+        causes=(
+            Cause(
+                "MASTER_ADDR is misspelt, empty (None) or known on another network only",
+                ("DSL349",),
+                doctor("network-interface", "leftover-launch-variables"),
+            ),
+        ),
         patterns=(
             Pattern(
                 r"network addresses? of \((?P<host>[^,()]*), -?\d+\) cannot be retrieved \(gai error",
@@ -105,7 +112,7 @@ SYMPTOMS = (
         "or a second rank 0 of this job.",
         role="cause",
         causes=(
-            Cause("a process of an earlier run still holds the port", checks=_DOCTOR),
+            Cause("a process of an earlier run still holds the port", checks=doctor("port-in-use")),
             Cause("two jobs on one machine use the same port: give each its own --master_port"),
             Cause("several processes believe they are rank 0 (started without a launcher)", ("DSL404", "DSL352")),
         ),
@@ -142,7 +149,12 @@ SYMPTOMS = (
         meaning="NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names an interface this machine does not have, or no usable "
         "interface is left.",
         role="cause",
-        causes=(Cause("a script pins eth0 or the like, and this machine calls it otherwise", checks=_DOCTOR),),
+        causes=(
+            Cause(
+                "a script pins eth0 or the like, and this machine calls it otherwise",
+                checks=doctor("network-interface"),
+            ),
+        ),
         patterns=(
             Pattern(r"(?i:no socket interface found)", gate="socket interface found"),
             Pattern(r"ifa != nullptr\. Unable to find (?:address|interface) for: (?P<interface>\S+)"),
@@ -155,7 +167,12 @@ SYMPTOMS = (
         meaning="The ranks met, but could not open connections between each other: the address that a rank announced "
         "does not lead to it.",
         role="cause",
-        causes=(Cause("the announced interface is lo, a container bridge, or closed by a firewall", checks=_DOCTOR),),
+        causes=(
+            Cause(
+                "the announced interface is lo, a container bridge, or closed by a firewall",
+                checks=doctor("network-interface"),
+            ),
+        ),
         patterns=(Pattern(r"[Gg]loo connectFullMesh failed"),),
     ),
     Symptom(
@@ -164,7 +181,9 @@ SYMPTOMS = (
         meaning="deepspeed and pdsh start ranks by ssh without a password; one host refused.",
         role="cause",
         causes=(
-            Cause("the host key is not in known_hosts, or the key of this user is not on the node", checks=_DOCTOR),
+            Cause(
+                "the host key is not in known_hosts, or the key of this user is not on the node", checks=doctor("hosts")
+            ),
         ),
         patterns=(
             Pattern(r"Host key verification failed", gate="Host key verification"),
