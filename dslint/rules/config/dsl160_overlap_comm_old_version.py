@@ -121,6 +121,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         severity=severity,
         confidence=Confidence.MEDIUM,
         pointer=_POINTER,
+        facts={"stage": stage.get()},
     )
 
 

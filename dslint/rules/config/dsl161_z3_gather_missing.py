@@ -120,4 +120,5 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         fix=Fix(f"Set `{_KEY}` to true", edits, Safety.UNSAFE) if edits else None,
         severity=Severity.WARNING if saved_by_library else Severity.INFO,
         pointer=pointer or f"{_SECTION}/stage",
+        facts={"gather": False if pointer else None, "consumer": context.consumer.get_or(None)},
     )

@@ -139,6 +139,7 @@ class Check(ScriptCheck):
                 node,
                 f"the memory fraction `{fraction}` is no float: the call raises `TypeError` on every rank",
                 severity=Severity.ERROR,
+                facts={"mistake": "integer", "fraction": fraction},
                 hint=f"Write `{float(fraction)}`",
             )
         elif not 0 <= fraction <= 1:
@@ -146,6 +147,7 @@ class Check(ScriptCheck):
                 node,
                 f"the memory fraction {fraction:g} is outside 0 to 1: the call raises `ValueError` on every rank",
                 severity=Severity.ERROR,
+                facts={"mistake": "above-1", "fraction": fraction},
                 hint="Use a share of one GPU's memory, such as 0.95",
             )
         elif fraction < _SMALL and self.ctx.zero3_evidence.get_or(False):
@@ -154,6 +156,7 @@ class Check(ScriptCheck):
                 f"each process may use only {fraction:.0%} of its GPU, but ZeRO-3 gathers whole layers: a rank that "
                 "runs out of memory leaves its peers waiting in the collective",
                 related=self.ctx.zero3_evidence.origins,
+                facts={"mistake": "small-share", "fraction": fraction},
                 hint="Raise the fraction (one process runs on each GPU) or drop the call",
             )
         elif self.ctx.argument(node, "device", 1) is None and not self._device_chosen(node):
@@ -161,13 +164,14 @@ class Check(ScriptCheck):
                 node,
                 "the memory limit is set before `torch.cuda.set_device` and without `device`: it applies to GPU 0 for "
                 "every rank, not to the rank's own GPU",
+                facts={"mistake": "before-set-device", "fraction": fraction},
                 hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`",
             )
-
         elif self._names_gpu_0(self.ctx.argument(node, "device", 1)) and self._chooses_by_rank():
             self.report(
                 node,
                 "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited",
+                facts={"mistake": "device-0", "fraction": fraction},
                 hint="Pass `device=local_rank`",
             )
 

@@ -1,0 +1,63 @@
+"""Gradient accumulation that the script does although the engine does it.
+
+As written, the script divides the loss once more, steps the engine on every n-th micro batch only, or clears the
+gradients after each micro batch; as fixed, it calls `backward` and `step` for every micro batch and leaves the rest to
+`gradient_accumulation_steps`. Nothing raises: the weights end elsewhere. What is right depends on the stage: with
+`gradient_accumulation_steps` 1, stages 0 and 3 add up what comes before a late `step`, stage 2 keeps the last micro
+batch only.
+"""
+
+from __future__ import annotations
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.compare import off_course
+
+EXPERIMENT = Experiment(
+    name="accumulation-by-hand",
+    summary="the script accumulates gradients around an engine that accumulates them itself",
+    flavour="deepspeed",
+    expect=Expect((Kind.WRONG,), r"away from those of the correct run|counts \d+ steps"),
+    cases=(
+        *(Case(f"loss-divided-twice-z{stage}", {"how": "divide", "stage": stage, "gas": 2}) for stage in (2, 0, 3)),
+        *(Case(f"step-at-boundary-z{stage}", {"how": "step", "stage": stage, "gas": 2}) for stage in (2, 0, 3)),
+        Case("all-by-hand-z2", {"how": "hand", "stage": 2, "gas": 1}),
+        Case("all-by-hand-z1", {"how": "hand", "stage": 1, "gas": 1}),
+        Case("all-by-hand-z0", {"how": "hand", "stage": 0, "gas": 1}, verdict=Verdict.NOT_REPRODUCED),
+        Case("all-by-hand-z3", {"how": "hand", "stage": 3, "gas": 1}, verdict=Verdict.NOT_REPRODUCED),
+        Case("zero-grad-each-time-z0", {"how": "clear", "stage": 0, "gas": 2}),
+        Case("zero-grad-each-time-z2", {"how": "clear", "stage": 2, "gas": 2}, verdict=Verdict.NOT_REPRODUCED),
+    ),
+)
+MICRO_BATCHES = 4
+
+
+def written(rank: RankApi) -> Json:
+    """The script takes part in the accumulation as the case says; ``gas`` is that of the config."""
+    return _train(rank, rank.params["how"], rank.params["gas"])
+
+
+def fixed(rank: RankApi) -> Json:
+    """The engine alone accumulates two micro batches."""
+    return _train(rank, "", 2)
+
+
+def _train(rank: RankApi, how: str, gas: int) -> Json:
+    from dslint.probe.parts.zero import batch, config, engine, loss_of, weights
+
+    rank.init()
+    trained = engine(rank, config(rank.params["stage"], gas=gas))
+    for step in range(MICRO_BATCHES):
+        loss = loss_of(trained(batch(rank, step)))
+        trained.backward(loss / 2 if how in ("divide", "hand") else loss)
+        if how not in ("step", "hand") or (step + 1) % 2 == 0:
+            trained.step()
+        if how == "clear":
+            trained.zero_grad()
+        rank.mark(f"micro batch {step}")
+    return {"weights": weights(trained), "steps": trained.global_steps}
+
+
+def wrong(values: list[Json], reference: list[Json]) -> str | None:
+    """Other weights, or another number of optimizer steps."""
+    return off_course(values, reference)

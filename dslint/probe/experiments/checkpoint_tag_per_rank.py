@@ -1,0 +1,65 @@
+"""A checkpoint tag that is not the same on all ranks.
+
+As written, each rank makes its tag from its own clock; as fixed, rank 0 makes it and broadcasts it. DeepSpeed warns,
+and each rank writes its part into a folder of its own: no folder holds a whole checkpoint, and the return code is 0.
+With `"tag_validation": "Fail"` in the config's `checkpoint` section it raises instead.
+"""
+
+from __future__ import annotations
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.outcome import Kind
+
+EXPERIMENT = Experiment(
+    name="checkpoint-tag-per-rank",
+    summary="the parts of a checkpoint end up under different tags",
+    flavour="deepspeed",
+    expect=Expect((Kind.WRONG,), r"checkpoint is spread over 2 folders"),
+    cases=(
+        Case("z2", {"stage": 2, "validation": "Warn"}),
+        Case("z3", {"stage": 3, "validation": "Warn"}),
+        Case(
+            "validated", {"stage": 2, "validation": "Fail"}, Expect((Kind.RAISE,), r"AssertionError.*is not consistent")
+        ),
+    ),
+)  # fmt: skip
+
+
+def written(rank: RankApi) -> Json:
+    """A clock for every rank."""
+    return _save(rank, shared=False)
+
+
+def fixed(rank: RankApi) -> Json:
+    """One clock."""
+    return _save(rank, shared=True)
+
+
+def _save(rank: RankApi, shared: bool) -> Json:
+    import os
+    import time
+
+    import torch.distributed as dist
+
+    from dslint.probe.parts.zero import config, engine, train
+
+    rank.init()
+    trained = engine(rank, config(rank.params["stage"], checkpoint={"tag_validation": rank.params["validation"]}))
+    train(rank, trained, 1)
+    tag = [f"at-{time.time_ns()}"]
+    if shared:
+        dist.broadcast_object_list(tag, src=0)
+    target = os.path.join(rank.folder, "checkpoint")
+    trained.save_checkpoint(target, tag=tag[0])
+    dist.barrier()
+    folders = [name for name in sorted(os.listdir(target)) if name.startswith("at-")]
+    return {"files": [sorted(os.listdir(os.path.join(target, name))) for name in folders]}
+
+
+def wrong(values: list[Json], reference: list[Json]) -> str | None:
+    """More than one folder."""
+    files = values[0]["files"]
+    if len(files) == 1:
+        return None
+    held = "; ".join(f"{len(names)} of {len(reference[0]['files'][0])} files" for names in files)
+    return f"the checkpoint is spread over {len(files)} folders: {held}"
