@@ -9,9 +9,13 @@ from dslint.core.fact import known
 from dslint.model.context import Context
 from dslint.probe.experiment import Subject
 from dslint.probe.experiments import (
+    backward_past_accelerator,
     collectives_in_other_order,
     exception_swallowed_on_one_rank,
     gather_of_unequal_shapes,
+    loader_not_prepared,
+    local_rank_without_type,
+    sampler_epoch_missing,
 )
 from dslint.probe.library import of_finding
 from dslint.rules.script import dsl207_uneven_loop_with_collective
@@ -62,3 +66,35 @@ def test_numbers_that_nobody_sent() -> None:
     said = gather_of_unequal_shapes.wrong([[1.0, 2.0], [1.0, 2e-41]], reference)
     assert said == "rank 1 gets numbers that nobody sent, such as 2e-41"
     assert gather_of_unequal_shapes.wrong([[1.0], [1.0, 2.0]], reference) == "rank 0 gets 1 numbers, rank 1 gets 2"
+
+
+def test_items_that_every_rank_sees() -> None:
+    assert loader_not_prepared.wrong([[0, 2], [1, 3]], [[0, 2], [1, 3]]) is None
+    # A set of samples that does not come out even is filled up, also in the fixed arm.
+    assert loader_not_prepared.wrong([[0, 2], [1, 0]], [[0, 2], [1, 0]]) is None
+    said = loader_not_prepared.wrong([[0, 1], [0, 1]], [[0], [1]])
+    assert said == "item 0 is seen by 2 ranks: 2 items a rank instead of 1"
+
+
+def test_epochs_that_are_alike() -> None:
+    assert sampler_epoch_missing.wrong([[[0, 1], [1, 0]]], []) is None
+    assert sampler_epoch_missing.wrong([[[0, 1]]], []) is None
+    assert sampler_epoch_missing.wrong([[[0, 1], [0, 1]]], []) == "on rank 0 the order of all 2 epochs is the same"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([True, False], None),
+        ([False, False], "no rank is the main one"),
+        ([True, True], "2 ranks are the main one"),
+    ],
+)
+def test_one_rank_is_the_main_one(values: list[bool], said: str | None) -> None:
+    assert local_rank_without_type.wrong(values, []) == said
+
+
+def test_gradients_that_are_too_large() -> None:
+    assert backward_past_accelerator.wrong([[3.0, 4.0]], [[3.0, 4.0]]) is None
+    said = backward_past_accelerator.wrong([[12.0, 16.0]], [[3.0, 4.0]])
+    assert said == "the gradients are 4 times as large as they should be"
