@@ -23,13 +23,43 @@ def make_folders(root: Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
 
 
-def environment(root: Path, run: str, cuda: bool, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+# What names the network between hosts; on one host the ranks use the loopback device, whatever these say.
+_NETWORK = (
+    "GLOO_SOCKET_",
+    "NCCL_SOCKET_",
+    "NCCL_IB_",
+    "NCCL_NET",
+    "NCCL_CROSS_NIC",
+    "NCCL_TOPO",
+    "UCX_",
+    "FI_",
+    "RDMAV_",
+)
+
+
+def network(interface: str, outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of the user that name the network between hosts, for :func:`environment`.
+
+    Args:
+        interface: the device by which the hosts are known to reach each other; gloo uses it when the user names none
+            (it would otherwise take the one that the own host name stands for, on many systems the loopback device).
+    """
+    found = {name: value for name, value in outer.items() if name.startswith(_NETWORK)}
+    found.setdefault("GLOO_SOCKET_IFNAME", interface)
+    found.setdefault("NCCL_SOCKET_IFNAME", "lo" if interface == "lo" else "")
+    return found
+
+
+def environment(
+    root: Path, run: str, cuda: bool, outer: Mapping[str, str] = os.environ, between: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The environment of the fork server and of all ranks of a run.
 
     Args:
         root: folder of the run, with :data:`FOLDERS` in it.
         run: id that marks every process of the run.
         cuda: whether the ranks may see GPUs.
+        between: variables of the network between hosts; an empty one is left out.
     """
     found = {name: outer[name] for name in _KEPT if name in outer}
     home = str(root / "home")
@@ -62,6 +92,10 @@ def environment(root: Path, run: str, cuda: bool, outer: Mapping[str, str] = os.
         found |= {"NCCL_SOCKET_IFNAME": "lo", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
     else:
         found |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
+    for name, value in (between or {}).items():
+        found[name] = value
+        if not value:
+            del found[name]
     return found
 
 

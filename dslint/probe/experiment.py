@@ -84,6 +84,7 @@ class Experiment:
             then says nothing.
         race: the failure is a matter of timing: an arm that passes then says nothing.
         cpu_only: a GPU changes nothing (configs, launchers): the arms never get one.
+        scales: the arms work with any number of ranks; on a cluster they run on all of them.
         limit: seconds after which an arm is given up (verdict INCONCLUSIVE).
     """
 
@@ -98,6 +99,7 @@ class Experiment:
     proxy: bool = False
     cpu_only: bool = False
     race: bool = False
+    scales: bool = False
     limit: float = 30.0
 
     def expectation(self, case: Case) -> Expect:
@@ -132,6 +134,9 @@ class RankApi(Protocol):
 
     def init(self, timeout: float = 600.0) -> None:
         """Make the default process group (``timeout`` in seconds) over all ranks of the arm."""
+
+    def store(self) -> Any:
+        """The store of `torch.distributed` over which the ranks find each other."""
 
     def command(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, patience: float = 60.0, quiet: float = 6.0

@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,9 @@ def record(own: str) -> None:
     threading.Thread(target=serve, daemon=True).start()
 
 
-def collect(folder: Path, world: int, patience: float = 3.0) -> None:
-    """In the supervisor: ask all ranks of an arm that stands still, and wait for the answers."""
-    asked = [rank for rank in range(world) if _ask(folder / str(rank) / ASK)]
+def collect(folder: Path, ranks: Iterable[int], patience: float = 3.0) -> None:
+    """In the supervisor: ask these ranks of an arm that stands still, and wait for the answers."""
+    asked = [rank for rank in ranks if _ask(folder / str(rank) / ASK)]
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if all((folder / str(rank) / ANSWER).exists() for rank in asked):

@@ -28,7 +28,9 @@ GIB = 1 << 30
 class Task:
     """What a rank is told: which arm of which experiment, where, and for how long (``deadline``, in seconds).
 
-    ``gpus`` is the number of CUDA devices that the ranks of the arm share, 0 on a CPU.
+    ``gpus`` is the number of CUDA devices that the ranks of the arm share, 0 on a CPU. When ranks of other hosts take
+    part, ``address`` names the host of rank 0, which all of them reach; ``local`` is the number of the rank on its
+    host, of ``local_world``; ``shared`` a folder that all ranks see, if there is one.
     """
 
     experiment: str
@@ -42,11 +44,20 @@ class Task:
     port: int
     deadline: int
     explain: bool = False
+    address: str = ""
+    local: int = -1
+    local_world: int = 0
+    shared: str = ""
 
     @property
     def own(self) -> str:
         """The folder of this rank inside the folder of the arm."""
         return os.path.join(self.folder, str(self.rank))
+
+    @property
+    def number(self) -> int:
+        """The number of the rank on its host."""
+        return self.rank if self.local < 0 else self.local
 
 
 def die_with_parent(parent: int) -> None:
@@ -77,10 +88,10 @@ class Rank:
         self.world = task.world
         self.fixed = task.fixed
         self.params = task.params
-        self.folder = task.folder
+        self.folder = task.shared or task.folder
         self.backend = task.backend
         # Two ranks can share one device over gloo; over nccl each has its own.
-        self.device = f"cuda:{task.rank % task.gpus}" if task.gpus else "cpu"
+        self.device = f"cuda:{task.number % task.gpus}" if task.gpus else "cpu"
         self._task = task
         self._marks = os.open(os.path.join(task.own, "marks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -89,7 +100,7 @@ class Rank:
         os.write(self._marks, (what.replace("\n", " ") + "\n").encode())
 
     def init(self, timeout: float = 600.0) -> None:
-        """Make the default process group over a file store in the folder of the arm: no port, no race for one.
+        """Make the default process group over :meth:`store`.
 
         Args:
             timeout: of the group, in seconds. Far longer than the watchdog waits, so that a hang looks like one.
@@ -101,11 +112,24 @@ class Rank:
 
         if self.device.startswith("cuda"):
             torch.cuda.set_device(self.device)
-        store = dist.FileStore(os.path.join(self.folder, "store"), self.world)
         dist.init_process_group(
-            self.backend, store=store, rank=self.index, world_size=self.world, timeout=timedelta(seconds=timeout)
+            self.backend, store=self.store(), rank=self.index, world_size=self.world, timeout=timedelta(seconds=timeout)
         )
         self.mark("process group ready")
+
+    def store(self) -> Any:
+        """The store over which the ranks find each other.
+
+        A file in the folder of the arm: no port, no race for one. Between hosts, a TCPStore of rank 0.
+        """
+        import torch.distributed as dist
+
+        if not self._task.address:
+            return dist.FileStore(os.path.join(self.folder, "store"), self.world)
+        return dist.TCPStore(
+            self._task.address, self._task.port, self.world, is_master=self.index == 0, wait_for_workers=False,
+            multi_tenant=True,
+        )  # fmt: skip
 
     def command(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, patience: float = 60.0, quiet: float = 6.0
@@ -119,10 +143,10 @@ class Rank:
 def _environment(task: Task) -> None:
     os.environ.update(
         RANK=str(task.rank),
-        LOCAL_RANK=str(task.rank),
+        LOCAL_RANK=str(task.number),
         WORLD_SIZE=str(task.world),
-        LOCAL_WORLD_SIZE=str(task.world),
-        MASTER_ADDR="127.0.0.1",
+        LOCAL_WORLD_SIZE=str(task.local_world or task.world),
+        MASTER_ADDR=task.address or "127.0.0.1",
         MASTER_PORT=str(task.port),
     )
 

@@ -139,6 +139,11 @@ class Rank:
         # 30 s: a hang ends with an error that says where.
         dist.init_process_group(self.backend, timeout=timedelta(seconds=min(timeout, 30.0)))
 
+    def store(self):
+        import torch.distributed as dist
+
+        return dist.FileStore(os.path.join(self.folder, "store"), self.world)
+
     def command(self, argv, env=None, patience=60.0, quiet=6.0):
         merged = {**os.environ, **(env or {})}
         for name in [name for name, value in (env or {}).items() if value == ""]:

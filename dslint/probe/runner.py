@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dslint.core.finding import Finding
-from dslint.probe.experiment import FLAVOURS, Case, Needs
+from dslint.probe.experiment import FLAVOURS, Case, Experiment, Needs
 from dslint.probe.library import Entry
 from dslint.probe.needs import Place, unmet
 from dslint.probe.outcome import ArmOutcome, Kind, Verdict
@@ -45,6 +45,32 @@ class Report:
     expected: Verdict = Verdict.CONFIRMED
 
 
+class ArmRunner(Protocol):
+    """Who runs arms: a supervisor on this machine, or the leader of a cluster."""
+
+    versions: dict[str, str]
+
+    def backend(self, experiment: Experiment, world: int = 0) -> str:
+        """The backend of the process groups of an experiment."""
+
+    def warm(self, flavour: str) -> None:
+        """Import what experiments of this flavour need."""
+
+    def arm(
+        self,
+        experiment: Experiment,
+        module: str,
+        case: Case,
+        *,
+        fixed: bool,
+        ranks: int = 0,
+        backend: str = "",
+        quiet: float = 0.0,
+        explain: bool = False,
+    ) -> tuple[ArmOutcome, Path]:
+        """Run one arm to its end; see :meth:`Supervisor.arm`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a run of the probe is asked for."""
@@ -55,7 +81,7 @@ class Plan:
     explain: bool = True
 
 
-def run_case(supervisor: Supervisor, entry: Entry, case: Case, place: Place, plan: Plan = Plan()) -> Report:
+def run_case(supervisor: ArmRunner, entry: Entry, case: Case, place: Place, plan: Plan = Plan()) -> Report:
     """Run both arms of a case and judge them. Never raises for what an experiment does."""
     if plan.limit:
         entry = entry._replace(experiment=replace(entry.experiment, limit=plan.limit))
@@ -82,7 +108,7 @@ def run_case(supervisor: Supervisor, entry: Entry, case: Case, place: Place, pla
 class _Arms:
     """The arms of one case."""
 
-    def __init__(self, supervisor: Supervisor, entry: Entry, case: Case, plan: Plan) -> None:
+    def __init__(self, supervisor: ArmRunner, entry: Entry, case: Case, plan: Plan) -> None:
         self.supervisor = supervisor
         self.entry = entry
         self.case = case

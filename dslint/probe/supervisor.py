@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -46,13 +47,23 @@ class Supervisor:
             CUDA tensors; with none, over gloo on the CPU.
         spawn: start each rank as a new process instead of a fork; default: with GPUs, since CUDA cannot follow a fork.
         python: the interpreter whose torch and DeepSpeed are probed; default: this one.
+        run_id: marks every process of the run; default: a new one.
+        between: variables of the network, when ranks of other hosts take part (:func:`~.environment.network`).
     """
 
-    def __init__(self, gpus: int = 0, python: str = "", spawn: bool | None = None) -> None:
+    def __init__(
+        self,
+        gpus: int = 0,
+        python: str = "",
+        spawn: bool | None = None,
+        run_id: str = "",
+        between: Mapping[str, str] | None = None,
+    ) -> None:
         self.gpus = gpus
         self.spawn = bool(gpus) if spawn is None else spawn
         self.python = python or sys.executable
-        self.run_id = uuid.uuid4().hex
+        self.run_id = run_id or uuid.uuid4().hex
+        self._between = between
         self.versions: dict[str, str] = {}
         # What to install, once an import has failed.
         self.missing = ""
@@ -150,13 +161,8 @@ class Supervisor:
         self, experiment: Experiment, module: str, case: Case, fixed: bool, ranks: int, backend: str, quiet: float,
         explain: bool,
     ) -> tuple[ArmOutcome, Path]:  # fmt: skip
-        with self._lock:
-            self._arms += 1
-            name = f"{self._arms:04d}"
-        folder = self.root / "arms" / name
         world = ranks or experiment.ranks
-        for rank in range(world):
-            (folder / str(rank)).mkdir(parents=True)
+        name, folder = self.new_arm(range(world))
         gpus = self.devices(experiment)
         limit = experiment.limit * (2 if gpus else 1) + (START_UP if self.spawn else 0)
         common = {
@@ -165,28 +171,48 @@ class Supervisor:
             "deadline": int(limit) + 15, "explain": explain,
         }  # fmt: skip
         tasks = [asdict(Task(rank=rank, **common)) for rank in range(world)]  # type: ignore[arg-type]
-        pids = self._ask({"op": "start", "arm": name, "tasks": tasks, "spawn": self.spawn})["pids"]
+        pids = self.start(name, tasks)
         try:
             still = quiet or (GPU_QUIET if gpus else QUIET)
-            watch = Watch(folder, pids, still, limit, lambda: self._ended(name), spins=bool(gpus))
+            watch = Watch(folder, pids, still, limit, lambda: self.ended(name), spins=bool(gpus))
             outcome = watch.run()
             if explain and outcome.kind is Kind.STALL:
                 from dslint.probe.explain import collect
 
-                collect(folder, world)
+                collect(folder, range(world))
         finally:
-            self._ask({"op": "stop", "arm": name})
+            self.stop(name)
         return outcome, folder
 
-    def _ended(self, arm: str) -> dict[int, int]:
+    def new_arm(self, ranks: Iterable[int]) -> tuple[str, Path]:
+        """Name and folder of an arm, with a folder in it for each of these ranks."""
+        with self._lock:
+            self._arms += 1
+            name = f"{self._arms:04d}"
+        folder = self.root / "arms" / name
+        for rank in ranks:
+            (folder / str(rank)).mkdir(parents=True)
+        return name, folder
+
+    def start(self, arm: str, tasks: Sequence[dict[str, Any]]) -> dict[int, int]:
+        """Start the ranks of an arm; returns their process ids by rank."""
+        pids = self._ask({"op": "start", "arm": arm, "tasks": tasks, "spawn": self.spawn})["pids"]
+        return {int(task["rank"]): pid for task, pid in zip(tasks, pids, strict=True)}
+
+    def stop(self, arm: str) -> None:
+        """Kill the ranks of an arm with everything in their process groups."""
+        self._ask({"op": "stop", "arm": arm})
+
+    def ended(self, arm: str) -> dict[int, int]:
+        """Wait statuses of the ranks that ended, by process id."""
         return {int(pid): status for pid, status in self._ask({"op": "poll", "arm": arm})["ended"].items()}
 
     def _start_server(self) -> None:
         log = open(self.root / "server.log", "ab")  # noqa: SIM115 - the child keeps it
         self._server = subprocess.Popen(
             bootstrap(self.python, "dslint.probe.forkserver"), cwd=self.root / "home", stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=log, env=environment(self.root, self.run_id, bool(self.gpus)),
-            start_new_session=True,
+            stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            env=environment(self.root, self.run_id, bool(self.gpus), between=self._between),
         )  # fmt: skip
         log.close()
         self._flavour = ""

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,15 @@ BETWEEN_STACKS = 0.4
 
 
 class Watch:
-    """Follows one arm. ``ended()`` asks the parent of the ranks for wait statuses by process id."""
+    """Follows the ranks of an arm that live on this machine.
+
+    ``pids`` holds their process ids by rank; ``ended()`` asks their parent for wait statuses by process id.
+    """
 
     def __init__(
         self,
         folder: Path,
-        pids: list[int],
+        pids: Mapping[int, int],
         quiet: float,
         limit: float,
         ended: Callable[[], dict[int, int]],
@@ -49,6 +52,8 @@ class Watch:
         self._progress = time.monotonic()
         self._sizes: dict[int, int] = {}
         self._stalled: dict[int, Stack] = {}
+        self._results: dict[int, dict[str, Any] | None] = {}
+        self._dead: dict[int, int] = {}
 
     def run(self) -> ArmOutcome:
         """Wait for the end of the arm."""
@@ -57,23 +62,29 @@ class Watch:
         while True:
             time.sleep(POLL)
             now = time.monotonic()
-            results = {rank: self._result(rank) for rank in range(len(self.pids))}
-            ended = self._ended()
-            dead = {rank: ended[pid] for rank, pid in enumerate(self.pids) if pid in ended}
-            open_ranks = [rank for rank, result in results.items() if result is None and rank not in dead]
-            if failed is None and (dead or any(r is not None and r["kind"] == "raise" for r in results.values())):
+            open_ranks, bad = self.look()
+            if failed is None and bad:
                 failed = now
             if not open_ranks or now - start > self.limit or (failed is not None and now - failed > GRACE):
                 break
-            if self._stands_still(open_ranks, now):
+            if self.asleep(open_ranks, now) and self.stands_still(open_ranks):
                 break
         if open_ranks and failed is not None:
-            self._stacks(open_ranks)
+            self.stacks(open_ranks)
         late = now - start > self.limit and failed is None
-        ranks = tuple(self._outcome(rank, results[rank], dead.get(rank), late) for rank in range(len(self.pids)))
-        return combine(ranks, now - start)
+        return combine(tuple(self.outcome(rank, late) for rank in sorted(self.pids)), now - start)
 
-    def _stands_still(self, open_ranks: list[int], now: float) -> bool:
+    def look(self) -> tuple[list[int], bool]:
+        """The ranks that are still at work, and whether one has raised or died."""
+        self._results = {rank: self._result(rank) for rank in self.pids}
+        ended = self._ended()
+        self._dead = {rank: ended[pid] for rank, pid in self.pids.items() if pid in ended}
+        open_ranks = [rank for rank, result in self._results.items() if result is None and rank not in self._dead]
+        raised = any(result is not None and result["kind"] == "raise" for result in self._results.values())
+        return open_ranks, bool(self._dead) or raised
+
+    def asleep(self, open_ranks: list[int], now: float) -> bool:
+        """No mark and next to no work for the quiet time; to be called again and again."""
         for rank in open_ranks:
             size = _size(self.folder / str(rank) / "marks")
             if size != self._sizes.get(rank):
@@ -81,11 +92,13 @@ class Watch:
                 self._activity.restart()
                 self._progress = now
         self._activity.sample([self.pids[rank] for rank in open_ranks], now)
-        if not (now - self._progress > self._quiet if self._spins else self._activity.asleep(now)):
-            return False
-        first = self._stacks(open_ranks)
+        return now - self._progress > self._quiet if self._spins else self._activity.asleep(now)
+
+    def stands_still(self, open_ranks: list[int]) -> bool:
+        """Two stacks of each rank are equal and wait for others; if not, the quiet time begins anew."""
+        first = self.stacks(open_ranks)
         time.sleep(BETWEEN_STACKS)
-        second = self._stacks(open_ranks)
+        second = self.stacks(open_ranks)
         waits = self._spins or all(stack.waits for stack in second.values())
         if first == second and len(second) == len(open_ranks) and waits:
             self._stalled = second
@@ -94,7 +107,7 @@ class Watch:
         self._progress = time.monotonic()
         return False
 
-    def _stacks(self, ranks: list[int]) -> dict[int, Stack]:
+    def stacks(self, ranks: list[int]) -> dict[int, Stack]:
         """A fresh stack of each rank; a rank that does not answer within a second is left out."""
         before = {rank: len(self._dumps(rank)) for rank in ranks}
         for rank in ranks:
@@ -123,7 +136,9 @@ class Watch:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
-    def _outcome(self, rank: int, result: dict[str, Any] | None, status: int | None, late: bool) -> RankOutcome:
+    def outcome(self, rank: int, late: bool) -> RankOutcome:
+        """The end of a rank as of the last :meth:`look`; ``late``: its time is over."""
+        result, status = self._results.get(rank), self._dead.get(rank)
         own = self.folder / str(rank)
         marks = tuple(_text(own / "marks").splitlines()[-20:])
         output = "\n".join(_text(own / "stderr")[-4000:].splitlines()[-15:])

@@ -8,13 +8,10 @@ from dslint.probe.experiment import RankApi
 
 
 def make_group(rank: RankApi, timeout: Any) -> None:
-    """`init_process_group(timeout=timeout)` over a file store of the arm; the value goes to torch as it is."""
-    import os
-
+    """`init_process_group(timeout=timeout)` over the store of the arm; the value goes to torch as it is."""
     import torch.distributed as dist
 
-    store = dist.FileStore(os.path.join(rank.folder, "store"), rank.world)
-    dist.init_process_group(rank.backend, store=store, rank=rank.index, world_size=rank.world, timeout=timeout)
+    dist.init_process_group(rank.backend, store=rank.store(), rank=rank.index, world_size=rank.world, timeout=timeout)
     rank.mark("process group ready")
 
 
