@@ -21,12 +21,12 @@ from dslint.parse.reading import Unreadable, decode
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
     from types import TracebackType
 
     from dslint.parse.python import ScriptDoc
     from dslint.rules.base import RuleMeta
     from dslint.rules.walk import ScriptCheck
+    from dslint.workers import Pool
 
 # Below this many files a process pool costs more than it saves.
 POOL_THRESHOLD = 24
@@ -68,20 +68,19 @@ class ScriptStage:
                 self._stored += stored
         # Large files first, so that no worker ends alone with the largest.
         self._missing.sort(key=lambda item: -len(item[1].raw))
-        self._pool: ProcessPoolExecutor | None = None
-        self._futures: list[Future[list[list[Finding]]]] = []
+        self._pool: Pool[Job, list[Finding]] | None = None
         if len(self._missing) >= POOL_THRESHOLD and workers > 1:
             total = sum(len(job.raw) for _, job in self._missing)
             self._pool = _pool(min(workers, 1 + total // _WORKER))
-            jobs = [job for _, job in self._missing]
-            self._futures = [self._pool.submit(_check_chunk, chunk) for chunk in _chunks(jobs)]
+            for chunk in _chunks(job for _, job in self._missing):
+                self._pool.submit(chunk)
 
     def __enter__(self) -> ScriptStage:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+            self._pool.close(kill=kind is not None)
 
     def findings(self) -> list[Finding]:
         """All findings of all jobs."""
@@ -95,9 +94,8 @@ class ScriptStage:
 
     def _judged(self) -> Iterator[list[Finding]]:
         if self._pool is None:
-            yield from _check_all(job for _, job in self._missing)
-        for future in self._futures:
-            yield from future.result()
+            return _check_all(job for _, job in self._missing)
+        return self._pool.results()
 
 
 def cores() -> int:
@@ -122,14 +120,16 @@ def _chunks(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         yield chunk
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
+def _pool(workers: int) -> Pool[Job, list[Finding]]:
+    from dslint.workers import Pool
 
-    # fork starts in milliseconds and shares what is imported; dslint has no threads when it forks.
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     _prepare()
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context(method), initializer=_init_worker)
+    return Pool(workers, _check_chunk, _died, _init_worker)
+
+
+def _died(job: Job) -> list[Finding]:
+    message = "not checked: the process that judged it died, in the pool and alone"
+    return [RULE_CRASHED.finding(top_of(job.path), message, hint="Please report this with the file that causes it")]
 
 
 def _prepare() -> None:
@@ -140,10 +140,6 @@ def _prepare() -> None:
 
 
 def _init_worker() -> None:
-    import signal
-
-    # An interrupt reaches the whole group: a worker ends at once and without a word, the parent says the rest.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     _prepare()
     gc.disable()
 

@@ -32,6 +32,7 @@ TOP = {
     "arguments": "cli",
     "engine": "engine",
     "scripts": "engine",
+    "workers": "engine",
     "inputs": "engine",
     "standard_input": "engine",
     "surroundings": "engine",

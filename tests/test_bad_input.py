@@ -502,8 +502,8 @@ def test_interrupt_exits_with_130_and_without_a_traceback(project: Path) -> None
     assert "Traceback" not in out + err
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
-def test_interrupt_of_a_run_with_workers_leaves_no_traceback_and_no_process(project: Path) -> None:
+def _parallel_run(project: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """A run with two workers in the middle of its work, in a process group of its own; (process, workers)."""
     body = MARKED + "def f():\n    x = [dist.get_rank() for _ in range(8)]\n" * 400
     for number in range(120):
         (project / f"train_{number}.py").write_text(body + f"# {number}\n")
@@ -521,9 +521,80 @@ def test_interrupt_of_a_run_with_workers_leaves_no_traceback_and_no_process(proj
         time.sleep(0.02)
     time.sleep(0.3)
     assert process.poll() is None, "the run ended before it could be interrupted"
-    os.killpg(process.pid, signal.SIGINT)
+    return process, [int(pid) for pid in children.read_text().split()]
+
+
+def _gone(process: subprocess.Popen[str], seconds: float = 10) -> bool:
+    """No process of the group is left (a process that nobody has reaped yet counts as gone)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        alive = []
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            try:
+                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == process.pid and fields[0] != "Z":
+                alive.append(name)
+        if not alive:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_interrupt_of_a_run_with_workers_leaves_no_traceback_and_no_process(project: Path, whole_group: bool) -> None:
+    process, _ = _parallel_run(project)
+    (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in out + err
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+    assert _gone(process)
+
+
+@needs_proc
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_die_with_their_parent(project: Path, number: signal.Signals) -> None:
+    process, _ = _parallel_run(project)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert _gone(process)
+
+
+@needs_proc
+def test_a_killed_worker_costs_no_finding(project: Path) -> None:
+    process, workers = _parallel_run(project)
+    os.kill(workers[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in out + err
+    assert process.returncode == 1
+    expected = subprocess.run(
+        [sys.executable, "-m", "dslint", "-j", "1", "--no-cache", "."],
+        cwd=project, env=environment(project), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert out == expected.stdout
+    assert _gone(process)
+
+
+def test_a_file_that_kills_its_worker_is_named_and_the_others_are_judged(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dslint import scripts
+    from dslint.model.context import Context
+
+    def judge(job: scripts.Job, source: object) -> list[object]:
+        if job.path == "bad.py":
+            os._exit(139)
+        return []
+
+    monkeypatch.setattr(scripts, "_judge", judge)
+    names = ["bad.py", *(f"good_{number}.py" for number in range(scripts.POOL_THRESHOLD))]
+    jobs = [scripts.Job(name, b"x = 1\n" * 40_000, "script", ("DSL201",), Context()) for name in names]
+    with scripts.ScriptStage(jobs, None, 2) as stage:
+        found = stage.findings()
+    assert [(f.location.path, f.code) for f in found] == [("bad.py", "DSL901")]
+    assert "died" in found[0].message
