@@ -73,6 +73,15 @@ def test_an_uneven_loop_is_probed_with_its_call_and_numbers(body: str, stage: in
     assert (params["items"], params["world"]) == (11, 4)
 
 
+def test_the_backward_of_a_ddp_model_has_another_experiment() -> None:
+    code = (
+        "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel\n"
+        "model = DistributedDataParallel(net)\nfor i in range(dist.get_rank(), 5, dist.get_world_size()):\n"
+        "    model(data[i]).backward()\n"
+    )
+    assert _probed(loop, code, world=2)[0].startswith("uneven-ddp-batches/")
+
+
 def test_an_unknown_number_of_items_leaves_the_example_numbers() -> None:
     name, params = _probed(loop, _LOOP.format(n="len(data)", body="engine(data[i])"), stage=3)
     assert (name, params["items"], params["world"]) == ("uneven-loop/forward-z3", 5, 2)

@@ -124,6 +124,9 @@ class UnevenLoops:
                 return node, event
             if self._objects.kind(node.func) == "ddp":
                 forwarded = True
-            elif forwarded and isinstance(node.func, cst.Attribute) and node.func.attr.value == "backward":
-                return node, None
+            elif isinstance(node.func, cst.Attribute) and node.func.attr.value == "backward":
+                # ``loss_of(model(x)).backward()``: the forward stands inside the call.
+                inner = (n for n in self._own(node.func.value) if isinstance(n, cst.Call))
+                if forwarded or any(self._objects.kind(n.func) == "ddp" for n in inner):
+                    return node, None
         return None

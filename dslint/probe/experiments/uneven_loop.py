@@ -8,6 +8,7 @@ even, and a replicated model that talks to nobody, pass.
 
 from __future__ import annotations
 
+from dslint.core.finding import Finding
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
@@ -33,9 +34,8 @@ EXPERIMENT = Experiment(
     ),
 )  # fmt: skip
 _TRAINS = ("backward", "step", "train_batch")
-_GATHERS = frozenset(
-    ("all_gather_object", "all_gather", "gather_object", "gather", "gather_for_metrics", "barrier", "all_reduce")
-)
+# Explicit collectives; the backward of a DDP model ("ddp") has an experiment of its own.
+_EXPLICIT = ("torch", "accelerate", "mmengine")
 
 
 def written(rank: RankApi) -> Json:
@@ -80,14 +80,17 @@ def _run(rank: RankApi, share: list[int]) -> Json:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The call in the loop, and the numbers when the finding knows both."""
-    finding = subject.finding
-    name, stage = finding.fact("collective"), finding.fact("stage")
-    if name in _TRAINS and finding.fact("family") == "engine":
-        wanted = f"train-z{stage if stage in (1, 2, 3) else 2}"
-    else:
-        wanted = "gather-each-item" if name in _GATHERS else "forward-z3"
-    if name in (None, "ddp") or case.name != wanted:
+    if case.name != _case_for(subject.finding):
         return None
-    items, world = finding.fact("items"), finding.fact("world")
+    items, world = subject.finding.fact("items"), subject.finding.fact("world")
     known = isinstance(items, int) and isinstance(world, int) and world > 1 and items % world != 0
     return {"items": items, "world": world} if known else {"body": case.params["body"]}
+
+
+def _case_for(finding: Finding) -> str:
+    name, family, stage = finding.fact("collective"), finding.fact("family"), finding.fact("stage")
+    if family in _EXPLICIT:
+        return "" if name == "ddp" else "gather-each-item"
+    if family != "engine":
+        return ""
+    return f"train-z{stage if stage in (1, 2, 3) else 2}" if name in _TRAINS else "forward-z3"
