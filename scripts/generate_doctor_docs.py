@@ -24,7 +24,15 @@ that you name, gives every program and lookup a time limit, and changes nothing,
 is proven stale.
 
 Each check ends `ok`, `warning`, `error`, or `unknown` with what was missing. The exit code is 1 for a warning or an
-error, and `unknown` does not fail.
+error, and `unknown` does not fail. Without torch in the environment the checks that compare with it are `unknown`.
+
+| flag | what it does |
+| --- | --- |
+| `--check D1` | only this check, by number or name; may be repeated |
+| `--python PATH` | the environment of another interpreter, which is asked for its search path in a process of its own |
+| `--host HOST`, `--hostfile FILE` | other hosts to reach by ssh, at most 15 s each |
+| `--fix`, `--fix --yes` | remove locks that are proven stale: asks on a terminal, or does not ask |
+| `--format json` | `version` (1), `host`, `python`, `packages`, and `checks` with their `outcomes`: `status`, `found`, `reason`, `repair` |
 
 | check | name | what |
 | --- | --- | --- |

@@ -86,7 +86,7 @@ class Python:
     def _installed(self) -> dict[str, Distribution]:
         found: dict[str, Distribution] = {}
         for distribution in distributions(path=list(self.paths)):
-            name = distribution.metadata["Name"]
+            name = _field(distribution, "Name")
             # The first on the path is the one that is imported.
             if name:
                 found.setdefault(name.lower().replace("_", "-"), distribution)
@@ -95,12 +95,15 @@ class Python:
     def release(self, name: str) -> str | None:
         """The installed version of a distribution, None when there is none."""
         found = self._installed.get(name)
-        return found.version if found else None
+        return _field(found, "Version") if found else None
 
     def requirements(self, name: str) -> list[str]:
         """What a distribution asks for, as PEP 508 lines."""
         found = self._installed.get(name)
-        return list(found.requires or []) if found else []
+        try:
+            return list(found.requires or []) if found else []
+        except ValueError:
+            return []
 
     @cached_property
     def torch(self) -> Torch | None:
@@ -128,6 +131,15 @@ class Python:
         elif torch.cuda:
             kind = "cu" + torch.cuda.replace(".", "")
         return f"py{self.version[0]}{self.version[1]}{self.abiflags}_{kind}"
+
+
+def _field(distribution: Distribution, name: str) -> str | None:
+    """A field of the metadata, None when it is missing or the file is broken (an installation that was cut off)."""
+    try:
+        value: str | None = distribution.metadata[name]
+    except (KeyError, TypeError, ValueError, OSError):
+        return None
+    return value
 
 
 def _constants(source: str) -> dict[str, str | None]:

@@ -43,7 +43,7 @@ class Build(NamedTuple):
         """Whether torch made this folder, as far as can be seen."""
         if self.tag or not self.root.stated:
             return True
-        return any((self.folder / name).exists() for name in _TRACES)
+        return any(os.path.exists(self.folder / name) for name in _TRACES)
 
 
 def default_root(machine: Machine) -> Path:
@@ -79,7 +79,7 @@ def builds(root: Root) -> Iterator[Build]:
 
 def is_hidden(path: Path) -> bool:
     """Whether a folder is there and this user may not list it."""
-    return path.is_dir() and not os.access(path, os.R_OK | os.X_OK)
+    return os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK)
 
 
 def _folders(path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class Gpus(NamedTuple):
 def gpus(machine: Machine) -> Gpus:
     """Ask ``nvidia-smi`` for the GPUs."""
     if machine.which("nvidia-smi") is None:
-        loaded = (machine.proc / "driver/nvidia/version").exists()
+        loaded = os.path.exists(machine.proc / "driver/nvidia/version")
         return Gpus((), "the driver is loaded but nvidia-smi is not on PATH" if loaded else "no nvidia-smi", loaded)
     ran = _query(machine, ",".join(_FIELDS))
     if not ran.good:

@@ -68,7 +68,7 @@ def check(machine: Machine) -> list[Outcome]:
 def _not_writable(root: Root, tag: str | None) -> Iterator[Outcome]:
     """A folder that another user made, often root by way of sudo or a container."""
     for path in (root.path, *([root.path / tag] if tag and not root.stated else ())):
-        if path.is_dir() and not os.access(path, os.W_OK):
+        if os.path.isdir(path) and not os.access(path, os.W_OK):
             reason = (
                 "a job of this user cannot make its lock there: PermissionError on every rank that loads an extension"
             )

@@ -19,6 +19,7 @@ found in the order in which torch looks for them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def _ninja(machine: Machine, good: list[str]) -> Iterator[Outcome]:
         return
     beside = machine.python.executable.parent / "ninja"
     why = "torch starts `ninja` by its name and raises `Ninja is required to load C++ extensions`"
-    if beside.exists():
+    if os.path.exists(beside):
         repair = f'export PATH="{beside.parent}:$PATH"'
         yield warning(f"ninja is in {beside.parent}, which is not on PATH", f"{why}; activate the environment", repair)
     else:
@@ -136,7 +137,7 @@ def _cuda_home(machine: Machine) -> Path | None:
     if program:
         return Path(program).parent.parent
     usual = machine.system / "usr/local/cuda"
-    return usual if usual.exists() else None
+    return usual if os.path.exists(usual) else None
 
 
 def _numbers(release: str) -> tuple[int, int]:

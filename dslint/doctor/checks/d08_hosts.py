@@ -17,6 +17,7 @@ a warning there.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 
@@ -63,7 +64,7 @@ def _environment_files(machine: Machine) -> Iterator[Outcome]:
     name = machine.variable("DS_ENV_FILE") or ".deepspeed_env"
     for folder in dict.fromkeys((machine.home, machine.cwd)):
         path = folder / name
-        text = machine.read(path) if path.is_file() else None
+        text = machine.read(path) if os.path.isfile(path) else None
         for number, line in enumerate((text or "").splitlines(), 1):
             # The launcher strips nothing: an empty line is one without `=` as well.
             if "=" not in line:

@@ -111,4 +111,4 @@ def _disks(machine: Machine, good: list[str]) -> Iterator[Outcome]:
 
 def _existing(path: Path) -> Path:
     """The nearest folder that is there."""
-    return next((place for place in (path, *path.parents) if place.exists()), path)
+    return next((place for place in (path, *path.parents) if os.path.exists(place)), path)

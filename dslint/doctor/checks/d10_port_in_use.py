@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from string import hexdigits
 from typing import NamedTuple
 
 from dslint.doctor.machine import Machine
@@ -39,7 +40,7 @@ class _Socket(NamedTuple):
 def check(machine: Machine) -> list[Outcome]:
     """One outcome for each port."""
     sockets = list(_sockets(machine))
-    if not (machine.proc / "net/tcp").exists():
+    if not os.path.exists(machine.proc / "net/tcp"):
         return [unknown("ports not known", "/proc/net/tcp cannot be read")]
     stated = machine.variable("MASTER_PORT")
     if not stated:
@@ -79,8 +80,9 @@ def _sockets(machine: Machine) -> Iterator[_Socket]:
     for name in ("net/tcp", "net/tcp6"):
         for line in (machine.read(machine.proc / name) or "").splitlines()[1:]:
             cells = line.split()
-            if len(cells) > 9:
-                yield _Socket(int(cells[1].rpartition(":")[2], 16), cells[3], cells[9])
+            port = cells[1].rpartition(":")[2] if len(cells) > 9 else ""
+            if len(port) == 4 and set(port) <= set(hexdigits):
+                yield _Socket(int(port, 16), cells[3], cells[9])
 
 
 def _holder(machine: Machine, inodes: set[str]) -> Process | None:

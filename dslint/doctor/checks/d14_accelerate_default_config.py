@@ -18,6 +18,7 @@ with the GPUs of this machine.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -54,7 +55,8 @@ def check(machine: Machine) -> list[Outcome]:
 def _path(machine: Machine) -> Path | None:
     cache = machine.folder("XDG_CACHE_HOME", machine.home / ".cache")
     folder = machine.folder("HF_HOME", cache / "huggingface") / "accelerate"
-    return next((path for name in ("yaml", "json") if (path := folder / f"default_config.{name}").is_file()), None)
+    paths = (folder / "default_config.yaml", folder / "default_config.json")
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def _away(path: Path) -> str:
@@ -108,5 +110,5 @@ def _compare(machine: Machine, path: Path, values: dict[str, str]) -> Iterator[O
         reason = f"{unasked}; ranks beyond the GPUs end with `invalid device ordinal`"
         yield error(f"num_processes: {processes} on a machine with {counted(count, 'GPU')}", reason, _away(path))
     named = values.get("deepspeed_config.deepspeed_config_file", "")
-    if named and named not in ("none", "null", "None", "~") and not machine.expand(named).exists():
+    if named and named not in ("none", "null", "None", "~") and not os.path.exists(machine.expand(named)):
         yield error(f"deepspeed_config_file: {named} does not exist here", unasked, _away(path))
