@@ -32,7 +32,7 @@ error, and `unknown` does not fail. Without torch in the environment the checks 
 | `--python PATH` | the environment of another interpreter, which is asked for its search path in a process of its own |
 | `--host HOST`, `--hostfile FILE` | other hosts to reach by ssh, at most 15 s each |
 | `--fix`, `--fix --yes` | remove locks that are proven stale: asks on a terminal, or does not ask |
-| `--format json` | `version` (1), `host`, `python`, `packages`, and `checks` with their `outcomes`: `status`, `found`, `reason`, `repair` |
+| `--format json` | `version` (1), `host`, `python`, `packages`, and `checks`, each with its `outcomes` |
 
 | check | name | what |
 | --- | --- | --- |
