@@ -135,7 +135,8 @@ class _Run:
             path = doc.source.path
             context = self.surroundings.context(path, contexts.get(path))
             for code, check in rules:
-                yield from _guarded(code, path, partial(check, doc, context))
+                for finding in _guarded(code, path, partial(check, doc, context)):
+                    yield _with_run(finding, doc, context) if kind == "config" else finding
 
     def _plans(self, inputs: Inputs, given: set[str]) -> list[RunPlan]:
         docs = list(inputs.launch)
@@ -257,6 +258,13 @@ def _guarded(code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list
         return list(run())
     except Exception as error:
         return [crash(f"rule {code}", path, error)]
+
+
+def _with_run(finding: Finding, doc: Any, context: Context) -> Finding:
+    """With the facts about the run, which the experiments need and no rule states again."""
+    from dslint.model.deepspeed.config import run_facts
+
+    return replace(finding, facts=tuple(sorted({**run_facts(doc, context), **dict(finding.facts)}.items())))
 
 
 def source_of(path: str, overrides: Mapping[str, str]) -> SourceFile | None:

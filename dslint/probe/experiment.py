@@ -8,7 +8,8 @@ One experiment, one file in :mod:`dslint.probe.experiments`. The file holds, bes
 * optionally ``wrong(values, reference)``: the value oracle for silent errors. It gets the values of all ranks of an
   arm and those of the fixed arm, and says in words what is wrong with them, or ``None``;
 * optionally ``parameters(subject, case)``: what a real finding puts in place of the parameters of the case, or
-  ``None`` when this case is not about it.
+  ``None`` when this case is not about it;
+* optionally ``needs(subject)``: what this finding needs in place of the needs of its case, or ``None``.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
 from dslint.probe import experiments
-from dslint.probe.experiment import Case, Experiment, Json, Oracle, Subject, with_params
+from dslint.probe.experiment import Case, Experiment, Json, Needs, Oracle, Subject, with_params
 
 
 class Entry(NamedTuple):
@@ -74,7 +75,13 @@ def _first(
         if given is None:
             continue
         if given:
-            return entry, with_params(case, given)
+            return entry, _with_needs(entry, with_params(case, given), subject)
         if not only_given:
             chosen = chosen or (entry, case)
     return chosen
+
+
+def _with_needs(entry: Entry, case: Case, subject: Subject) -> Case:
+    needs = getattr(entry.module, "needs", None)
+    more: Needs | None = needs(subject) if needs else None
+    return replace(case, needs=more) if more else case

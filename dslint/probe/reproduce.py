@@ -15,7 +15,7 @@ from dslint.probe.library import Entry
 
 PARTS = "dslint.probe.parts."
 # What an experiment file says about itself; a reproducer has no use for it.
-_LEFT_OUT = {"EXPERIMENT", "parameters"}
+_LEFT_OUT = {"EXPERIMENT", "parameters", "needs"}
 
 
 def write(entry: Entry, case: Case, folder: Path) -> Path:

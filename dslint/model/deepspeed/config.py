@@ -44,6 +44,12 @@ def consumer_of(doc: DataDoc, context: Context) -> str:
     return "hf" if any(doc.get(p) == "auto" for p in FILLED_BY_HF) else "unknown"
 
 
+def run_facts(doc: DataDoc, context: Context) -> dict[str, str | int]:
+    """Who reads a config and on how many ranks, for the experiments: ``consumer``, and ``world`` where it is known."""
+    facts: dict[str, str | int] = {"consumer": consumer_of(doc, context)}
+    return facts | ({"world": context.world_size.get()} if context.world_size.is_known else {})
+
+
 def trains_with_hf(doc: DataDoc) -> bool:
     """The config leaves a training setting to transformers or accelerate; bucket sizes alone serve inference too."""
     return any(doc.get(p) == "auto" for p in FILLED_BY_HF if not p.startswith("/zero_optimization"))

@@ -113,7 +113,9 @@ def _too_new(doc: DataDoc, pointer: str, key: str, version: VersionFact) -> Find
         f"DeepSpeed reads it since {since}"
     )
     hint = f"Delete `{key}`, or upgrade to `deepspeed>={since}`"
-    return META.finding(doc.key(pointer), message, hint=hint, related=version_origin(version), pointer=pointer)
+    return META.finding(
+        doc.key(pointer), message, hint=hint, related=version_origin(version), pointer=pointer, facts={"since": since}
+    )
 
 
 def _is_remark(key: str) -> bool:

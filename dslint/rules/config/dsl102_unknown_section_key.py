@@ -182,4 +182,7 @@ def _too_new(doc: DataDoc, context: Context) -> Iterator[Finding]:
             f"`{section[1:].replace('/', '.')}` has it since {since}"
         )
         hint = f"Delete `{key}`, or upgrade to `deepspeed>={since}`"
-        yield META.finding(doc.key(pointer), message, hint=hint, related=version_origin(version), pointer=pointer)
+        yield META.finding(
+            doc.key(pointer), message, hint=hint, related=version_origin(version), pointer=pointer,
+            facts={"since": since},
+        )  # fmt: skip

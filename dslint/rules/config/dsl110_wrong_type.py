@@ -172,7 +172,10 @@ def _value(doc: DataDoc, violation: Violation, context: Context) -> Finding | No
     )
     hint, fix = _replacement(doc, pointer, (plain, Safety.SAFE) if plain else choice(pointer, value))
     hint = hint or f"Write {violation.expected}"
-    return META.finding(doc.value(pointer), message, hint=hint, fix=fix, severity=severity, pointer=pointer)
+    shows = "parse" if violation.strict or violation.raises or pointer in _BATCH else "later"
+    return META.finding(
+        doc.value(pointer), message, hint=hint, fix=fix, severity=severity, pointer=pointer, facts={"shows": shows}
+    )
 
 
 def _odd_batch(doc: DataDoc, pointer: str, value: float) -> Finding | None:
@@ -183,8 +186,9 @@ def _odd_batch(doc: DataDoc, pointer: str, value: float) -> Finding | None:
         effect = f"it counts as {int(value)}"
     message = f"`{pointer[1:]}` is `{_shown(value)}`, which DeepSpeed accepts and multiplies: {effect}"
     return META.finding(
-        doc.value(pointer), message, hint="Write a whole number", severity=Severity.WARNING, pointer=pointer
-    )
+        doc.value(pointer), message, hint="Write a whole number", severity=Severity.WARNING, pointer=pointer,
+        facts={"shows": "later"},
+    )  # fmt: skip
 
 
 def _is_divisor(violation: Violation) -> bool:
@@ -220,8 +224,9 @@ def _legacy_zero(doc: DataDoc) -> Finding:
     edits = replace_value(doc, pointer, text) if not doc.has("/allgather_size") else ()
     fix = Fix(f"Write `{text}`", edits) if edits else None
     return META.finding(
-        doc.value(pointer), message, hint=f"Write `{text}`", fix=fix, severity=Severity.WARNING, pointer=pointer
-    )
+        doc.value(pointer), message, hint=f"Write `{text}`", fix=fix, severity=Severity.WARNING, pointer=pointer,
+        facts={"shows": "trainer"},
+    )  # fmt: skip
 
 
 def _dotted(pointer: str) -> str:

@@ -150,7 +150,18 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         fix=_fix(plan) if is_trainer else None,
         severity=_LOWER[severity] if plan.command.in_docs else severity,
         pointer="/train_batch_size",
+        facts=_facts(plan, context),
     )
+
+
+def _facts(plan: RunPlan, context: Context) -> dict[str, str | int | float | bool | None]:
+    world = plan.world_size.or_else(context.world_size)
+    return {
+        "consumer": plan.consumer.get_or("unknown"),
+        "world": world.get() if world.is_known else None,
+        "micro": plan.batch.micro.get() if plan.batch.micro.is_known else None,
+        "steps": plan.batch.steps.get() if plan.batch.steps.is_known else None,
+    }
 
 
 def _related(plan: RunPlan, places: tuple[Location, ...]) -> tuple[Location, ...]:

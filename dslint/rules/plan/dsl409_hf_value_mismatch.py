@@ -18,6 +18,7 @@ under `accelerate launch` for the precision and accumulation steps, which it may
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -165,7 +166,13 @@ def _finding(plan: RunPlan, doc: DataDoc, pair: Pair, others: list[Location]) ->
         fix=_fix(plan, doc, pair, key),
         severity=Severity.WARNING if plan.command.in_docs else None,
         pointer=pair.pointer,
+        facts=_facts(plan, value.get()),
     )
+
+
+def _facts(plan: RunPlan, value: object) -> dict[str, str | int | float | bool | None]:
+    world = plan.world_size
+    return {"consumer": "hf", "value": json.dumps(value), "world": world.get() if world.is_known else None}
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,166 @@
+"""Which experiment a finding in a config gets, with which parameters, and what is judged of a file with several
+mistakes. The parsers of DeepSpeed and transformers are asked by the library test, not here."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslint.cli import _subjects
+from dslint.probe.experiments import config_key_dropped, config_value_taken_as_it_is, duplicate_key_under_trainer
+from dslint.probe.library import of_finding
+from dslint.probe.parts import ds_config
+from dslint.rules.registry import load_rule
+
+
+def _probed(folder: Path, files: dict[str, str], code: str, **stated: Any) -> list[tuple[str, Any]]:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    given = Namespace(**{"world_size": None, "deepspeed_version": None, **stated})
+    found = []
+    for subject in _subjects([str(folder)], given):
+        if subject.finding.code == code:
+            chosen = of_finding(subject)
+            assert chosen is not None, subject.finding
+            found.append((f"{chosen[0].experiment.name}/{chosen[1].name}", chosen[1]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("DSL101", ["config-key-dropped/unknown-key"] * 3),
+        ("DSL102", ["config-refused/unknown-section-key"] * 4),
+        ("DSL107", ["config-refused/removed-section"] * 3),
+        ("DSL108", ["config-refused/removed-zero-key"] * 3),
+        (
+            "DSL110",
+            [
+                "config-refused/wrong-type",
+                "config-value-taken-as-it-is/wrong-type",
+                "config-refused/wrong-type",
+                "config-refused/wrong-type",
+                "config-refused/wrong-type",
+                "config-value-taken-as-it-is/wrong-type",
+            ],
+        ),
+        ("DSL111", ["config-refused/duplicate-key", "duplicate-key-under-trainer/duplicate-key"]),
+        ("DSL130", ["config-refused/batch-sizes"] * 6),
+        ("DSL140", ["config-refused/fp16-and-bf16"] * 2),
+        ("DSL408", [f"config-refused{name}/batch-sizes-of-the-run" for name in ("-under-trainer", "", "")]),
+        ("DSL409", ["config-refused-under-trainer/value-and-argument-differ"] * 2),
+    ],
+)  # fmt: skip
+def test_the_bad_examples_of_a_rule_are_probed_with_their_own_text(code: str, names: list[str], tmp_path: Path) -> None:
+    chosen = []
+    for number, example in enumerate(e for e in load_rule(code).module.EXAMPLES if e.at):
+        stated = {name.replace("-", "_"): value for name, value in example.settings.items()}
+        for name, case in _probed(tmp_path / str(number), dict(example.files), code, **stated):
+            chosen.append(name)
+            assert case.params["text"] in example.files.values()
+            assert case.params["world"] == (stated.get("world_size") or 8 * (code > "DSL400"))
+    assert chosen == names
+
+
+def test_the_arguments_of_the_command_come_along(tmp_path: Path) -> None:
+    example = load_rule("DSL409").module.EXAMPLES[0]
+    ((_, case),) = _probed(tmp_path, dict(example.files), "DSL409")
+    assert case.params["arguments"] == {"gradient_accumulation_steps": 2}
+    assert json.loads(case.params["fixed"])["gradient_accumulation_steps"] == "auto"
+    example = load_rule("DSL408").module.EXAMPLES[0]
+    ((_, case),) = _probed(tmp_path, dict(example.files), "DSL408")
+    assert case.params["arguments"] == {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}
+
+
+def test_a_key_that_is_too_new_needs_the_release_that_the_project_asks_for(tmp_path: Path) -> None:
+    text = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "enable_sanity_checks": true}}\n'
+    ((_, case),) = _probed(tmp_path, {"ds.json": text}, "DSL102", deepspeed_version="0.12.6")
+    assert case.needs is not None
+    assert case.needs.versions[0].startswith("deepspeed<0.1")
+
+
+def _params(text: str, pointer: str, keep: list[str], world: int = 1, fixed: str | None = None) -> dict[str, Any]:
+    return {"text": text, "fixed": fixed, "pointer": pointer, "world": world, "keep": keep}
+
+
+def _reader(*bad: str) -> Any:
+    """Refuses a text that holds one of these words, or no batch size."""
+
+    def read(text: str, world: int) -> str:
+        if any(word in text for word in (*bad,)) or "batch" not in text:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+MANY = '{"train_batch_size": 8, "a": {"one": 1, "two": 2}, "b": {"three": 3}}'
+
+
+@pytest.mark.parametrize(
+    ("bad", "judged"),
+    [
+        (("one",), "the whole file"),
+        (("one", "train_batch_size"), "the file, with one sample a rank"),
+        (("one", "three"), "the section of the key"),
+        (("one", "two", "three"), "the key in its section"),
+        (("one", "a"), "the whole file"),
+    ],
+)
+def test_a_file_is_reduced_until_the_repaired_one_is_accepted(bad: tuple[str, ...], judged: str) -> None:
+    pytest.importorskip("hjson")
+    params = _params(MANY, "/a/one", ["a"])
+    written, fixed, what, world = ds_config.settle(params, _reader(*bad))
+    assert (what, world) == (judged, 1)
+    assert "one" in written
+    assert "one" not in fixed
+
+
+def test_an_unknown_world_size_is_searched_and_a_mistake_must_fail_at_all_of_them() -> None:
+    pytest.importorskip("hjson")
+
+    def read(text: str, world: int) -> None:
+        assert "bad" not in text
+        assert world == 6
+
+    assert ds_config.judge(_params('{"x": 1}', "/x", ["x"], 0), False, read)["world"] == 6
+    with pytest.raises(AssertionError):
+        ds_config.judge(_params('{"bad": 1}', "/bad", ["bad"], 0), False, read)
+
+
+def test_what_is_left_out_leaves_a_config_with_a_batch_size() -> None:
+    assert ds_config.without({"train_batch_size": 4, "x": 1}, "/train_batch_size") == {
+        "x": 1,
+        "train_micro_batch_size_per_gpu": 1,
+    }
+    assert ds_config.without({"train_batch_size": 4, "a/b": {"c": 1}}, "/a~1b/c")["a/b"] == {}
+    assert ds_config.without({"train_batch_size": 4}, "/no/such") == {"train_batch_size": 4}
+
+
+def test_a_key_is_dropped_when_it_changes_nothing() -> None:
+    meant = [{"key": "clip", "stands": False, "changes": {"gradient_clipping": "1.0"}}]
+    dropped = {"key": "clipp", "stands": True, "changes": {}}
+    told = config_key_dropped.wrong([dropped], meant)
+    assert told == "DeepSpeed reads the file as if `clipp` were not in it; as fixed it reads gradient_clipping 1.0"
+    assert config_key_dropped.wrong(meant, meant) is None
+    assert config_key_dropped.wrong([{**dropped, "changes": {"x": "1"}}], meant) is None
+    assert duplicate_key_under_trainer.wrong([{"lost": []}], []) is None
+    assert duplicate_key_under_trainer.wrong([{"lost": ["`stage: 2`"]}], []) is not None
+
+
+def test_a_switch_in_quotes_means_the_opposite_when_the_fix_says_so() -> None:
+    def judged(written: object, right: object) -> str | None:
+        sizes = {"train_micro_batch_size_per_gpu": 2}
+        return config_value_taken_as_it_is.wrong([{**sizes, "x": written}], [{**sizes, "x": right}])
+
+    assert judged("false", False) == "`x` is the text 'false' for DeepSpeed, which counts as true"
+    assert judged("true", True) is None
+    assert judged(False, False) is None
+    assert judged("1", 1) is None
+    half = [{"train_micro_batch_size_per_gpu": 1.5}]
+    assert config_value_taken_as_it_is.wrong(half, half) is not None
