@@ -153,6 +153,8 @@ class _Loader:
             if detect.is_accelerate_config(name, doc.data):
                 self.out.accelerate.append(doc)
                 self.out.findings += syntax_findings(doc)
+            elif doc.problems and detect.looks_like_accelerate_config(name, text):
+                self.out.findings += syntax_findings(doc)
 
 
 def add_config(inputs: Inputs, doc: DataDoc) -> None:

@@ -598,3 +598,28 @@ def test_a_file_that_kills_its_worker_is_named_and_the_others_are_judged(
         found = stage.findings()
     assert [(f.location.path, f.code) for f in found] == [("bad.py", "DSL901")]
     assert "died" in found[0].message
+
+
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (ACCELERATE + "deepspeed_config:\n  zero_stage: [3\nnum_processes: 8\n", 4),
+        (ACCELERATE + "deepspeed_config:\n\tzero_stage: 3\nnum_processes: 8\n", 4),
+        (ACCELERATE + 'mixed_precision: "bf16\nnum_processes: 8\n', 3),
+        ("deepspeed_config: {zero_stage: 3\n" + ACCELERATE + "num_processes: 8\n", 1),
+    ],
+)
+def test_a_broken_accelerate_config_is_a_finding_at_its_place(project: Path, text: str, line: int) -> None:
+    (project / "accelerate.yaml").write_text(text)
+    code, out, _ = dslint(project, "accelerate.yaml")
+    assert code == 1
+    assert f"accelerate.yaml:{line}:" in out
+    assert "DSL900" in out
+
+
+def test_other_broken_yaml_is_left_alone(project: Path) -> None:
+    (project / "workflow.yaml").write_text("on: [push\njobs:\n  build: {\n")
+    assert dslint(project, "workflow.yaml")[:2] == (0, "")

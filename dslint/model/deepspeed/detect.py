@@ -209,6 +209,7 @@ _PLUGIN_KEYS = _words(
     "zero_stage deepspeed_config_file gradient_accumulation_steps offload_optimizer_device offload_param_device "
     "zero3_init_flag zero3_save_16bit_model gradient_clipping deepspeed_multinode_launcher deepspeed_hostfile"
 )
+_TOP_LEVEL = re.compile(r"^(\w+)[ \t]*:[ \t]*(.*?)[ \t]*(?:#.*)?$", re.M)
 _ACCELERATE_BYTES = re.compile(
     rb"distributed_type|compute_environment|deepspeed_config|num_machines|machine_rank|main_training_function"
     rb"|num_processes|rdzv_backend|downcast_bf16",
@@ -236,6 +237,12 @@ def is_accelerate_config(name: str, data: Any) -> bool:
     ours = len(_ACCELERATE_KEYS & data.keys())
     certain = score >= 2 or ours >= 4 or (score and ours >= 3)
     return bool(certain) and score + ours >= 3 and not is_template(data, capitals=False)
+
+
+def looks_like_accelerate_config(name: str, text: str) -> bool:
+    """Whether the top-level lines of YAML that cannot be parsed are those of a config of ``accelerate launch``."""
+    lines = {key: value.strip("'\"") for key, value in _TOP_LEVEL.findall(text)}
+    return is_accelerate_config(name, lines)
 
 
 def _base(name: str) -> str:
