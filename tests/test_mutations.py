@@ -21,8 +21,9 @@ from dslint.settings import make_settings
 MUTATIONS = int(os.environ.get("DSLINT_MUTATIONS", "150"))
 EXAMPLES = [example for info in all_rules() for example in load_rule(info.code).examples]
 PARTS = 5
-BITS = [b"\0", b"\r\n", b"\xef\xbb\xbf", b"\xe9", b"\t", b"\\", b'"', b"'", b"[", b"{", b"(", b"$(", b"${", b"<<E\n", b"#",
-        b"\xf0\x9f\x98\x80", b":", b",", b"\\\n", b"`", b"=", b"lambda:", b"1e999", b"-0", b"*", b"&", b";", b"|"]  # fmt: skip
+BITS = [b"\0", b"\r\n", b"\xef\xbb\xbf", b"\xe9", b"\t", b"\\", b'"', b"'", b"[", b"{", b"(", b"$(", b"${", b"<<E\n",
+        b"#", b"\xf0\x9f\x98\x80", b":", b",", b"\\\n", b"`", b"=", b"lambda:", b"1e999", b"-0", b"*", b"&", b";", b"|",
+        ]  # fmt: skip
 
 
 def mutated(raw: bytes, generator: random.Random) -> bytes:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import warnings
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location, SourceFile, Span
+
+_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class PyScript:
     assigned_dotted: set[str] = field(default_factory=set)
     tree: ast.Module | None = None
     _constants: dict[str, ast.expr] | None = None
+    _counted: SourceFile | None = None
 
     def qualified(self, node: ast.expr) -> str:
         """``transformers.HfArgumentParser`` for a name or attribute chain, else an empty string."""
@@ -73,9 +77,17 @@ class PyScript:
         return node
 
     def _offset(self, line: int, column: int) -> int:
-        text = self.source.line_text(line)
+        lines = self._lines()
+        text = lines.line_text(line)
         chars = column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
-        return self.source.offset(line, chars + 1)
+        return lines.offset(line, chars + 1)
+
+    def _lines(self) -> SourceFile:
+        """The text with the lines that ``ast`` counts: for Python a carriage return alone ends one too."""
+        if self._counted is None:
+            text = _LONE_RETURN.sub("\n", self.source.text) if "\r" in self.source.text else self.source.text
+            self._counted = self.source if text is self.source.text else SourceFile(self.source.path, text)
+        return self._counted
 
 
 def read_script(source: SourceFile) -> PyScript:
