@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from command import dslint
-from fake_machine import FakeMachine, lock_in
+from fake_machine import FakeMachine, lock_in, needs_provable_locks
 
 from dslint.doctor import command, registry
 from dslint.doctor.environment import NoPython, Python
@@ -37,6 +37,7 @@ def make_stale(folder: Path) -> Path:
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The real machine with caches and home of its own."""
+    needs_provable_locks(tmp_path)
     for name, value in (("TORCH_EXTENSIONS_DIR", "ext"), ("XDG_CACHE_HOME", "cache"), ("HOME", "home")):
         monkeypatch.setenv(name, str(tmp_path / value))
     return tmp_path / "ext"

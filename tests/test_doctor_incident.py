@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fake_machine import needs_provable_locks
 
 pytest.importorskip("torch")
 if shutil.which("c++") is None:
@@ -120,6 +121,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
+    needs_provable_locks(tmp_path)
     made = Project(tmp_path)
     yield made
     made.stop()
