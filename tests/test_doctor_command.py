@@ -226,7 +226,8 @@ def test_without_a_home_and_a_current_folder(tmp_path: Path, monkeypatch: pytest
     assert (machine.home, machine.cwd) == (Path("/"), Path("/"))
 
 
-def test_unknown_does_not_fail(tmp_path: Path, private: Path) -> None:
+def test_unknown_does_not_fail(tmp_path: Path, private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     # An interpreter whose environment holds nothing: versions and tool chain cannot be compared.
     import venv
 
@@ -237,9 +238,10 @@ def test_unknown_does_not_fail(tmp_path: Path, private: Path) -> None:
     assert "no torch" in done.out
 
 
-def test_another_environment_is_asked_and_not_imported(tmp_path: Path) -> None:
+def test_another_environment_is_asked_and_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import venv
 
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     venv.create(tmp_path / "other", with_pip=False, symlinks=True)
     python = Python.ask(tmp_path / "other/bin/python")
     assert python.version == sys.version_info[:2]
