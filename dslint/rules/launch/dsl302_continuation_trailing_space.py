@@ -77,6 +77,7 @@ def _joins(doc: LaunchDoc, span: Span) -> Finding:
         "blanks behind the `\\` end the command here: the next line is run as a command of its own",
         hint="Delete the blanks behind the `\\`",
         fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),)),
+        facts={"joins": True},
     )
 
 
@@ -87,4 +88,5 @@ def _ends(doc: LaunchDoc, span: Span) -> Finding:
         hint="Delete the `\\` and the blanks",
         fix=Fix("Delete the backslash and the blanks", (Edit(doc.source.path, span, ""),)),
         severity=Severity.WARNING,
+        facts={"joins": False},
     )

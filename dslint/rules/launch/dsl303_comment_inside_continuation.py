@@ -1,8 +1,8 @@
 r"""**What.** A comment stands between the lines of one command: below a line that ends in `\`, or behind the `\`.
 
 **Why it hurts.** The backslash joins the comment line to the command, so the comment ends the command. What follows
-is run as a command of its own: options are lost, often all of them (`torchrun \ # on one node` starts torchrun
-without any argument).
+is run as a command of its own, and its options are lost. Behind a backslash the text is not even a comment:
+`torchrun \ # on one node` gives torchrun the words `" #"`, `on`, `one` and `node`, and it takes `" #"` for the script.
 
 **Fix.** Move the comment above the command. The fix moves whole-line comments.
 

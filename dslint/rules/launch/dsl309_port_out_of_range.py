@@ -79,12 +79,13 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     del context
     for command in doc.commands:
         for port in ports(command):
-            finding = _judge(port, doc.in_docs)
+            finding = _judge(port, doc.in_docs, command.launcher)
             if finding is not None:
                 yield finding
 
 
-def _judge(port: Port, in_docs: bool) -> Finding | None:
+def _judge(port: Port, in_docs: bool, launcher: str) -> Finding | None:
+    facts: dict[str, str | int] = {"port": port.number, "launcher": launcher}
     related = tuple(place.labelled(f"{port.number} set here") for place in port.related)
     if 0 < port.number < 1024:
         return META.finding(
@@ -94,6 +95,7 @@ def _judge(port: Port, in_docs: bool) -> Finding | None:
             hint="Take a free port between 1024 and 65535",
             related=related,
             severity=Severity.INFO if in_docs else Severity.WARNING,
+            facts=facts,
         )
     if 0 < port.number <= 65535 or (port.number == 0 and port.zero_is_free):
         return None
@@ -104,4 +106,5 @@ def _judge(port: Port, in_docs: bool) -> Finding | None:
         hint="Take a free port between 1024 and 65535",
         related=related,
         severity=Severity.WARNING if in_docs else Severity.ERROR,
+        facts=facts,
     )

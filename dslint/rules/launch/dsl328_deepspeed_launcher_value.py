@@ -78,13 +78,14 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if value.lower() in _BACKENDS or not value.replace("_", "").replace("-", "").isalnum():
             continue
         place = "put it behind the script if it is meant for the script" if value in ("pytorch", "none") else ""
-        severe = _several_nodes(command) and not doc.in_docs
+        several = _several_nodes(command)
         yield META.finding(
             flag.value.location,
             f"`--launcher {value}` is none of DeepSpeed's backends {', '.join(_BACKENDS)}: on more than one node it"
             f" stops with `NotImplementedError: Unknown launcher {value.lower()}`",
             hint="Use one of DeepSpeed's backends" + (f", or {place}" if place else ""),
-            severity=Severity.ERROR if severe else Severity.WARNING,
+            severity=Severity.ERROR if several and not doc.in_docs else Severity.WARNING,
+            facts={"launcher": value, "several_nodes": several},
         )
 
 

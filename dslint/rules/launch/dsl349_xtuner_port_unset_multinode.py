@@ -90,4 +90,5 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             hint="Set `PORT`, `ADDR` (of node 0) and `NODE_RANK` on every node",
             related=multi_node_origins(command),
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
+            facts={"missing": " and ".join(missing), "nodes": int(nodes.get())},
         )

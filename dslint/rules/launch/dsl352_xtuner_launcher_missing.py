@@ -105,6 +105,7 @@ def _under_scheduler(command: LaunchCommand) -> Finding | None:
         hint=f"Add `--launcher {_OPTIONS[command.outer]}`",
         related=tasks.origins,
         severity=Severity.ERROR if severe else Severity.WARNING,
+        facts={"by": command.outer, "world": tasks.get() if tasks.is_known else None},
     )
 
 
@@ -122,4 +123,5 @@ def _nodes(command: LaunchCommand) -> Finding | None:
         " group uninitialised, and the first collective times out after 1800 s",
         hint="Add `--launcher pytorch`",
         related=multi_node_origins(command),
+        facts={"by": "torchrun", "nodes": nodes.get()},
     )

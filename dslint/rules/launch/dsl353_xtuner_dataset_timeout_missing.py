@@ -27,6 +27,7 @@ META = RuleMeta(
     kind="launch",
     severity=Severity.INFO,
     summary="XTuner on several nodes gives the dataset 60 minutes",
+    no_experiment="whether 60 minutes are enough is a matter of the data set, which no experiment can know",
     references=("https://github.com/InternLM/xtuner/blob/v0.1.23/xtuner/dataset/huggingface.py",),
 )
 

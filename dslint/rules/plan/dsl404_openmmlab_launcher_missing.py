@@ -174,7 +174,13 @@ def _missing(plan: RunPlan, declared: Declared, needed: str, flag: Flag | None) 
         ),
         fix=_append(command, f" --launcher {needed}") if flag is None else _replaced(command, flag, "none", needed),
         severity=_severity(plan),
+        facts=_facts(plan, ""),
     )
+
+
+def _facts(plan: RunPlan, given: str) -> dict[str, str | int | None]:
+    world = plan.world_size.get() if plan.world_size.is_known else None
+    return {"by": plan.command.launcher, "given": given, "world": world}
 
 
 def _append(command: LaunchCommand, text: str) -> Fix | None:
@@ -200,6 +206,7 @@ def _mismatch(plan: RunPlan, flag: Flag, given: str, needed: str) -> Finding:
         related=(command.location.labelled(f"started by {name}"),),
         fix=_replaced(command, flag, given, needed),
         severity=_severity(plan),
+        facts=_facts(plan, given),
     )
 
 

@@ -1,0 +1,51 @@
+"""Options of torchrun that do not reach it: behind the script, or options of another launcher.
+
+As written, torchrun takes what stands behind the script as arguments of the script and starts one process, or refuses
+an option that only another launcher has; as fixed, the options stand before the script under torchrun's own names. The
+script only writes down its rank and its arguments: what a single process does to the training is not shown.
+"""
+
+from __future__ import annotations
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.outcome import Kind, Verdict
+
+_FEWER = Expect((Kind.WRONG,), r"starts 1 process instead of 2")
+_UNKNOWN = Expect((Kind.RAISE,), r"torchrun ends with exit code 2: torchrun: error: unrecognized arguments: --num_gpus")
+
+EXPERIMENT = Experiment(
+    name="torchrun-flags",
+    summary="torchrun does not get its options, because they stand behind the script or belong to another launcher",
+    ranks=1,
+    expect=_FEWER,
+    cases=(
+        Case("flag-after-script", {"words": ["train.py", "--nproc_per_node", "2"]}),
+        Case("flag-of-deepspeed", {"words": ["--num_gpus", "2", "train.py"]}, _UNKNOWN),
+        Case("abbreviated", {"words": ["--nproc-per", "2", "train.py"]}, verdict=Verdict.NOT_REPRODUCED),
+    ),
+)
+
+
+def written(rank: RankApi) -> Json:
+    """The words as they are."""
+    return _run(rank, rank.params["words"])
+
+
+def fixed(rank: RankApi) -> Json:
+    """The option before the script, under the name that torchrun has for it."""
+    return _run(rank, ["--nproc_per_node", "2", "train.py"])
+
+
+def _run(rank: RankApi, words: list[str]) -> Json:
+    from dslint.probe.parts.launcher import torchrun
+
+    return [{"rank": note["RANK"], "argv": note["argv"]} for note in torchrun(rank, words)]
+
+
+def wrong(values: list[Json], reference: list[Json]) -> str | None:
+    """Fewer processes than meant, and what the script gets as its arguments."""
+    started, meant = len(values[0]), len(reference[0])
+    if started == meant:
+        return None
+    got = " ".join(values[0][0]["argv"])
+    return f"torchrun starts {started} process instead of {meant}, and the script gets the arguments `{got}`"
