@@ -17,6 +17,7 @@ from dslint.arguments import COMMANDS
 from dslint.doctor.registry import all_checks
 from dslint.rules.registry import BY_CODE
 from dslint.triage import gates
+from dslint.triage import scan as scanning
 from dslint.triage.blocks import blocks
 from dslint.triage.command import main
 from dslint.triage.hit import FileResult
@@ -460,3 +461,35 @@ def test_the_page_of_symptoms_is_up_to_date() -> None:
 @pytest.mark.parametrize(("line", "name"), OTHER_WORDS)
 def test_other_words_for_the_same(line: str, name: str) -> None:
     assert names(triage(run=f"{RUN}{line}\n")) == (name,)
+
+
+def test_an_exception_of_another_kind_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(RUN + raised("KeyError: 'image'"))
+    assert main([str(path)]) == 0
+    assert capsys.readouterr().out.endswith(
+        f"The first exception: {path}:{RUN.count(chr(10)) + 7}: KeyError: 'image'\n"
+    )
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = gzip.compress(CASES["timeout-type"].log.encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    assert main(["-", "--color", "always"]) == 1
+    out = capsys.readouterr().out
+    assert "<stdin>:" in out
+    assert "\x1b[1;31m" in out
+
+
+def test_wrong_flags_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--quotes", "0", "x.log"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_tracebacks_without_end_are_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[int] = []
+    monkeypatch.setattr(scanning, "failure", lambda line: followed.append(line.number))
+    scan("Traceback (most recent call last):\n" * 5_000)
+    assert len(followed) == scanning.MAX_TRACEBACKS

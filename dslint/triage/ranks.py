@@ -61,7 +61,7 @@ class Labels:
                 rank, tag, rest = int(next(filter(None, mark.groups()))), mark[0], rest[mark.end() :]
             elif self._srun and (task := _SRUN.match(rest)):
                 rank, tag, rest = int(task[1]), task[0], rest[task.end() :]
-            elif self._hosts and not host and (name := _HOST.match(rest)) and name[1].lower() not in _NOT_HOSTS:
+            elif self._hosts and not host and (name := _HOST.match(rest)) and _is_host(name[1]):
                 host, tag, rest = name[1], name[0], rest[name.end() :]
             if len(rest) == start:
                 break
@@ -78,12 +78,16 @@ class Labels:
         return found | ({self.rank} if self.rank is not None else set())
 
 
+def _is_host(name: str) -> bool:
+    return name.lower() not in _NOT_HOSTS and not name.endswith(("Error", "Exception"))
+
+
 def _most(pattern: re.Pattern[str], lines: list[str]) -> bool:
     return len(lines) >= 5 and sum(1 for line in lines if pattern.match(line)) >= 0.8 * len(lines)
 
 
 def _names(lines: list[str]) -> set[str]:
-    return {found[1] for line in lines if (found := _HOST.match(line)) and not found[1].lower().endswith("error")}
+    return {found[1] for line in lines if (found := _HOST.match(line)) and _is_host(found[1])}
 
 
 def spoken(ranks: list[int]) -> str:

@@ -21,8 +21,10 @@ from dslint.triage.symptoms.process import REPORT, SIGNALS
 
 # Lines kept for each symptom and rank; the others are counted.
 KEEP = 8
-MAX_KEYS = 20_000
+MAX_KEYS = MAX_HITS = 20_000
 MAX_FAILURES = 256
+# A traceback without end costs hundreds of lines: a log of nothing else must not take for ever.
+MAX_TRACEBACKS = 500
 _STATUS = "last enqueued"
 _XTUNER = "xtuner_dataset_timeout"
 _STATUS_PATTERN = Pattern(
@@ -43,6 +45,7 @@ class Scan:
         self._loss = LossTracker()
         self._gates = (*self._served, *self._extension.gates, gates.LOSS, TRACEBACK, ROOT, _STATUS, _XTUNER)
         self._labels: Labels | None = None
+        self._tracebacks = 0
 
     def run(self, read: Callable[[int], bytes]) -> FileResult:
         """Read to the end; errors of ``read`` are the caller's."""
@@ -90,7 +93,9 @@ class Scan:
         elif gate == gates.LOSS:
             self._loss.line(line)
         elif gate == TRACEBACK:
-            if len(self.result.failures) < MAX_FAILURES and (found := failure(line)):
+            self._tracebacks += 1
+            tried = self._tracebacks > MAX_TRACEBACKS or len(self.result.failures) >= MAX_FAILURES
+            if not tried and (found := failure(line)):
                 self.result.failures.append(found)
         elif gate == ROOT:
             self._report(line)
@@ -131,7 +136,7 @@ class Scan:
         if count == 0 and len(self.result.counts) >= MAX_KEYS:
             return
         self.result.counts[key] = count + 1
-        if count < KEEP:
+        if count < KEEP and len(self.result.hits) < MAX_HITS:
             self.result.hits.append(hit)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dslint.triage.blocks import Block
 from dslint.triage.hit import Hit
@@ -64,7 +65,8 @@ class ExtensionTracker:
             state.loaded += 1
         state.loading = gate != _TIME
         if gate != _TIME:
-            state.hit = line.hit(STALL)
+            # The time of the first such line will do: to look for it costs more than all else here.
+            state.hit = replace(state.hit, line=line.number, text=text.strip())
 
     def block(self, block: Block) -> None:
         """The end of a block: drop the ranks that said something else after their last extension line."""

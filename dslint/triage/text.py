@@ -78,5 +78,6 @@ def _summary(diagnosis: Diagnosis) -> str:
     read = f"{lines} lines of {len(files)} {'logs' if len(files) > 1 else 'log'}{f', {spoken(ranks)}' if ranks else ''}"
     found = len(diagnosis.verdicts)
     if not found:
-        return f"No known symptom in {read}."
+        first = f" The first exception: {place(diagnosis.origin)}: {diagnosis.origin.text}" if diagnosis.origin else ""
+        return f"No known symptom in {read}.{first}"
     return f"{found} {'symptoms' if found > 1 else 'symptom'} in {read}."
