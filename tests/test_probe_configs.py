@@ -164,3 +164,24 @@ def test_a_switch_in_quotes_means_the_opposite_when_the_fix_says_so() -> None:
     assert judged("1", 1) is None
     half = [{"train_micro_batch_size_per_gpu": 1.5}]
     assert config_value_taken_as_it_is.wrong(half, half) is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "case", "path"),
+    [
+        ("torchrun train.py --deepspeed {}.json", "TrainingArguments", "TrainingArguments", "configs/zero_2.json"),
+        ("deepspeed train.py --deepspeed_config {}.json", "", "deepspeed.initialize", "configs/zero_2.json"),
+        ("accelerate launch --config_file {}.yaml train.py", "", "accelerate-launch", "configs/zero_2.yaml"),
+    ],
+)
+def test_a_missing_config_is_opened_by_who_reads_it(
+    command: str, script: str, case: str, path: str, tmp_path: Path
+) -> None:
+    example = load_rule("DSL443").module.EXAMPLES[0]
+    plain = "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
+    plain += "parser.add_argument('--deepspeed_config')\nengine = deepspeed.initialize(args=parser.parse_args())\n"
+    text = example.files["train.py"] if script else plain
+    files = {"run.sh": command.format("configs/zero_2") + "\n", "train.py": text, "configs/zero2.json": "{}"}
+    ((name, chosen),) = _probed(tmp_path, files, "DSL443")
+    assert name == f"config-path-missing/{case}"
+    assert chosen.params["path"] == path

@@ -48,7 +48,7 @@ def model(width: int = WIDTH) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.Tanh(), torch.nn.Linear(width, 1))
 
 
-def engine(rank: RankApi, settings: dict[str, Json], module: Any = None, **arguments: Any) -> Any:
+def engine(rank: RankApi, settings: dict[str, Json] | str, module: Any = None, **arguments: Any) -> Any:
     """The engine of ``deepspeed.initialize``; the process group must be there."""
     import deepspeed
 

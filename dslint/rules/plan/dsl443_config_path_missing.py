@@ -1,8 +1,9 @@
 """**What.** A launch command, an accelerate YAML file or the script names a DeepSpeed or accelerate config that does
 not exist: not from the folder of the launch file, not from any folder above it, not beside the script.
 
-**Why it hurts.** The job waits in the queue, starts on every node, and stops with `FileNotFoundError`; some versions
-take the unknown path for a base64 text and say something about decoding instead.
+**Why it hurts.** The job waits in the queue, starts on every node, and stops. `accelerate launch` says
+`FileNotFoundError` for its YAML file; transformers, accelerate and DeepSpeed take the unknown path for a base64 text
+and stop with `ValueError: Expected a string path to an existing deepspeed config`.
 
 **Fix.** Correct the path, or commit the file.
 
@@ -72,9 +73,10 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         yield META.finding(
             named.location,
             f"`{named.text}` does not exist relative to the launch file, the folders above it or the script: "
-            "the run stops with FileNotFoundError after it was scheduled",
+            "the run stops at start-up, after it was scheduled",
             hint="Correct the path or add the file",
             related=(command.labelled("the command that starts this run"),) if is_elsewhere else (),
             severity=Severity.INFO if plan.command.in_docs else None,
             confidence=Confidence.MEDIUM,
+            facts={"path": named.text, "consumer": plan.consumer.get_or("unknown")},
         )
