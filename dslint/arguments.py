@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from dslint import __version__
+from dslint.core.commandline import Parser, positive
 
 COMMANDS = ("check", "rule", "rules", "probe", "triage", "doctor")
 FORMATS = ("concise", "full", "json", "github", "sarif")
@@ -43,31 +43,9 @@ def _ignores(text: str) -> list[str]:
     return items
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found `{text}`")
-    return int(text)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        # One line instead of the usage of forty flags.
-        sys.stderr.write(f"dslint: {message}{self._nearest(message)} (see dslint --help)\n")
-        raise SystemExit(2)
-
-    def _nearest(self, message: str) -> str:
-        flag = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
-        if not flag.startswith("--"):
-            return ""
-        from difflib import get_close_matches
-
-        near = get_close_matches(flag, self._option_string_actions, n=1)
-        return f"; did you mean `{near[0]}`?" if near else ""
-
-
 def check_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint [check] [PATHS]``. Unset flags are absent from the namespace: settings decide then."""
-    parser = _Parser(
+    parser = Parser(
         prog="dslint",
         description="Find mistakes in distributed-training code, DeepSpeed configs and launch commands.",
         epilog=_EPILOG,
@@ -121,9 +99,9 @@ def _selection(group: argparse._ArgumentGroup) -> None:
 
 
 def _facts(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--world-size", type=_positive, metavar="N", help="number of processes (ranks) in the job")
-    group.add_argument("--nnodes", type=_positive, metavar="N", help="number of machines in the job")
-    group.add_argument("--nproc-per-node", type=_positive, metavar="N", help="processes (ranks) on each machine")
+    group.add_argument("--world-size", type=positive, metavar="N", help="number of processes (ranks) in the job")
+    group.add_argument("--nnodes", type=positive, metavar="N", help="number of machines in the job")
+    group.add_argument("--nproc-per-node", type=positive, metavar="N", help="processes (ranks) on each machine")
     group.add_argument(
         "--deepspeed-version", metavar="V", help="DeepSpeed release or range: 0.16.9, 0.16, '>=0.14,<0.18'"
     )
@@ -172,7 +150,7 @@ def _other(group: argparse._ArgumentGroup) -> None:
         "--config", metavar="FILE", help="settings file instead of the nearest pyproject.toml or dslint.toml"
     )
     group.add_argument("--isolated", action="store_true", help="use no settings file")
-    group.add_argument("-j", "--jobs", type=_positive, metavar="N", help="worker processes (default: all cores)")
+    group.add_argument("-j", "--jobs", type=positive, metavar="N", help="worker processes (default: all cores)")
     group.add_argument("--no-cache", dest="cache", action="store_false", help="neither read nor write earlier results")
     group.add_argument("--cache-dir", metavar="DIR", help="default: the user's cache folder")
     group.add_argument("--show-files", action="store_true", help="list the files that would be looked at")
@@ -181,13 +159,13 @@ def _other(group: argparse._ArgumentGroup) -> None:
 
 def rule_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint rule``."""
-    parser = _Parser(prog="dslint rule", description="Explain rules: what, why it hurts, how to fix, examples.")
+    parser = Parser(prog="dslint rule", description="Explain rules: what, why it hurts, how to fix, examples.")
     parser.add_argument("rules", nargs="+", metavar="RULE", help="code (DSL201), prefix or name")
     return parser
 
 
 def rules_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint rules``."""
-    parser = _Parser(prog="dslint rules", description="List all rules.")
+    parser = Parser(prog="dslint rules", description="List all rules.")
     parser.add_argument("--output-format", choices=("text", "json"), default="text")
     return parser

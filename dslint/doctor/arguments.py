@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import NoReturn
+
+from dslint.core.commandline import Parser
 
 _EPILOG = """\
 exit codes: 0 nothing wrong, 1 a warning or an error, 2 wrong usage. A check that could not decide (unknown) does
 not fail.
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"dslint: {message} (see dslint doctor --help)\n")
-        raise SystemExit(2)
 
 
 def _host(text: str) -> str:
@@ -31,7 +25,7 @@ def _host(text: str) -> str:
 
 def doctor_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint doctor``."""
-    parser = _Parser(
+    parser = Parser(
         prog="dslint doctor",
         description="Look at this machine: stale locks, broken builds, tool chain, versions, network, limits.",
         epilog=_EPILOG,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from dslint.core.commandline import Parser, positive
+
 FORMATS = ("full", "concise", "json", "sarif")
 BACKENDS = ("auto", "gloo", "nccl")
 
@@ -19,12 +21,6 @@ exit codes: 0 nothing confirmed, 1 something confirmed, 2 wrong usage or the pro
 """
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found `{text}`")
-    return int(text)
-
-
 def _seconds(text: str) -> float:
     try:
         value = float(text)
@@ -35,14 +31,9 @@ def _seconds(text: str) -> float:
     return value
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(2, f"dslint: {message} (see dslint probe --help)\n")
-
-
 def probe_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint probe``."""
-    parser = _Parser(
+    parser = Parser(
         prog="dslint probe",
         description="Show on real ranks what a finding means.",
         epilog=_EPILOG,
@@ -57,14 +48,14 @@ def probe_parser() -> argparse.ArgumentParser:
     what.add_argument("--all", action="store_true", help="all experiments of the library")
     what.add_argument("--list", action="store_true", help="list the experiments, run nothing")
     facts = parser.add_argument_group("facts that no file states")
-    facts.add_argument("--world-size", type=_positive, metavar="N", help="number of processes (ranks) in the job")
+    facts.add_argument("--world-size", type=positive, metavar="N", help="number of processes (ranks) in the job")
     facts.add_argument("--deepspeed-version", metavar="V", help="DeepSpeed release or range of the project")
     how = parser.add_argument_group("how")
     how.add_argument("--backend", choices=BACKENDS, default="auto", help="auto: nccl when there are enough GPUs")
-    how.add_argument("--ranks", type=_positive, metavar="N", help="processes of an arm (default: the experiment's own)")
+    how.add_argument("--ranks", type=positive, metavar="N", help="processes of an arm (default: the experiment's own)")
     how.add_argument("--timeout", type=_seconds, metavar="S", help="seconds after which an arm is given up")
     how.add_argument("--python", default="", metavar="FILE", help="the interpreter to probe (default: this one)")
-    how.add_argument("-j", "--jobs", type=_positive, default=2, metavar="N", help="experiments at a time (default: 2)")
+    how.add_argument("-j", "--jobs", type=positive, default=2, metavar="N", help="experiments at a time (default: 2)")
     how.add_argument("--no-explain", dest="explain", action="store_false", help="no account of the collectives")
     output = parser.add_argument_group("output")
     output.add_argument("--format", choices=FORMATS, dest="output_format", help="default: full on a terminal")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import NoReturn
+
+from dslint.core.commandline import Parser
 
 _EPILOG = """\
 Several logs are the ranks of one run: give all of them. A folder stands for the logs in it, - for standard input;
@@ -21,16 +21,9 @@ def _quotes(text: str) -> int:
     return int(text)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        # One line, as the other commands say it.
-        sys.stderr.write(f"dslint: {message} (see dslint triage --help)\n")
-        raise SystemExit(2)
-
-
 def triage_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint triage``."""
-    parser = _Parser(
+    parser = Parser(
         prog="dslint triage",
         description="Read the log of a hung or failed run: which symptoms it shows, likely causes, what to check.",
         epilog=_EPILOG,

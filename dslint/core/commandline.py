@@ -1,0 +1,36 @@
+"""What the parsers of all commands share: mistakes are one line that suggests the nearest flag."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line on standard error and exit code 2, not the usage of forty flags."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and which flag may have been meant."""
+        sys.stderr.write(f"dslint: {message}{self._nearest(message)} (see {self.prog} --help)\n")
+        raise SystemExit(2)
+
+    def _nearest(self, message: str) -> str:
+        flag = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
+        if not flag.startswith("--"):
+            return ""
+        from difflib import get_close_matches
+
+        near = get_close_matches(flag, self._option_string_actions, n=1)
+        return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def positive(text: str) -> int:
+    """The type of a flag that counts something.
+
+    Raises:
+        argparse.ArgumentTypeError: not a whole number of at least 1.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found `{text}`")
+    return int(text)
