@@ -101,7 +101,8 @@ def test_a_file_with_other_shapes_or_no_file_is_wrong() -> None:
 def test_a_norm_off_the_reference_is_wrong(norm: float, is_wrong: bool) -> None:
     found = overlap_comm_race.wrong([{"norms": [norm]}], [{"norms": [1.0]}])
     assert (found is not None) is is_wrong
-    assert (zero_gradient_norm.wrong([{"norm": norm}], [{"norm": 1.0}]) is None) is (norm == 1.0)
+    step = {"weights": [1.0]}
+    assert (zero_gradient_norm.wrong([{"norm": norm, **step}], [{"norm": 1.0, **step}]) is None) is (norm == 1.0)
 
 
 def test_an_optimizer_behind_the_engine_is_told_by_weights_or_count() -> None:

@@ -2,9 +2,9 @@
 
 As written, the script divides the loss once more, steps the engine on every n-th micro batch only, or clears the
 gradients after each micro batch; as fixed, it calls `backward` and `step` for every micro batch and leaves the rest to
-`gradient_accumulation_steps`. Nothing raises: the weights end elsewhere. What is right depends on the stage: with
-`gradient_accumulation_steps` 1, stages 0 and 3 add up what comes before a late `step`, stage 2 keeps the last micro
-batch only.
+`gradient_accumulation_steps`. Nothing raises in current releases: the weights end elsewhere. What is right depends on
+the stage: with `gradient_accumulation_steps` 1, stages 0 and 3 add up what comes before a late `step`, stages 1 and 2
+keep the last micro batch only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ EXPERIMENT = Experiment(
     name="accumulation-by-hand",
     summary="the script accumulates gradients around an engine that accumulates them itself",
     flavour="deepspeed",
-    expect=Expect((Kind.WRONG,), r"away from those of the correct run|counts \d+ steps"),
+    # Before 0.18.3 the backward after a micro batch without `step` raises at stages 1 and 2.
+    expect=Expect((Kind.WRONG, Kind.RAISE), r"away from those of the correct run|TypeError: 'NoneType' object is not"),
     cases=(
         *(Case(f"loss-divided-twice-z{stage}", {"how": "divide", "stage": stage, "gas": 2}) for stage in (2, 0, 3)),
         *(Case(f"step-at-boundary-z{stage}", {"how": "step", "stage": stage, "gas": 2}) for stage in (2, 0, 3)),
@@ -55,9 +56,9 @@ def _train(rank: RankApi, how: str, gas: int) -> Json:
         if how == "clear":
             trained.zero_grad()
         rank.mark(f"micro batch {step}")
-    return {"weights": weights(trained), "steps": trained.global_steps}
+    return {"weights": weights(trained)}
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
-    """Other weights, or another number of optimizer steps."""
+    """Other weights."""
     return off_course(values, reference)

@@ -13,7 +13,8 @@ from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
-_FROZEN = Expect((Kind.WRONG,), r"never moved")
+# Before 0.18.3 the next backward stumbles over the gradients that nobody took.
+_FROZEN = Expect((Kind.WRONG, Kind.RAISE), r"never moved|TypeError: 'NoneType' object|AssertionError.*ds_shape")
 _UNCOUNTED = Expect((Kind.WRONG,), r"counts 0 steps")
 
 EXPERIMENT = Experiment(

@@ -1,9 +1,10 @@
 """A call of the DeepSpeed engine that only rank 0 makes.
 
 As written, rank 0 calls `save_checkpoint`, `backward`, `step` and the like while the others go on; as fixed, every
-rank calls. All of them run a collective at every ZeRO stage, stage 0 included, and stand still; only
-`save_16bit_model` talks to other ranks at stage 3 with gathering on alone. It cannot show what a later collective of
-the other ranks would pair up with.
+rank calls. Nearly all of them run a collective at every ZeRO stage, stage 0 included, and stand still.
+`save_16bit_model` talks to other ranks only at stage 3 with gathering on; `step` of stage 0 only where it clips (the
+default of newer releases), else it moves the weights of rank 0 alone, silently. It cannot show what a later collective
+of the other ranks would pair up with.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.compare import diverged
 
 _WAITS = Expect((Kind.STALL,), r"distributed_c10d\.py|partition_parameters\.py|torch/autograd|graph\.py")
 
@@ -24,7 +26,9 @@ EXPERIMENT = Experiment(
     cases=(
         *(Case(f"save_checkpoint-z{stage}", {"op": "save_checkpoint", "stage": stage}) for stage in (2, 3, 1)),
         *(Case(f"backward-z{stage}", {"op": "backward", "stage": stage}) for stage in (2, 3, 0)),
-        *(Case(f"step-z{stage}", {"op": "step", "stage": stage}) for stage in (2, 3, 0)),
+        *(Case(f"step-z{stage}", {"op": "step", "stage": stage}) for stage in (2, 3)),
+        Case("step-z0", {"op": "step", "stage": 0, "clipping": 1.0}),
+        Case("step-z0-no-clipping", {"op": "step", "stage": 0}, Expect((Kind.WRONG,), r"weights of rank 1 differ")),
         Case("initialize-z2", {"op": "initialize", "stage": 2}),
         Case("gathered-parameters-z3", {"op": "GatheredParameters", "stage": 3}),
         Case("save_16bit_model-z3", {"op": "save_16bit_model", "stage": 3, "gather": True}),
@@ -50,14 +54,18 @@ def fixed(rank: RankApi) -> Json:
 
 
 def _train(rank: RankApi, calls: bool) -> Json:
-    from dslint.probe.parts.zero import batch, config, engine, loss_of, train
+    from dslint.probe.parts.zero import batch, config, engine, loss_of, train, weights
 
     op, stage = rank.params["op"], rank.params["stage"]
     rank.init()
-    gather = {"stage3_gather_16bit_weights_on_model_save": True} if rank.params.get("gather") else {}
+    changes: dict[str, Json] = {"gradient_clipping": rank.params.get("clipping", 0.0)}
+    if rank.params.get("gather"):
+        changes["stage3_gather_16bit_weights_on_model_save"] = True
+    if op == "initialize" and not calls:
+        return {"weights": []}
+    trained = engine(rank, config(stage, **changes))
     if op == "initialize":
-        return engine(rank, config(stage)) is not None if calls else False
-    trained = engine(rank, config(stage, **gather))
+        return {"weights": []}
     train(rank, trained, 1)
     if op in ("backward", "step"):
         loss = loss_of(trained(batch(rank, 1)))
@@ -68,7 +76,9 @@ def _train(rank: RankApi, calls: bool) -> Json:
             trained.step()
     elif calls:
         _save(rank, trained, op)
-    return True
+    rank.mark("past the guard")
+    # At stage 3 reading the weights would itself be a collective.
+    return {"weights": weights(trained) if stage < 3 else []}
 
 
 def _save(rank: RankApi, trained: Any, op: str) -> None:
@@ -81,6 +91,11 @@ def _save(rank: RankApi, trained: Any, op: str) -> None:
     elif op == "GatheredParameters":
         with deepspeed.zero.GatheredParameters(list(trained.module.parameters())):
             rank.mark("gathered")
+
+
+def wrong(values: list[Json], _reference: list[Json]) -> str | None:
+    """The ranks hold different weights."""
+    return diverged(values)
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:

@@ -1,8 +1,9 @@
-"""The gradient norm that ZeRO reports, against one computed by hand.
+"""The gradient of an accumulated step of ZeRO, against one computed by hand.
 
-As written, an engine accumulates two micro batches and reports `get_global_grad_norm()`; as fixed, the same gradients
-come from the plain model: the mean over ranks and micro batches, without DeepSpeed. DeepSpeed 0.17.6 reports too little
-for stage 2 with accumulation; 0.18.3 and later report the same number at every stage.
+As written, an engine accumulates two micro batches, reports `get_global_grad_norm()` and steps; as fixed, the same
+gradients come from the plain model (the mean over ranks and micro batches), and the step is w - lr * gradient, without
+DeepSpeed. DeepSpeed 0.17.6 reports too small a norm at stage 2 and moves the weights elsewhere; 0.18.3 and later agree
+with the hand at every stage.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, Needs, RankApi
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.compare import off_course
 
 _BAD = Needs(versions=("deepspeed==0.17.6",), why="the wrong norm was measured in this release")
 _GOOD = Needs(versions=("deepspeed>=0.18.3",), why="an earlier release reports a wrong norm")
 
 EXPERIMENT = Experiment(
     name="zero-gradient-norm",
-    summary="the reported gradient norm is not that of the gradients",
+    summary="an accumulated step is taken with another gradient than that of the micro batches",
     flavour="deepspeed",
     expect=Expect((Kind.WRONG,), r"gradient norm"),
     cases=(
@@ -38,8 +40,8 @@ EXPERIMENT = Experiment(
 
 
 def written(rank: RankApi) -> Json:
-    """What the engine reports after its step."""
-    from dslint.probe.parts.zero import batch, config, engine, loss_of
+    """What the engine reports after its step, and where it led."""
+    from dslint.probe.parts.zero import batch, config, engine, loss_of, weights
 
     rank.init()
     # Norms are taken for clipping; the limit is far away.
@@ -51,11 +53,11 @@ def written(rank: RankApi) -> Json:
     for step in range(rank.params["gas"]):
         trained.backward(loss_of(trained(batch(rank, step))))
         trained.step()
-    return {"norm": float(trained.get_global_grad_norm())}
+    return {"norm": float(trained.get_global_grad_norm()), "weights": weights(trained)}
 
 
 def fixed(rank: RankApi) -> Json:
-    """The norm of the mean gradient of the plain model."""
+    """The norm of the mean gradient of the plain model, and one step of SGD along it."""
     import torch
     import torch.distributed as dist
 
@@ -67,11 +69,15 @@ def fixed(rank: RankApi) -> Json:
         (loss_of(module(batch(rank, step))) / rank.params["gas"]).backward()
     gradient = torch.cat([p.grad.flatten() for p in module.parameters()]) / rank.world
     dist.all_reduce(gradient)
-    return {"norm": float(gradient.norm())}
+    start = torch.cat([p.detach().flatten() for p in module.parameters()])
+    return {"norm": float(gradient.norm()), "weights": (start - 0.1 * gradient).tolist()}
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
-    """A norm that differs by more than rounding."""
+    """A norm or weights that differ by more than rounding."""
     here, expected = values[0]["norm"], reference[0]["norm"]
-    near = abs(here - expected) <= 1e-4 * expected
-    return None if near else f"the gradient norm is reported as {here:.6g}, computed by hand it is {expected:.6g}"
+    apart = off_course(values, reference)
+    if abs(here - expected) <= 1e-4 * expected and apart is None:
+        return None
+    moved = apart or "the weights are right"
+    return f"the gradient norm is reported as {here:.6g}, computed by hand it is {expected:.6g}; {moved}"
