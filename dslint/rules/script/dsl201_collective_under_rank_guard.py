@@ -21,13 +21,14 @@ does not tell (`rank % tp == 0`, `rank < n`); the helper behind the test runs no
 Calls that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
 `zero.GatheredParameters`) are reported only when ZeRO stage 3 is known.
 
-**Evidence.** Two ranks over gloo with a timeout of 8 s: guarded `barrier`, `broadcast_object_list`,
-`save_checkpoint` (ZeRO-2), `engine.backward` (stages 0, 2, 3), `accelerator.gather`, `reduce`, `pad_across_processes`
-and `wait_for_everyone` all end in the timeout; `trainer.evaluate`, `predict` and `train` hang until killed; without
-the guard each passes. A forward of a stage-3 model on rank 0 hangs even inside `with GatheredParameters(...)`,
-because the hooks of the model gather again. In the same way `new_group`, the construction of
-`DistributedDataParallel`, `torch.distributed.checkpoint.save` and `Accelerator.check_trigger` on rank 0 alone, a
-barrier under `rank == 1`, and two barriers against one: the lonely side times out or loses its peer (torch 2.13).
+**Evidence.** Two ranks over gloo with a timeout of 8 s: guarded `barrier`, `broadcast_object_list`, `save_checkpoint`
+(ZeRO-2), `engine.backward` (stages 0, 2, 3), `accelerator.gather`, `reduce`, `pad_across_processes` and
+`wait_for_everyone` all end in the timeout; `trainer.evaluate`, `predict` and `train` hang until killed; without the
+guard each passes. A forward of a stage-3 model on rank 0 hangs even inside `with GatheredParameters(...)`, because the
+hooks of the model gather again. In the same way `new_group`, the construction of `DistributedDataParallel`,
+`torch.distributed.checkpoint.save` and `Accelerator.check_trigger` on rank 0 alone, a barrier under `rank == 1`, and
+two barriers against one: the lonely side times out or loses its peer (torch 2.13). A group of rank 0 alone,
+`new_group([0])`, is made without the others; the next group, which all ranks make, then finds nobody.
 """
 
 from __future__ import annotations
