@@ -27,10 +27,11 @@ _REPORTS = {".md": "markdown", ".html": "html"}
 
 # Lints paths with what the user states, for the cli, which alone knows the engine.
 Lint = Callable[[Sequence[str], Namespace], "list[Subject]"]
+Execute = Callable[[Selection, Namespace], int]
 
 
-def main(arguments: Sequence[str], lint: Lint) -> int:
-    """Run ``dslint probe``; returns the exit code."""
+def main(arguments: Sequence[str], lint: Lint, execute: Execute | None = None) -> int:
+    """Run ``dslint probe``; returns the exit code. ``execute`` runs what is chosen; default: on this machine."""
     args = probe_parser().parse_args(arguments)
     try:
         for name in args.report:
@@ -41,13 +42,14 @@ def main(arguments: Sequence[str], lint: Lint) -> int:
             return _list()
         if args.emit_repro:
             return _emit(selection, Path(args.emit_repro))
-        return _run(selection, args)
+        return (execute or _run)(selection, args)
     except (UnknownSelector, UnknownName, ProbeError) as error:
-        _say(str(error))
+        say(str(error))
         return TROUBLE
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """One line on standard error, whatever a path or an error holds."""
     sys.stderr.write(f"dslint: {' '.join(message.splitlines())}\n")
 
 
@@ -94,7 +96,7 @@ def _emit(selection: Selection, folder: Path) -> int:
         path = write(entry, case, folder)
         sys.stdout.write(f"{path}\n")
     if not selection.work:
-        _say("no experiment to write")
+        say("no experiment to write")
     return OK if selection.work else TROUBLE
 
 
@@ -120,19 +122,20 @@ def _run(selection: Selection, args: Namespace) -> int:
             return Place(gpus, can_make_namespaces(), supervisor.versions)
 
         work = [(entry, case, findings) for entry, case, findings in selection.work]
-        with _progress(len(work), args.quiet) as step:
+        with progress(len(work), args.quiet) as step:
             for report in run_all(work, supervisor, place, plan, args.jobs):
                 reports.append(report)
                 step(f"{report.experiment}/{report.case}")
         summary = Summary.of(supervisor.versions, backend, gpus, supervisor.warm_seconds)
-    _write(Run(reports, selection.without, summary), args)
+    write(Run(reports, selection.without, summary), args)
     if supervisor.missing and all(r.verdict is Verdict.NEEDS for r in reports):
-        _say(supervisor.missing)
+        say(supervisor.missing)
         return TROUBLE
     return CONFIRMED if any(r.verdict is Verdict.CONFIRMED for r in reports) else OK
 
 
-def _write(run: Run, args: Namespace) -> None:
+def write(run: Run, args: Namespace) -> None:
+    """Print the report, and write the files that ``args`` name."""
     chosen = args.output_format or ("full" if sys.stdout.isatty() else "concise")
     sys.stdout.write(renderer(chosen)(replace(run, color=use_color(args.color, sys.stdout, os.environ))))
     for name in args.report:
@@ -142,7 +145,7 @@ def _write(run: Run, args: Namespace) -> None:
 
 
 @contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
+def progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
     """A bar on a terminal, nothing elsewhere."""
     if quiet or total == 0 or not sys.stderr.isatty():
         yield lambda _: None

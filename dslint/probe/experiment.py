@@ -86,6 +86,7 @@ class Experiment:
         race: the failure is a matter of timing: an arm that passes then says nothing.
         cpu_only: a GPU changes nothing (configs, launchers): the arms never get one.
         scales: the arms work with any number of ranks; on a cluster they run on all of them.
+        one_host: its ranks share files below ``rank.folder``, or the loopback device, or make hosts of their own.
         limit: seconds after which an arm is given up (verdict INCONCLUSIVE).
     """
 
@@ -101,6 +102,7 @@ class Experiment:
     cpu_only: bool = False
     race: bool = False
     scales: bool = False
+    one_host: bool = False
     limit: float = 30.0
 
     def expectation(self, case: Case) -> Expect:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 from dslint.probe import experiments
@@ -29,6 +29,12 @@ class Entry(NamedTuple):
     def oracle(self) -> Oracle | None:
         """The value oracle, if the experiment has one."""
         return getattr(self.module, "wrong", None)
+
+    @property
+    def starts_programs(self) -> bool:
+        """Whether its arms run programs (a launcher, bash) by ``rank.command``."""
+        functions = [found for found in vars(self.module).values() if isinstance(found, FunctionType)]
+        return any("command" in function.__code__.co_names for function in functions)
 
     def rules(self, case: Case) -> tuple[str, ...]:
         """Codes of the rules that a case proves."""

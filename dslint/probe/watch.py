@@ -83,6 +83,10 @@ class Watch:
         raised = any(result is not None and result["kind"] == "raise" for result in self._results.values())
         return open_ranks, bool(self._dead) or raised
 
+    def progress(self, rank: int) -> int:
+        """A number that grows with every mark of a rank."""
+        return _size(self.folder / str(rank) / "marks")
+
     def asleep(self, open_ranks: list[int], now: float) -> bool:
         """No mark and next to no work for the quiet time; to be called again and again."""
         for rank in open_ranks:

@@ -23,9 +23,8 @@ def fixed(rank: RankApi) -> Any:
 
 
 def written(rank: RankApi) -> Any:
-    if rank.index == 0:
-        return _ACTS[rank.params["act"]](rank)
-    return rank.index
+    act = rank.params["act"] if rank.index == 0 else rank.params.get("others")
+    return _ACTS[act](rank) if act else rank.index
 
 
 def _stall(rank: RankApi) -> None:

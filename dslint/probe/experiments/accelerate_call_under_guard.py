@@ -20,6 +20,7 @@ EXPERIMENT = Experiment(
     name="accelerate-call-under-guard",
     summary="the main process makes a collective call of accelerate that the other ranks do not make",
     rules=("DSL201",),
+    scales=True,
     flavour="transformers",
     expect=Expect((Kind.STALL,), r"distributed_c10d\.py"),
     cases=(

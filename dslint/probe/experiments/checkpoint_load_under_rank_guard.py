@@ -15,6 +15,7 @@ EXPERIMENT = Experiment(
     name="checkpoint-load-under-rank-guard",
     summary="rank 0 loads a checkpoint and the others go on with other weights",
     flavour="deepspeed",
+    one_host=True,
     expect=Expect((Kind.WRONG,), r"weights of rank 1 differ|weights of rank 1 end"),
     cases=(
         Case("z2", {"stage": 2}),

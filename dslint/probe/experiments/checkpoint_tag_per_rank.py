@@ -14,6 +14,7 @@ EXPERIMENT = Experiment(
     name="checkpoint-tag-per-rank",
     summary="the parts of a checkpoint end up under different tags",
     flavour="deepspeed",
+    one_host=True,
     expect=Expect((Kind.WRONG,), r"checkpoint is spread over 2 folders"),
     cases=(
         Case("z2", {"stage": 2, "validation": "Warn"}),

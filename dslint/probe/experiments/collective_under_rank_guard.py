@@ -26,6 +26,7 @@ EXPERIMENT = Experiment(
     name="collective-under-rank-guard",
     summary="rank 0 makes a collective call that the other ranks do not make",
     rules=("DSL201",),
+    scales=True,
     expect=_ALONE,
     cases=(
         Case("barrier", {"op": "barrier", "then": ""}),

@@ -21,6 +21,7 @@ EXPERIMENT = Experiment(
     name="group-made-late",
     summary="the ranks reach the rendezvous at different times, and the first one gives up",
     rules=("DSL404", "DSL352"),
+    one_host=True,
     proxy=True,
     expect=Expect((Kind.RAISE,), r"client socket has timed out|[Tt]imed out after .* waiting for clients"),
     cases=(

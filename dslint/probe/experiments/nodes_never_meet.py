@@ -22,6 +22,7 @@ _ROOT = Needs(root=True, programs=("ip",), why="each node gets a network namespa
 EXPERIMENT = Experiment(
     name="nodes-never-meet",
     summary="the agents of two nodes wait for each other at different places",
+    one_host=True,
     expect=_WAITS,
     cases=(
         Case("different-ports", {"how": "ports"}, rules=("DSL349",)),

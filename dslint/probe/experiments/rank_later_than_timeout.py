@@ -22,6 +22,7 @@ EXPERIMENT = Experiment(
     name="rank-later-than-timeout",
     summary="the ranks that wait for a late one give up when the timeout of the process group is over",
     rules=("DSL223",),
+    one_host=True,
     expect=Expect((Kind.RAISE,), r"Timed out waiting 1000ms|Timed out after \d+ seconds waiting for clients"),
     cases=(
         Case("barrier", {"op": "barrier", "late": LATE}),

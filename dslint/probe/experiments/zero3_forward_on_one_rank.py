@@ -16,6 +16,7 @@ EXPERIMENT = Experiment(
     name="zero3-forward-on-one-rank",
     summary="rank 0 runs a forward of a model whose weights are spread over all ranks",
     rules=("DSL201",),
+    scales=True,
     flavour="deepspeed",
     expect=Expect((Kind.STALL,), r"_all_?gather|partitioned_param_coordinator|distributed_c10d\.py"),
     cases=(

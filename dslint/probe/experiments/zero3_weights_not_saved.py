@@ -14,6 +14,7 @@ EXPERIMENT = Experiment(
     name="zero3-weights-not-saved",
     summary="save_16bit_model of a partitioned model writes nothing",
     rules=("DSL161",),
+    one_host=True,
     flavour="deepspeed",
     expect=Expect((Kind.WRONG,), r"returns False and writes no file"),
     cases=(

@@ -16,6 +16,7 @@ EXPERIMENT = Experiment(
     name="zero3-with-device-map",
     summary="a device map is given for weights that stage 3 spreads over the ranks",
     flavour="transformers",
+    one_host=True,
     expect=Expect((Kind.RAISE,), r"ValueError: DeepSpeed Zero-3 is not compatible with passing a `device_map`"),
     cases=(
         Case("auto-z3", {"stage": 3, "device_map": "auto"}),

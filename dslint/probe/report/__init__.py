@@ -26,18 +26,22 @@ class Summary:
     gpus: int
     warm_seconds: float
     machine: str
+    cluster: str = ""
 
     @classmethod
-    def of(cls, versions: Mapping[str, str], backend: str, gpus: int, warm_seconds: float) -> Summary:
-        """The summary for this machine."""
-        where = f"{platform.system()} {platform.machine()}"
-        return cls(dict(versions), backend, gpus, warm_seconds, where)
+    def of(
+        cls, versions: Mapping[str, str], backend: str, gpus: int, warm_seconds: float, cluster: str = ""
+    ) -> Summary:
+        """The summary for this machine, or for the ranks of a launch: ``4 ranks on 2 hosts (torchrun)``."""
+        where = f"{platform.system()} {platform.machine()}" + (f", {cluster}" if cluster else "")
+        return cls(dict(versions), backend, gpus, warm_seconds, where, cluster)
 
     @property
     def where(self) -> str:
         """``torch 2.13.0, deepspeed 0.19.8, python 3.11.7; gloo on the CPU``."""
         libraries = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         devices = f"{self.backend}, {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else "gloo on the CPU"
+        devices += f", {self.cluster}" if self.cluster else ""
         return f"{libraries}; {devices}" if libraries else devices
 
 
