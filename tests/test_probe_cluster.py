@@ -139,6 +139,29 @@ def test_a_member_that_dies_ends_the_run_of_all(tmp: Path, victim: int) -> None:
         assert re.fullmatch(r"error: rank 2 \(\S+\) went away: .*\n", codes[0][2])
 
 
+def test_an_arm_is_run_again_when_a_fork_server_dies(tmp: Path) -> None:
+    processes = drive(2, tmp, "slow", "slow")
+    assert processes[0].stdout is not None
+    assert "where" in processes[0].stdout.readline()
+    deadline = time.monotonic() + 20
+    while not (servers := [pid for pid in using(tmp) if is_server(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.5)
+    os.kill(servers[-1], signal.SIGKILL)
+    codes = ends(processes)
+    assert [code for code, _, _ in codes] == [0, 0], codes
+    assert json.loads(codes[0][1])["kind"] == "ok"
+
+
+def is_server(pid: int) -> bool:
+    try:
+        parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+        names = [Path(f"/proc/{number}/cmdline").read_bytes() for number in (pid, parent)]
+    except OSError:
+        return False
+    return [b"forkserver" in name for name in names] == [True, False]
+
+
 def test_members_die_with_their_launcher(tmp: Path) -> None:
     """The launcher starts both ranks and is killed, which nobody tells them."""
     launcher = """

@@ -90,7 +90,7 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop_server()
+        self.stop_server()
         janitor = self._janitor
         if janitor is not None and janitor.stdin is not None:
             janitor.stdin.close()
@@ -121,7 +121,7 @@ class Supervisor:
             self.versions = reply["versions"]
             self.warm_seconds += reply["seconds"]
             if reply["missing"]:
-                self._stop_server()
+                self.stop_server()
                 self.missing = (
                     f"{reply['missing']} in {self.python}: install the extra `deepspeed-lint[probe]`"
                     " (torch, deepspeed, transformers, accelerate) there, or name the interpreter that has them"
@@ -152,7 +152,7 @@ class Supervisor:
                 self.warm(experiment.flavour)
                 return self._arm(experiment, module, case, fixed, ranks, backend, quiet, explain)
             except ServerDied as died:
-                self._stop_server()
+                self.stop_server()
                 if attempt == 2:
                     raise ProbeError(f"the fork server died: {died}") from died
         raise AssertionError
@@ -217,7 +217,8 @@ class Supervisor:
         log.close()
         self._flavour = ""
 
-    def _stop_server(self) -> None:
+    def stop_server(self) -> None:
+        """Kill the fork server with its ranks; the next :meth:`warm` starts another."""
         server, self._server = self._server, None
         self._flavour = ""
         if server is None:

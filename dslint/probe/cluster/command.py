@@ -122,6 +122,9 @@ def _lead(place: Launched, selection: Selection, args: Namespace) -> int:
         if cluster.lost:
             command.say(f"the run ended early: {cluster.lost}")
             return command.TROUBLE
+        if cluster.missing and all(report.verdict is Verdict.NEEDS for report in reports):
+            command.say(cluster.missing)
+            return command.TROUBLE
     return command.OK
 
 

@@ -11,11 +11,12 @@ from typing import Any
 from dslint.probe.cluster.launched import Launched
 from dslint.probe.cluster.member import SILENCE
 from dslint.probe.cluster.wire import Closed, Line, Message, admit, listen
-from dslint.probe.supervisor import ProbeError
+from dslint.probe.supervisor import ProbeError, ServerDied
 
 # Seconds in which all members must have come: hosts that start a container first take their time.
 JOIN = 120.0
 _LAST_WORDS = 0.5
+_SILENT = 5.0
 
 
 class Hub:
@@ -79,6 +80,7 @@ class Hub:
 
         Raises:
             ProbeError: a member is gone, reports an error, or did not reply within ``patience`` seconds.
+            ServerDied: a fork server is gone; its member is still there.
         """
         asked: dict[int, int] = {}
         for rank in ranks:
@@ -96,6 +98,8 @@ class Hub:
             self._wait(0.1)
         found = {rank: self._replies.pop(number) for rank, number in asked.items()}
         for rank, reply in found.items():
+            if "died" in reply:
+                raise ServerDied(f"{self.name(rank)}: {reply['died']}")
             if "error" in reply:
                 raise ProbeError(f"{self.name(rank)}: {reply['error']}")
         return {rank: reply["reply"] for rank, reply in found.items()}
@@ -104,7 +108,8 @@ class Hub:
         """After at most ``pause`` seconds: (age in seconds, state) of these ranks in this arm, as far as known.
 
         Raises:
-            ProbeError: a member is gone, or reports an error.
+            ProbeError: a member is gone.
+            ServerDied: a fork server is gone.
         """
         self._wait(pause)
         now = time.monotonic()
@@ -113,8 +118,8 @@ class Hub:
             at, state = self._states.get(rank, (0.0, {}))
             if state.get("arm") != arm:
                 continue
-            if "error" in state:
-                raise ProbeError(f"{self.name(rank)}: {state['error']}")
+            if "died" in state:
+                raise ServerDied(f"{self.name(rank)}: {state['died']}")
             found[rank] = (now - at, state)
         return found
 
@@ -127,8 +132,11 @@ class Hub:
                 line.send({"op": "end"})
         deadline = time.monotonic() + patience
         with self._news:
-            while self._lines and time.monotonic() < deadline:
+            # Not for a host that has fallen silent.
+            while any(time.monotonic() - self._heard[rank] < _SILENT for rank in self._lines):
                 self._news.wait(0.1)
+                if time.monotonic() > deadline:
+                    break
         for line in lines:
             line.close()
         self._socket.close()

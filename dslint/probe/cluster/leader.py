@@ -19,7 +19,7 @@ from dslint.probe.cluster.wire import Message, join
 from dslint.probe.experiment import FLAVOURS, Case, Experiment
 from dslint.probe.library import Entry
 from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, combine
-from dslint.probe.supervisor import GPU_QUIET, QUIET, START_UP, ProbeError
+from dslint.probe.supervisor import GPU_QUIET, QUIET, START_UP, ProbeError, ServerDied
 from dslint.probe.watch import GRACE, POLL
 
 # A state older than this, in seconds, says nothing of now.
@@ -60,6 +60,7 @@ class Cluster:
         self._patience = patience
         self._accepts = accepts
         self._flavour = ""
+        self._missing: dict[str, str] = {}
         self._arms = 0
         self._sees: set[int] = set()
         self._root = Path()
@@ -92,6 +93,11 @@ class Cluster:
             Member(self._launched, join(self._launched, self._patience), self._python, self._accepts).serve()
         except ProbeError as error:
             self._own = error
+
+    @property
+    def missing(self) -> str:
+        """The first library that is missing on some host, or empty."""
+        return next(iter(self._missing.values()), "")
 
     @property
     def lost(self) -> str:
@@ -133,7 +139,13 @@ class Cluster:
         """
         if self._flavour and FLAVOURS.index(flavour) <= FLAVOURS.index(self._flavour):
             return
-        replies = self._hub.ask({"op": "warm", "flavour": flavour}, range(self.world), START_UP + _SOON)
+        if flavour in self._missing:
+            raise ProbeError(self._missing[flavour])
+        try:
+            replies = self._hub.ask({"op": "warm", "flavour": flavour}, range(self.world), START_UP + _SOON)
+        except (ProbeError, ServerDied) as error:
+            self._missing[flavour] = str(error)
+            raise ProbeError(str(error)) from error
         self._flavour = flavour
         self.versions = replies[0]["versions"]
         self.warm_seconds += max(reply["seconds"] for reply in replies.values())
@@ -160,7 +172,19 @@ class Cluster:
         Raises:
             ProbeError: a member is gone, or cannot start its rank.
         """
-        self.warm(experiment.flavour)
+        for attempt in (1, 2):
+            try:
+                self.warm(experiment.flavour)
+                return self._arm(experiment, module, case, fixed, ranks, backend, quiet, explain)
+            except ServerDied as died:
+                if attempt == 2:
+                    raise ProbeError(f"the fork server died: {died}") from died
+        raise AssertionError
+
+    def _arm(
+        self, experiment: Experiment, module: str, case: Case, fixed: bool, ranks: int, backend: str, quiet: float,
+        explain: bool,
+    ) -> tuple[ArmOutcome, Path]:  # fmt: skip
         self._arms += 1
         name = f"{self._arms:04d}"
         world = self._ranks(experiment, ranks)

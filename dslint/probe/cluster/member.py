@@ -119,7 +119,8 @@ class Member:
                 return {"reply": self._prepare(message, stack)}
             return {"reply": actions[message["op"]](message)}
         except ServerDied as died:
-            return {"error": f"the fork server died: {died}"}
+            self._own.stop_server()
+            return {"died": str(died)}
         except (ProbeError, OSError) as error:
             return {"error": str(error)}
 
@@ -182,7 +183,7 @@ class Member:
             state["asleep"] = bool(open_ranks) and running.watch.asleep([rank], now)
             state["marks"] = running.watch.progress(rank)
         except ServerDied as died:
-            state = {"arm": running.arm, "error": f"the fork server died: {died}"}
+            state = {"arm": running.arm, "died": str(died)}
         if state != running.told or now - running.at > AGAIN:
             running.told, running.at = state, now
             self._line.send({"state": state})
