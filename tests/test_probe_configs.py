@@ -4,6 +4,7 @@ mistakes. The parsers of DeepSpeed and transformers are asked by the library tes
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from dslint.cli import _subjects
 from dslint.probe.experiments import config_key_dropped, config_value_taken_as_it_is, duplicate_key_under_trainer
-from dslint.probe.library import of_finding
+from dslint.probe.library import entries, of_finding
 from dslint.probe.parts import ds_config
 from dslint.rules.registry import load_rule
 
@@ -185,3 +186,16 @@ def test_a_missing_config_is_opened_by_who_reads_it(
     ((name, chosen),) = _probed(tmp_path, files, "DSL443")
     assert name == f"config-path-missing/{case}"
     assert chosen.params["path"] == path
+
+
+def test_what_a_device_cannot_do_confirms_nothing() -> None:
+    refusals = (
+        "ValueError: Type fp16 is not supported on your device.\n_do_sanity_check (engine.py:2004)",
+        "NotImplementedError: Lamb is not implemented on CPU\n_configure_basic_optimizer (engine.py:2300)",
+    )
+    mine = [e for e in entries() if e.experiment.name.startswith(("config-", "engine-refuses", "accelerate-config"))]
+    assert len(mine) >= 6
+    for entry in mine:
+        for case in entry.experiment.cases:
+            match = entry.experiment.expectation(case).match
+            assert not [text for text in refusals if re.search(match, text, re.DOTALL)], case.name

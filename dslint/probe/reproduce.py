@@ -14,8 +14,8 @@ from dslint.probe.experiment import Case
 from dslint.probe.library import Entry
 
 PARTS = "dslint.probe.parts."
-# What an experiment file says about itself; a reproducer has no use for it.
-_LEFT_OUT = {"EXPERIMENT", "parameters", "needs"}
+# What a reproducer begins with; what an experiment file says about itself is of no use to it.
+_ROOTS = ("written", "fixed", "wrong")
 
 
 def write(entry: Entry, case: Case, folder: Path) -> Path:
@@ -41,8 +41,7 @@ def source(entry: Entry, case: Case) -> str:
 """
 '''
     params = f"PARAMS = {_literal(dict(case.params))}\n"
-    seen: set[str] = set()
-    body = "\n\n".join(_texts(entry.module, seen))
+    body = "\n\n".join(_texts(entry.module))
     return f"{head}\nfrom __future__ import annotations\n\n{_RUNTIME}\n\n{params}\n\n{body}\n\n\n{_MAIN}"
 
 
@@ -51,18 +50,49 @@ def _literal(params: dict[str, object]) -> str:
     return repr(json.loads(json.dumps(params)))
 
 
-def _texts(module: ModuleType, seen: set[str]) -> Iterator[str]:
-    """Statements of a module, and before them those of the parts that it imports, each once."""
+def _texts(module: ModuleType) -> Iterator[str]:
+    """The statements that the arms and the oracle need, those of the parts before those of the experiment."""
+    kept = list(_statements(module, set()))
+    needed = _needed([node for node, _ in kept])
+    for node, lines in kept:
+        if node in needed:
+            yield "\n".join(_without_parts(node, lines))
+
+
+def _statements(module: ModuleType, seen: set[str]) -> Iterator[tuple[ast.stmt, list[str]]]:
     seen.add(module.__name__)
     text = inspect.getsource(module)
     tree = ast.parse(text)
     for name in _parts(tree):
         if name not in seen:
-            yield from _texts(import_module(name), seen)
+            yield from _statements(import_module(name), seen)
     lines = text.splitlines()
-    for node in tree.body:
-        if _is_kept(node):
-            yield "\n".join(_without_parts(node, lines))
+    yield from ((node, lines) for node in tree.body if _is_kept(node))
+
+
+def _needed(nodes: list[ast.stmt]) -> set[ast.stmt]:
+    """What the arms reach: helpers that only build cases use names that a reproducer does not have."""
+    defining: dict[str, list[ast.stmt]] = {}
+    for node in nodes:
+        for name in _defined(node):
+            defining.setdefault(name, []).append(node)
+    found = {node for node in nodes if not _defined(node)}
+    todo = [node for name in _ROOTS for node in defining.get(name, ())]
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += [d for n in ast.walk(node) if isinstance(n, ast.Name) for d in defining.get(n.id, ())]
+    return found
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+    return []
 
 
 def _parts(tree: ast.AST) -> list[str]:
@@ -70,19 +100,9 @@ def _parts(tree: ast.AST) -> list[str]:
 
 
 def _is_kept(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return False
-    if isinstance(node, ast.ImportFrom) and ((node.module or "").startswith("dslint") or node.module == "__future__"):
-        return False
-    if isinstance(node, ast.FunctionDef):
-        return node.name not in _LEFT_OUT
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        # Case, Expect and the like stand at module level only; they are names that the reproducer does not have.
-        return not any(isinstance(n, ast.Name) and n.id in _OWN for n in ast.walk(node))
-    return True
-
-
-_OWN = {"Experiment", "Case", "Expect", "Kind", "Verdict", "Needs", "EXPERIMENT", "Finding", "Subject"}
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    is_own = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("dslint", "__future__")
+    return not is_text and not is_own
 
 
 def _without_parts(node: ast.stmt, lines: list[str]) -> Iterator[str]:

@@ -8,7 +8,8 @@ A file may hold more than one mistake, or leave its batch size to the script. Th
 and both arms judge the same part of it: the section of the key, or the key alone. The value of the fixed arm says
 which.
 
-What a device refuses (fp16 on a CPU, say) is not asked here: the parser does not look at the machine.
+A script that completes or changes the file before DeepSpeed reads it is not seen. What a device refuses (fp16 on a
+CPU, say) is not asked here: the parser does not look at the machine.
 """
 
 from __future__ import annotations
