@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
-from dslint.core.source import SourceFile
+from dslint.core.source import SourceFile, Span
 from dslint.inputs import crash, top_of
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
@@ -35,6 +35,8 @@ _CHUNK = 60_000
 _WORKER = 250_000
 # Garbage of this many bytes of source is collected at once.
 _COLLECT = 200_000
+# Code that people write stays below this nesting of expressions.
+_DEEP = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,10 @@ def check_script(job: Job) -> list[Finding]:
         if isinstance(notebook, ParseProblem):
             return [SYNTAX_ERROR.finding(top_of(job.path), notebook.message)]
         source = notebook
-    return list(_without_notebook_fixes(job, _judge(job, source)))
+    try:
+        return list(_without_notebook_fixes(job, _judge(job, source)))
+    except (RecursionError, MemoryError):
+        return [_too_deep(source)]
 
 
 def _judge(job: Job, source: SourceFile) -> Iterable[Finding]:
@@ -250,12 +255,24 @@ def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job) -> list
     from dslint.rules.walk import run_script_rules
 
     findings: list[Finding] = []
+    is_too_deep = False
     for rule in rules:
         try:
             findings += run_script_rules(doc, [(rule.meta, rule.check)], job.context)
+        except (RecursionError, MemoryError):
+            is_too_deep = True
         except Exception as error:
             findings.append(crash(f"rule {rule.meta.code}", job.path, error))
-    return findings
+    return [*findings, _too_deep(doc.source, doc.tree)] if is_too_deep else findings
+
+
+def _too_deep(source: SourceFile, tree: ast.Module | None = None) -> Finding:
+    """Not all could be judged: the place is the first statement that is deep at all."""
+    from dslint.parse.nesting import too_deep
+    from dslint.parse.python import TOO_DEEP
+
+    span = too_deep(source, tree, _DEEP) if tree is not None else None
+    return SYNTAX_ERROR.finding(source.location(span or Span(0, 0)), TOO_DEEP)
 
 
 def _without_notebook_fixes(job: Job, findings: Iterable[Finding]) -> Iterator[Finding]:

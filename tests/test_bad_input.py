@@ -143,6 +143,64 @@ def test_ten_thousand_levels_of_nesting(project: Path, name: str) -> None:
         assert "nested" in line_of(out, name, "DSL900")
 
 
+_OPEN = "x = 1 2\n"  # Python stops here, and what follows is left to LibCST
+CHAINS = {
+    "calls": "x = f" + "()" * 5_000,
+    "methods": "x = a" + ".b()" * 5_000,
+    "subscripts": "x = a" + "[0]" * 5_000,
+    "mixed": "x = a" + ".b()[0]" * 100_000,
+    "conditionals": "x = " + "a if b else " * 5_000 + "1",
+    "lambdas": "x = " + "lambda: " * 5_000 + "1",
+    "defaults": "x = " + "lambda x=(" * 5_000 + "1" + "): 1" * 5_000,
+    "minus": "x = " + "- " * 5_000 + "1",
+    "sum_of_calls": "x = " + "+".join(["f(a)[0].c"] * 5_000),
+    "decorator": "@a" + ".b()" * 5_000 + "\ndef f(): pass",
+    "elif": "if x:\n    pass\n" + "elif y:\n    pass\n" * 5_000,
+    "strings": "x = (" + " ".join(["f'{a}'"] * 5_000) + ")",
+    "import": "import a" + ".b" * 5_000,
+    "mapping_pattern": "match x:\n  case " + "{1:" * 25 + "a" + "}" * 25 + ": pass",
+    "sequence_pattern": "match x:\n  case " + "[" * 100 + "]" * 100 + ": pass",
+    "group_pattern": "match x:\n  case " + "(" * 100 + "a" + ")" * 100 + ": pass",
+    "format_spec": "x = f'" + "{a:" * 5_000 + "}" * 5_000 + "'",
+    "brackets_after_an_error": _OPEN + "x = " + "[" * 5_000 + "]" * 5_000,
+    "brackets_with_an_error": "x = " + "f(" * 190 + "1 2" + ")" * 190,
+    "calls_after_an_error": _OPEN + "x = a" + ".b()" * 5_000,
+    "elif_after_an_error": _OPEN + "if x:\n    pass\n" + "elif y:\n    pass\n" * 20_000,
+    "pattern_after_an_error": _OPEN + "match x:\n  case " + "{1:" * 25 + "a" + "}" * 25 + ": pass",
+    "strings_after_an_error": _OPEN + "x = f'" + "{a:" * 5_000 + "}" * 5_000 + "'",
+}
+
+
+def test_shapes_that_the_parsers_would_not_survive(project: Path) -> None:
+    for name, text in CHAINS.items():
+        (project / f"{name}.py").write_text(f"{MARKED}{text}\n")
+    # Read one after the other in one process: about 3 s, of which most is the start.
+    code, out, err = dslint(project, "-j", "1", ".", timeout=60)
+    assert (code, err.count("error:")) == (1, 0), err
+    assert "defect.py:4:5: DSL201" in out
+    for name in CHAINS:
+        line = line_of(out, f"{name}.py", "DSL900")
+        assert "nested too deeply" in line or "syntax error" in line
+        # The place is not the begin of the file, and no number of a line that the file does not have.
+        assert 4 <= int(line.split(":")[1]) <= 4 + CHAINS[name].count("\n"), line
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError])
+@pytest.mark.parametrize("part", ["dslint.parse.python.parse_script", "dslint.rules.walk.run_script_rules"])
+def test_a_limit_of_the_interpreter_ends_one_file_and_not_the_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch, part: str, error: type[Exception]
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    (project / "ds_config.json").write_text('{"train_batch_size": 8, "fp17": {}}')
+    (project / "deep.py").write_text(MARKED + "x = a" + ".b()" * 150 + "\n")
+    monkeypatch.setattr(part, fail)
+    found = judged(project, monkeypatch)
+    assert "deep.py DSL900 the code is nested too deeply to be read" in found
+    assert any(line.startswith("ds_config.json DSL1") for line in found)
+
+
 def test_fifty_megabytes_are_not_read(project: Path) -> None:
     with open(project / "ds_config.json", "w") as handle:
         handle.write('{"train_batch_size": 8, "x": "' + "x" * 50_000_000 + '"}')

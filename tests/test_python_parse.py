@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
 import libcst as cst
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from dslint.core.source import SourceFile, Span
 from dslint.parse.data import ParseProblem
 from dslint.parse.notebook import mask_magics, read_notebook
-from dslint.parse.python import ScriptDoc, ScriptProblem, comment_spans, parse_script
+from dslint.parse.python import TOO_DEEP, ScriptDoc, ScriptProblem, comment_spans, parse_script
 
 
 def parse(text: str) -> ScriptDoc:
@@ -92,6 +93,86 @@ def test_a_nul_byte_is_a_problem_at_its_place() -> None:
 )
 def test_nesting_that_would_exhaust_the_stack_is_a_problem_and_no_crash(text: str) -> None:
     assert not problem(text).invalid
+
+
+LONG_CHAINS = {
+    "methods": "x = a" + ".b()" * 300,
+    "calls": "x = a" + "()" * 600,
+    "subscripts": "x = a" + "[0]" * 600,
+    "mixed": "x = a" + ".b()[0]" * 200,
+    "sum": "x = " + " + ".join(["1"] * 650),
+    "and": "x = " + " and ".join(["a"] * 600),
+    "conditionals": "x = " + "a if b else " * 600 + "1",
+    "elif": "if a: pass\n" + "elif b: pass\n" * 600,
+    "strings": "x = (" + "'a' " * 600 + ")",
+    "dictionary": "x = {" + "1: [f(a.b.c, d=(1, 2))],\n" * 300 + "}",
+    "docstring": '"""' + 'it\'s a "case".\n' * 2_000 + '"""',
+    "prose": '"""\ncase ' + "{" * 30 + '\n"""',
+    "patterns": "match x:\n  case " + "{1: [" * 3 + "a" + "]}" * 3 + ": pass",
+}
+
+
+@pytest.mark.parametrize("text", LONG_CHAINS.values(), ids=LONG_CHAINS)
+def test_long_chains_are_read_and_what_follows_has_its_place(text: str) -> None:
+    assert texts_of_calls(parse(f"{text}\ny = f(x)\n")) == ["f(x)"]
+
+
+TOO_LONG = {
+    "methods": "x = a" + ".b()" * 500,
+    "spread": "x = (a" + "\n.b(c)" * 500 + ")",
+    "in a format": "x = f'{a" + ".b()" * 500 + "}'",
+    "large terms": "x = " + "+".join(["f(" + "a," * 60 + ")"] * 600),
+    "and": "x = " + " and ".join(["a"] * 1_000),
+    "loops": "x = [a" + " for a in b" * 1_000 + "]",
+    "elif": "if a: pass\n" + "elif b: pass\n" * 1_000,
+    "strings": "x = (" + "'a' " * 1_000 + ")",
+    "import": "import a" + ".b" * 1_000,
+    "import from": "from a" + ".b" * 1_000 + " import c",
+    "mapping": "match x:\n  case " + "{1:" * 11 + "a" + "}" * 11 + ": pass",
+    "group": "match x:\n  case " + "(" * 60 + "a" + ")" * 60 + ": pass",
+}
+
+
+@pytest.mark.parametrize("text", TOO_LONG.values(), ids=TOO_LONG)
+def test_what_would_keep_libcst_busy_is_refused_before_it_is_asked(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_text: str) -> cst.Module:
+        raise AssertionError("LibCST was asked")
+
+    monkeypatch.setattr(cst, "parse_module", refuse)
+    found = problem(f"import os\n{text}\n")
+    assert (found.message, found.invalid) == (TOO_DEEP, False)
+    assert found.span.start >= len("import os\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "f(" * 150 + "1 2" + ")" * 150,
+        "x = 1 2\ny = " + "[" * 150 + "]" * 150,
+        "x = 1 2\ny = a" + ".b()" * 500,
+        "x = 1 2\ny = f'" + "{a:" * 500 + "}" * 500 + "'",
+        "x = 1 2\nif a: pass\n" + "elif b: pass\n" * 1_000,
+        "x = 1 2\n" + TOO_LONG["mapping"],
+    ],
+    ids=["inside", "behind", "chain", "format", "elif", "pattern"],
+)
+def test_a_syntax_error_in_a_deep_text_stays_as_python_says_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_text: str) -> cst.Module:
+        raise AssertionError("LibCST was asked")
+
+    monkeypatch.setattr(cst, "parse_module", refuse)
+    found = problem(text + "\n")
+    assert found.invalid
+    assert "syntax error" in found.message
+
+
+def test_libcst_is_asked_about_the_syntax_of_a_newer_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_text: str) -> ast.Module:
+        raise SyntaxError("invalid syntax", ("", 2, 1, "", 2, 2))
+
+    monkeypatch.setattr("dslint.parse.python.syntax_tree", refuse)
+    text = 'x = [f"{{{a}}}", {"k": (1, 2)}]\n' * 500 + "def f():\n    if a: pass\n    elif b: pass\n" * 800
+    assert isinstance(parse_script(SourceFile("a.py", text)), ScriptDoc)
 
 
 def test_what_python_accepts_and_dslint_cannot_read_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile, Span
 from dslint.parse.data import ParseProblem
+from dslint.parse.nesting import deep_place, syntax_tree, too_deep, too_deep_to_guess
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -78,8 +79,13 @@ class ScriptDoc:
 def parse_script(source: SourceFile, tree: ast.Module | ScriptProblem | None = None) -> ScriptDoc | ScriptProblem:
     """The script as a CST, or why there is none; ``tree`` is the answer of :func:`parse_ast` if it was asked before."""
     tree = tree or parse_ast(source)
-    if isinstance(tree, ScriptProblem) and tree.message == TOO_DEEP:
-        return tree
+    if isinstance(tree, ScriptProblem):
+        if tree.message == TOO_DEEP or too_deep_to_guess(source.text):
+            return tree
+    else:
+        deep = too_deep(source, tree)
+        if deep is not None:
+            return ScriptProblem(deep, TOO_DEEP, invalid=False)
     return parse_cst(source, tree)
 
 
@@ -89,13 +95,13 @@ def parse_ast(source: SourceFile) -> ast.Module | ScriptProblem:
         with _no_gc(), warnings.catch_warnings():
             # Invalid escapes in the analysed code are not our user's business here.
             warnings.simplefilter("ignore")
-            return ast.parse(source.text)
+            return syntax_tree(source.text)
     except SyntaxError as error:
         if error.msg and error.msg.startswith(_DEPTH_MESSAGES):
             return ScriptProblem(_error_span(source, error.lineno, error.offset), TOO_DEEP, invalid=False)
         return ScriptProblem(_error_span(source, error.lineno, error.offset), f"syntax error: {error.msg}")
     except (RecursionError, MemoryError):
-        return ScriptProblem(Span(0, 0), TOO_DEEP, invalid=False)
+        return ScriptProblem(deep_place(source), TOO_DEEP, invalid=False)
     except ValueError:  # up to Python 3.11, a NUL is no SyntaxError
         at = max(source.text.find("\0"), 0)
         return ScriptProblem(Span(at, at + 1), "syntax error: source code cannot contain null bytes")
@@ -185,7 +191,7 @@ def _code_point_spans(module: cst.Module) -> Mapping[cst.CSTNode, CodeSpan]:
         with _no_gc():
             module._codegen(state)
     except RecursionError:
-        return {}
+        pass  # what stands before the deep place has its span
     finally:
         sys.setrecursionlimit(limit)
     return spans._computed

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location, SourceFile, Span
+from dslint.parse.nesting import syntax_tree
 
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 
@@ -116,7 +117,7 @@ def _parse(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text)
+            return syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

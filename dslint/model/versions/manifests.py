@@ -160,8 +160,10 @@ def setup_py(source: SourceFile) -> Iterator[Statement]:
     """Strings with a requirement in ``setup.py``; which of its lists holds them is not followed."""
     import ast
 
+    from dslint.parse.nesting import syntax_tree
+
     try:
-        tree = ast.parse(source.text)
+        tree = syntax_tree(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     stack: list[ast.AST] = [tree]
