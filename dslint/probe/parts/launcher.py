@@ -141,6 +141,8 @@ def clean() -> None:
     """Forget what the rank itself was started with."""
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)
+    for name in [name for name in os.environ if name.startswith("TORCHELASTIC_")]:
+        del os.environ[name]
 
 
 def write_script(more: str = "") -> None:
