@@ -139,6 +139,7 @@ def test_what_bash_loses_is_named() -> None:
     [
         ("torchrun --nproc_per_node 8 --master_port 66664 train.py", "torchrun-above", 66664),
         ("deepspeed --num_gpus 8 --master_port 70000 train.py", "process-above", 70000),
+        ("accelerate launch --num_processes 8 --main_process_port 70000 train.py", "accelerate-above", 70000),
         ("NPROC_PER_NODE=8 PORT=99999 xtuner train c.py", "torchrun-above", 99999),
         ("torchrun --nproc_per_node 8 --master_port 0 train.py", "torchrun-zero", 0),
         ("deepspeed --num_gpus 8 --master_port=23 train.py", "system-port", 23),

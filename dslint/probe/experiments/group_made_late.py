@@ -74,6 +74,9 @@ def _join(rank: RankApi, port: int, timeout: float) -> Json:
 
     import torch.distributed as dist
 
+    from dslint.probe.parts.launcher import clean
+
+    clean()
     os.environ.update(RANK=str(rank.index), WORLD_SIZE=str(rank.world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
     return dist.get_world_size()

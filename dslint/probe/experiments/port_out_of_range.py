@@ -29,6 +29,12 @@ EXPERIMENT = Experiment(
             Expect((Kind.RAISE,), r"(?:ValueError|OverflowError): .*(?:65535|65536)"),
         ),
         Case(
+            "accelerate-above",
+            {"port": 66664, "by": "accelerate"},
+            Expect((Kind.RAISE,), r"(?:ValueError|OverflowError): .*(?:65535|65536)"),
+            needs=Needs(versions=("accelerate",)),
+        ),
+        Case(
             "torchrun-zero",
             {"port": 0, "by": "torchrun"},
             Expect((Kind.STALL, Kind.RAISE), r"_invoke_run|timed out|port: 0|:0\\b"),
@@ -72,6 +78,8 @@ def _run(rank: RankApi, port: int) -> Json:
     if rank.params["by"] == "torchrun":
         notes = torchrun(rank, ["--nproc_per_node", "2", "--master_port", str(port), "train.py"], _JOIN)
         return [note["world"] for note in notes]
+    if rank.params["by"] == "accelerate":
+        return _accelerate(rank, port)
     clean()
     os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     if rank.params["by"] != "user":
@@ -86,6 +94,20 @@ def _run(rank: RankApi, port: int) -> Json:
     return [dist.get_world_size()]
 
 
+def _accelerate(rank: RankApi, port: int) -> Json:
+    from accelerate.commands.launch import launch_command, launch_command_parser
+
+    from dslint.probe.parts.launcher import Pulse, clean, notes, write_script
+
+    clean()
+    write_script()
+    # A port is looked at for several GPUs only; the script touches none.
+    words = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port), "train.py"]
+    with Pulse(rank):
+        launch_command(launch_command_parser().parse_args(words))
+    return [note["WORLD_SIZE"] for note in notes()]
+
+
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The port, in the case of its size and of the launcher that reads it."""
     port, launcher = subject.finding.fact("port"), subject.finding.fact("launcher")
@@ -96,5 +118,6 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     elif port == 0:
         wanted = "torchrun-zero"
     else:
-        wanted = "torchrun-above" if launcher in ("torchrun", "xtuner") else "process-above"
+        by = {"torchrun": "torchrun", "xtuner": "torchrun", "accelerate": "accelerate"}
+        wanted = f"{by.get(str(launcher), 'process')}-above"
     return {"port": port} if case.name == wanted else None

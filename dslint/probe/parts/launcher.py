@@ -129,7 +129,7 @@ def told(name: str, run: Callable[[], object]) -> None:
         sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
-        sys.stderr.write("\n".join(_said()))
+        sys.stderr.writelines(line + "\n" for line in _said())
 
 
 def _said() -> list[str]:

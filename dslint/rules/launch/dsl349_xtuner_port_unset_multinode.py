@@ -1,14 +1,16 @@
 """**What.** `NNODES` is above 1 for `xtuner train`, but `PORT` or `ADDR` is not set.
 
 **Why it hurts.** Without `PORT` every node draws its own random port, without `ADDR` every node takes 127.0.0.1 for
-the first node. The nodes never meet: after the time-out each says `The client socket has timed out`.
+the first node. The nodes never meet: after the time-out (600 s for torchrun's static rendezvous) node 0 says `Timed
+out ... waiting for clients. 1/2 clients joined`, and every other node `The client socket has timed out`.
 
 **Fix.** Set `PORT`, `ADDR` (the address of node 0) and `NODE_RANK` on every node, with the same port and address.
 
 **When it stays quiet.** With `--launcher slurm` (XTuner then reads Slurm's variables), when the file sets the variable
 in a way that cannot be read, and when it sources another file.
 
-**Evidence.** XTuner `entry_point.py`, `cli`: `random.randint(20000, 29999)` and `os.environ.get("ADDR", "127.0.0.1")`.
+**Evidence.** XTuner `entry_point.py`, `cli`: `random.randint(20000, 29999)` and `os.environ.get("ADDR", "127.0.0.1")`;
+both messages observed with torch 2.13 and two nodes on different ports.
 """
 
 from __future__ import annotations
