@@ -10,9 +10,9 @@ belong to the system: without root the bind fails with `Permission denied`.
 **When it stays quiet.** When the number is not readable, when torchrun ignores `--master_port` (`--standalone`, c10d),
 and for `0` where it means "any free port" (`--rdzv_endpoint host:0`, `accelerate launch --main_process_port 0`).
 
-**Evidence.** torch 2.13: both messages and the wait observed; deepspeed passes the number on to its processes, which stop
-with `ValueError: port must have value from 0 to 65535`; accelerate 1.15 with several GPUs with `OverflowError`. A port
-below 1024 in the wild: deepspeedai/DeepSpeed#4845.
+**Evidence.** torch 2.13: both messages and the wait observed; deepspeed passes the number on to its processes, which
+stop with `ValueError: port must have value from 0 to 65535`; accelerate 1.15 with several GPUs with `OverflowError`. A
+port below 1024 in the wild: deepspeedai/DeepSpeed#4845.
 """
 
 from __future__ import annotations
