@@ -4,8 +4,9 @@
 other than 0 to 3, an unknown device or data type, a bucket size of zero.
 
 **Why it hurts.** Sections with a pydantic model stop with a `ValidationError`. Everything else is used as it is: a
-batch size in quotes stops with `'>' not supported between instances of 'str' and 'int'`, a clipping value in quotes
-does so at the first step, and `"false"` in quotes counts as true.
+batch size in quotes stops with `unsupported operand type(s) for //: 'str' and 'int'` at start-up, a clipping value in
+quotes with `'>' not supported between instances of 'str' and 'float'` at the first step, and `"false"` in quotes
+counts as true.
 
 **Fix.** `--fix` takes the quotes away, writes a word as DeepSpeed spells it (`"CPU"`, `"float16"`), and an object for
 its short form (`"fp16": true`, `"zero_optimization": 2`, `"offload_optimizer": "cpu"`).
@@ -205,7 +206,7 @@ def _consequence(violation: Violation, plain: str | None, who: str) -> str:
             return "it stops with a `TypeError` at start-up"
         return 'every string counts as true, `"false"` as well'
     if violation.pointer in _BATCH:
-        return "it compares the value with a number and stops with a `TypeError`"
+        return "it computes with the value and stops with a `TypeError`"
     if plain:
         return "a number in quotes stops with a `TypeError` when it is first used"
     if violation.raises:

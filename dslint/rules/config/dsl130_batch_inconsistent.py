@@ -4,7 +4,8 @@
 `gradient_accumulation_steps` x world size. A number that is left out is derived with whole-number division and the
 product is tested after that.
 
-**Why it hurts.** All processes start, load the model, and then stop in `_batch_assertion`.
+**Why it hurts.** All processes start, load the model, and then stop in `_batch_assertion`, or with a
+`ZeroDivisionError` before it where a number is zero.
 
 **Fix.** Leave one of the three numbers out: `--unsafe-fixes` deletes `train_batch_size` where all three are given, and
 DeepSpeed computes it. Otherwise choose a batch size that is a multiple of the product.

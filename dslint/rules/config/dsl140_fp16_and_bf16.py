@@ -3,6 +3,7 @@
 **What.** A config with `fp16.enabled` and `bf16.enabled` both true.
 
 **Why it hurts.** Every rank stops with `AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled`.
+Under the Trainer of transformers it stops before that: its arguments can agree with one of the two only.
 
 **Fix.** Keep one: bf16 on GPUs that have it (Ampere and newer), fp16 on older ones.
 
