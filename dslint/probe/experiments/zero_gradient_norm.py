@@ -2,9 +2,9 @@
 
 As written, an engine accumulates two micro batches, reports `get_global_grad_norm()` and steps; as fixed, the same
 gradients come from the plain model (the mean over ranks and micro batches), and the step is w - lr * gradient, without
-DeepSpeed. DeepSpeed 0.17.6 to 0.18.2 report too small a norm at stage 2 and move the weights elsewhere. With
-`contiguous_gradients` false, 0.17.6 to 0.18.3 do so at stages 1 and 2, accumulating or not. 0.19.8 agrees with the hand
-everywhere. Measured over gloo: that a GPU shows the same is likely, not certain.
+DeepSpeed. DeepSpeed 0.17.6 to 0.18.2 report too small a norm at stage 2 and move the weights elsewhere; 0.17.0, and
+0.18.3 and later, agree with the hand at every stage. Gradients stay contiguous: without that, releases up to 0.19.6
+skip the reduction on the CPU, since they sort tensors by type names that no CPU tensor has, and GPUs are not concerned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from dslint.probe.experiment import Case, Expect, Experiment, Json, Needs, RankA
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
-_BAD = Needs(versions=("deepspeed>=0.17.6,<0.18.3",), why="later releases take the right gradient")
-_BAD_APART = Needs(versions=("deepspeed>=0.17.6,<=0.18.3",), why="the wrong gradient was measured in these releases")
+_BAD = Needs(versions=("deepspeed>=0.17.6,<0.18.3",), why="other releases take the right gradient")
 _GOOD = Needs(versions=("deepspeed>=0.18.3",), why="an earlier release reports a wrong norm")
 
 EXPERIMENT = Experiment(
@@ -27,22 +26,11 @@ EXPERIMENT = Experiment(
     cases=(
         Case("z2-accumulating-old", {"stage": 2, "gas": 2}, needs=_BAD),
         *(
-            Case(f"z{stage}-not-contiguous-old", {"stage": stage, "gas": 1, "contiguous": False}, needs=_BAD_APART)
-            for stage in (1, 2)
-        ),
-        *(
             Case(f"z{stage}-accumulating", {"stage": stage, "gas": 2}, verdict=Verdict.NOT_REPRODUCED, needs=_GOOD)
             for stage in (1, 2, 3)
         ),
-        *(
-            Case(
-                f"z{stage}-not-contiguous", {"stage": stage, "gas": 2, "contiguous": False},
-                verdict=Verdict.NOT_REPRODUCED, needs=Needs(versions=("deepspeed>=0.19.8",)),
-            )
-            for stage in (1, 2)
-        ),
     ),
-)  # fmt: skip
+)
 
 
 def written(rank: RankApi) -> Json:
@@ -51,10 +39,7 @@ def written(rank: RankApi) -> Json:
 
     rank.init()
     # Norms are taken for clipping; the limit is far away.
-    settings = config(
-        rank.params["stage"], gas=rank.params["gas"], gradient_clipping=1000.0,
-        contiguous_gradients=rank.params.get("contiguous", True),
-    )  # fmt: skip
+    settings = config(rank.params["stage"], gas=rank.params["gas"], gradient_clipping=1000.0)
     trained = engine(rank, settings)
     for step in range(rank.params["gas"]):
         trained.backward(loss_of(trained(batch(rank, step))))
