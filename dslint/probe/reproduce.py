@@ -14,8 +14,6 @@ from dslint.probe.experiment import Case
 from dslint.probe.library import Entry
 
 PARTS = "dslint.probe.parts."
-# What a reproducer begins with; what an experiment file says about itself is of no use to it.
-_ROOTS = ("written", "fixed", "wrong")
 
 
 def write(entry: Entry, case: Case, folder: Path) -> Path:
@@ -41,7 +39,7 @@ def source(entry: Entry, case: Case) -> str:
 """
 '''
     params = f"PARAMS = {_literal(dict(case.params))}\n"
-    body = "\n\n".join(_texts(entry.module))
+    body = "\n\n\n".join(_texts(entry.module, {"written", "fixed", "wrong"}, {}))
     return f"{head}\nfrom __future__ import annotations\n\n{_RUNTIME}\n\n{params}\n\n{body}\n\n\n{_MAIN}"
 
 
@@ -50,68 +48,64 @@ def _literal(params: dict[str, object]) -> str:
     return repr(json.loads(json.dumps(params)))
 
 
-def _texts(module: ModuleType) -> Iterator[str]:
-    """The statements that the arms and the oracle need, those of the parts before those of the experiment."""
-    kept = list(_statements(module, set()))
-    needed = _needed([node for node, _ in kept])
-    for node, lines in kept:
-        if node in needed:
-            yield "\n".join(_without_parts(node, lines))
-
-
-def _statements(module: ModuleType, seen: set[str]) -> Iterator[tuple[ast.stmt, list[str]]]:
-    seen.add(module.__name__)
+def _texts(module: ModuleType, wanted: set[str], seen: dict[str, set[str]]) -> Iterator[str]:
+    """The statements of a module that ``wanted`` names need, and before them those of the parts that they import."""
     text = inspect.getsource(module)
     tree = ast.parse(text)
-    for name in _parts(tree):
-        if name not in seen:
-            yield from _statements(import_module(name), seen)
+    kept = _needed(tree, wanted - seen.setdefault(module.__name__, set()))
+    for node in kept:
+        for name, imported in _parts(node):
+            yield from _texts(import_module(name), imported, seen)
     lines = text.splitlines()
-    yield from ((node, lines) for node in tree.body if _is_kept(node))
+    for node in kept:
+        if _names(node) <= seen[module.__name__] and _names(node):
+            continue  # printed for another part
+        seen[module.__name__] |= _names(node)
+        shown = "\n".join(_without_dslint(node, lines))
+        if shown.strip():
+            yield shown
 
 
-def _needed(nodes: list[ast.stmt]) -> set[ast.stmt]:
-    """What the arms reach: helpers that only build cases use names that a reproducer does not have."""
-    defining: dict[str, list[ast.stmt]] = {}
-    for node in nodes:
-        for name in _defined(node):
-            defining.setdefault(name, []).append(node)
-    found = {node for node in nodes if not _defined(node)}
-    todo = [node for name in _ROOTS for node in defining.get(name, ())]
-    while todo:
-        node = todo.pop()
-        if node not in found:
-            found.add(node)
-            todo += [d for n in ast.walk(node) if isinstance(n, ast.Name) for d in defining.get(n.id, ())]
-    return found
+def _needed(tree: ast.Module, wanted: set[str]) -> list[ast.stmt]:
+    """The statements at module level that define ``wanted``, and all that these use, in the order of the file."""
+    defined: dict[str, ast.stmt] = {name: node for node in tree.body for name in _names(node)}
+    queue, kept = list(wanted), set()
+    while queue:
+        node = defined.get(queue.pop())
+        if node is not None and id(node) not in kept:
+            kept.add(id(node))
+            queue += _used(node)
+    return [node for node in tree.body if id(node) in kept]
 
 
-def _defined(node: ast.stmt) -> list[str]:
+def _names(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
+        return {node.name}
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
-    return []
+        return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return set()
 
 
-def _parts(tree: ast.AST) -> list[str]:
-    return [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.module or "").startswith(PARTS)]  # type: ignore[misc]
+def _used(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
-def _is_kept(node: ast.stmt) -> bool:
-    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    is_own = isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("dslint", "__future__")
-    return not is_text and not is_own
+def _parts(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:
+    """(module, names) of what a statement imports from the shared parts."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.ImportFrom) and (inner.module or "").startswith(PARTS):
+            yield str(inner.module), {alias.name for alias in inner.names}
 
 
-def _without_parts(node: ast.stmt, lines: list[str]) -> Iterator[str]:
+def _without_dslint(node: ast.stmt, lines: list[str]) -> Iterator[str]:
     dropped: set[int] = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.ImportFrom) and (inner.module or "").startswith("dslint"):
             dropped |= set(range(inner.lineno, (inner.end_lineno or inner.lineno) + 1))
-    decorators = getattr(node, "decorator_list", [])
-    first = min([node.lineno, *(d.lineno for d in decorators)])
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
     for number in range(first, (node.end_lineno or node.lineno) + 1):
         if number not in dropped:
             yield lines[number - 1]
@@ -125,7 +119,9 @@ import sys
 import tempfile
 import time
 from datetime import timedelta
+from typing import Any
 
+Json = RankApi = Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 if "--cuda" not in sys.argv:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""

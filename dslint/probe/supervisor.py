@@ -26,7 +26,7 @@ from dslint.probe.rank import Task
 from dslint.probe.watch import Watch
 
 # A rank sleeps this long, in seconds, before a stall is looked into.
-QUIET = 1.0
+QUIET = 0.8
 GPU_QUIET = 4.0
 START_UP = 120.0
 

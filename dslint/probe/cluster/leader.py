@@ -20,7 +20,7 @@ from dslint.probe.experiment import FLAVOURS, Case, Experiment
 from dslint.probe.library import Entry
 from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, combine
 from dslint.probe.supervisor import GPU_QUIET, QUIET, START_UP, ProbeError, ServerDied
-from dslint.probe.watch import GRACE, POLL
+from dslint.probe.watch import GRACE, POLL_LATER
 
 # A state older than this, in seconds, says nothing of now.
 FRESH = 1.0
@@ -214,7 +214,7 @@ class Cluster:
         failed: float | None = None
         stalled = False
         while not stalled:
-            states = self._hub.states(name, members, POLL)
+            states = self._hub.states(name, members, POLL_LATER)
             now = time.monotonic()
             if failed is None and any(state["bad"] for _, state in states.values()):
                 failed = now

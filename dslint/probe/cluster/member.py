@@ -20,7 +20,7 @@ from dslint.probe.environment import network
 from dslint.probe.explain import ANSWER, collect
 from dslint.probe.rank import Task
 from dslint.probe.supervisor import ProbeError, ServerDied, Supervisor
-from dslint.probe.watch import POLL, Watch
+from dslint.probe.watch import POLL_LATER, Watch
 
 # A side that says nothing for so many seconds is gone; both send a sign of life every second.
 SILENCE = 30.0
@@ -95,7 +95,7 @@ class Member:
     def _serve(self, stack: ExitStack) -> None:
         heard = time.monotonic()
         while True:
-            message = self._line.receive(POLL if self._running else 0.5)
+            message = self._line.receive(POLL_LATER if self._running else 0.5)
             if message is None and time.monotonic() - heard > SILENCE:
                 raise Closed(f"nothing heard for {SILENCE:.0f} s")
             if message is not None:
