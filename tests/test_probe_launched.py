@@ -225,7 +225,9 @@ def _entry(code: str = "", **facts: object) -> Entry:
 
 def test_what_cannot_run_on_a_cluster_is_refused() -> None:
     cluster = Cluster(here(world=4))
-    assert "starts programs itself" in cluster.refuses(_entry("def fixed(rank): rank.command(['ls'])", ranks=1))
+    told = "a machine without a launcher around it"
+    assert told in cluster.refuses(_entry("def fixed(rank): rank.command(['ls'])", ranks=1))
+    assert told in cluster.refuses(_entry("def fixed(rank): from dslint.probe.parts.launcher import torchrun"))
     assert "8 ranks, the launcher started 4" in cluster.refuses(_entry(ranks=8))
     assert "one host" in cluster.refuses(_entry(one_host=True))
     assert cluster.refuses(_entry(scales=True)) == ""
@@ -238,6 +240,16 @@ def test_ranks_that_share_files_are_kept_on_one_host() -> None:
         shares = re.search(r"rank\.folder|parts\.hosts|127\.0\.0\.1", inspect.getsource(entry.module))
         if shares and entry.experiment.ranks > 1 and not entry.starts_programs:
             assert entry.experiment.one_host or entry.stem in alone, entry.stem
+
+
+def test_experiments_of_launchers_are_known_as_such() -> None:
+    """What the code names decides; no experiment has to say it of itself."""
+    known = {entry.stem for entry in entries() if entry.starts_programs}
+    assert {"broken_continuation", "launcher_not_told", "torchrun_flags", "local_rank_argument"} <= known
+    assert "collective_under_rank_guard" not in known
+    for entry in entries():
+        uses = re.search(r"\brank\.command\(|parts\.launcher|parts\.dslaunch", inspect.getsource(entry.module))
+        assert bool(uses) == entry.starts_programs, entry.stem
 
 
 def test_devices_decide_the_backend() -> None:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 from dslint.probe import experiments
 from dslint.probe.experiment import Case, Experiment, Json, Needs, Oracle, Subject, with_params
 
+# What a function names that runs a program: a method of the rank, and the parts that call it.
+_STARTERS = {"command", "dslint.probe.parts.launcher", "dslint.probe.parts.dslaunch"}
+
 
 class Entry(NamedTuple):
     """An experiment with the module that holds its arms."""
@@ -32,9 +35,9 @@ class Entry(NamedTuple):
 
     @property
     def starts_programs(self) -> bool:
-        """Whether its arms run programs (a launcher, bash) by ``rank.command``."""
+        """Whether its arms run programs: a launcher, bash."""
         functions = [found for found in vars(self.module).values() if isinstance(found, FunctionType)]
-        return any("command" in function.__code__.co_names for function in functions)
+        return any(_STARTERS & set(function.__code__.co_names) for function in functions)
 
     def rules(self, case: Case) -> tuple[str, ...]:
         """Codes of the rules that a case proves."""

@@ -117,7 +117,9 @@ class Cluster:
     def refuses(self, entry: Entry, ranks: int = 0) -> str:
         """Why an experiment cannot run here; empty when it can."""
         if entry.starts_programs:
-            return "one machine without a launcher: it starts programs itself. Run it with `dslint probe`"
+            return (
+                "a machine without a launcher around it: it starts one, or a shell, itself. Run it with `dslint probe`"
+            )
         wanted = self._ranks(entry.experiment, ranks)
         if wanted > self.world:
             return f"{wanted} ranks, the launcher started {self.world}"
