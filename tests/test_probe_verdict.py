@@ -6,7 +6,7 @@ import pytest
 
 from dslint.probe.experiment import Case, Expect, Experiment, Needs
 from dslint.probe.needs import Place, unmet
-from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, Verdict, combine
+from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, Verdict, combine, names
 from dslint.probe.stacks import parse, place
 from dslint.probe.verdict import judge
 
@@ -112,3 +112,17 @@ PLACE = Place(0, False, {"torch": "2.13.0+cpu", "deepspeed": "0.19.8"})
 )
 def test_what_is_missing_is_named(needs: Needs, text: str) -> None:
     assert unmet(needs, PLACE) == text
+
+
+def test_ranks_with_the_same_end_are_told_together() -> None:
+    def rank(number: int, kind: Kind, text: str = "") -> RankOutcome:
+        return RankOutcome(number, kind, text=text)
+
+    ends = (
+        rank(0, Kind.STALL, "x"),
+        *(rank(n, Kind.OK) for n in (1, 2, 3)),
+        rank(4, Kind.STALL, "y"),
+        rank(5, Kind.STALL, "y"),
+    )
+    assert combine(ends, 1.0).sentence() == "rank 0 waits in x; ranks 1-3 finished; ranks 4-5 wait in y"
+    assert names([7, 0, 2, 3, 4, 5]) == "ranks 0, 2-5, 7"

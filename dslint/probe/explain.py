@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dslint.probe.outcome import names
+
 ASK, ANSWER = "recorder.ask", "recorder.json"
 
 
@@ -69,12 +71,12 @@ def account(folder: Path, world: int) -> str:
         missing = [rank for rank, call in at.items() if call is None]
         if len(set(there.values())) == 1 and missing:
             call = next(iter(there.values()))
-            waiting = ", ".join(map(str, there))
-            return (
-                f"rank {', '.join(map(str, missing))} never issued collective #{number + 1}, {call};"
-                f" rank {waiting} waits in it"
-            )
-        told = "; ".join(f"rank {rank} issued {call or 'nothing'}" for rank, call in at.items())
+            waits = "waits" if len(there) == 1 else "wait"
+            return f"{names(missing)} never issued collective #{number + 1}, {call}; {names(list(there))} {waits} in it"
+        same: dict[str, list[int]] = {}
+        for rank, issue in at.items():
+            same.setdefault(issue or "nothing", []).append(rank)
+        told = "; ".join(f"{names(ranks)} issued {what}" for what, ranks in same.items())
         return f"the ranks part at collective #{number + 1}: {told}"
     return ""
 

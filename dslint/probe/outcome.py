@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -95,7 +96,10 @@ class ArmOutcome:
             words.append((rank.rank, said))
         if len({said for _, said in words}) == 1 and len(words) > 1:
             return f"{_ranks(len(words))}: each {words[0][1]}"
-        return "; ".join(f"rank {rank} {said}" for rank, said in words)
+        together: dict[str, list[int]] = {}
+        for number, said in words:
+            together.setdefault(said, []).append(number)
+        return "; ".join(f"{names(ranks)} {_of(said, len(ranks))}" for said, ranks in together.items())
 
 
 def combine(ranks: tuple[RankOutcome, ...], seconds: float) -> ArmOutcome:
@@ -105,6 +109,25 @@ def combine(ranks: tuple[RankOutcome, ...], seconds: float) -> ArmOutcome:
         if kind in kinds:
             return ArmOutcome(kind, ranks, seconds)
     return ArmOutcome(Kind.OK, ranks, seconds)
+
+
+def names(ranks: Sequence[int]) -> str:
+    """``rank 3``, ``ranks 1-3``, ``ranks 0, 2-5, 7``."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and spans[-1][-1] == rank - 1:
+            spans[-1].append(rank)
+        else:
+            spans.append([rank])
+    told = [str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans]
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(told)}"
+
+
+def _of(said: str, count: int) -> str:
+    """``waits in x`` -> ``wait in x`` when it is said of several ranks."""
+    verb, blank, rest = said.partition(" ")
+    plural = {"waits": "wait", "raises": "raise", "dies": "die", "was": "were"}
+    return f"{plural.get(verb, verb) if count > 1 else verb}{blank}{rest}"
 
 
 def _ranks(count: int) -> str:
