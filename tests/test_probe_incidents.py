@@ -20,11 +20,14 @@ REPO = Path(__file__).resolve().parent.parent
 PROJECTS = REPO / "tests" / "fixtures" / "projects"
 SECONDS = 240
 
-# "path:line CODE" -> (verdict, experiment, words of the reason). An experiment of a rule that is not here yet may
-# come: then it must confirm.
+# "path:line CODE" -> (verdict, experiment, words of the reason). OPEN: the rule has no experiment about this form yet;
+# one that comes must confirm.
 OPEN = ("no experiment", "", "")
-GUARDED = ("CONFIRMED", "collective-under-rank-guard/barrier", "waits in barrier")
-STREAMS = ("NEEDS", "", "the CPU accelerator has no streams")
+STREAMS = ("NEEDS", "overlap-comm-race/", "the CPU accelerator has no streams")
+LATE = ("CONFIRMED", "rank-later-than-timeout/", "Timed out waiting")
+ALONE = "each in a world of 1"
+DATA = ("no experiment", "", "is a matter of the data set")
+SAVED = ("CONFIRMED", "engine-call-under-rank-guard/save_checkpoint", "rank 0 waits in barrier")
 EXPECTED: dict[str, dict[str, tuple[str, str, str]]] = {
     "llava-eval-hang": {
         "train/train.py:135 DSL203": (
@@ -35,28 +38,30 @@ EXPECTED: dict[str, dict[str, tuple[str, str, str]]] = {
     },
     "llava-loss-zero": {"scripts/zero2.json:19 DSL160": STREAMS, "scripts/zero3.json:19 DSL160": STREAMS},
     "minicpm-zero3-inference": {
-        "infer.py:34 DSL223": ("CONFIRMED", "", "Timed out waiting"),
+        "infer.py:34 DSL223": LATE,
         "infer.py:36 DSL258": OPEN,
-        "infer.py:75 DSL207": ("CONFIRMED", "uneven-loop/", "rank 0 waits"),
+        "infer.py:75 DSL207": ("CONFIRMED", "uneven-loop/forward-z3", "rank 0 waits"),
         "infer.py:76 DSL270": ("CONFIRMED", "batch-not-divisible/", "seen by no rank"),
     },
     "rlhf-step3-stall": {
-        "main.py:99 DSL223": ("CONFIRMED", "", "Timed out waiting"),
-        "main.py:120 DSL201": ("CONFIRMED", "", "waits in barrier"),
-        "main.py:121 DSL201": ("CONFIRMED", "", "waits in barrier"),
-        "ppo_trainer.py:80 DSL201": GUARDED,
-        "training_scripts/run_1.3b.sh:15 DSL309": OPEN,
-        "training_scripts/run_6.7b.sh:29 DSL302": OPEN,
+        "main.py:99 DSL223": LATE,
+        "main.py:120 DSL201": SAVED,
+        "main.py:121 DSL201": SAVED,
+        "ppo_trainer.py:80 DSL201": ("CONFIRMED", "collective-under-rank-guard/barrier", "rank 0 waits in barrier"),
+        "training_scripts/run_1.3b.sh:15 DSL309": ("CONFIRMED", "port-out-of-range/", "66668"),
+        "training_scripts/run_6.7b.sh:29 DSL302": ("CONFIRMED", "broken-continuation/", "deepspeed never gets"),
     },
     "xtuner-8-nodes": {
-        "run_8nodes.sh:16 DSL349": OPEN,
-        "run_8nodes.sh:16 DSL352": OPEN,
-        "run_8nodes.sh:16 DSL353": OPEN,
-        "slurm/train_torchrun.sbatch:24 DSL404": OPEN,
-        "slurm/train_xtuner.sbatch:17 DSL352": OPEN,
-        "slurm/train_xtuner.sbatch:17 DSL353": OPEN,
+        "run_8nodes.sh:16 DSL349": ("CONFIRMED", "nodes-never-meet/", "waits in next_rendezvous"),
+        "run_8nodes.sh:16 DSL352": ("CONFIRMED", "launcher-not-told/torchrun", ALONE),
+        "run_8nodes.sh:16 DSL353": DATA,
+        "slurm/train_torchrun.sbatch:24 DSL404": ("CONFIRMED", "launcher-not-told/torchrun", ALONE),
+        "slurm/train_xtuner.sbatch:17 DSL352": ("CONFIRMED", "launcher-not-told/srun", ALONE),
+        "slurm/train_xtuner.sbatch:17 DSL353": DATA,
     },
 }
+# What a run without the right to make network namespaces says of several hosts.
+NO_HOSTS = "network namespaces"
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the probe needs /proc"),
@@ -98,6 +103,8 @@ def _found(report: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 def _fits(said: tuple[str, str, str], wanted: tuple[str, str, str]) -> bool:
     if wanted == OPEN:
         return said[0] in ("no experiment", "CONFIRMED", "NEEDS")
+    if said[0] == "NEEDS" and NO_HOSTS in said[2]:
+        return said[1].startswith(wanted[1])
     return said[0] == wanted[0] and said[1].startswith(wanted[1]) and wanted[2] in said[2]
 
 
