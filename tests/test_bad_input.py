@@ -560,10 +560,10 @@ def test_interrupt_exits_with_130_and_without_a_traceback(project: Path) -> None
     assert "Traceback" not in out + err
 
 
-def _parallel_run(project: Path) -> tuple[subprocess.Popen[str], list[int]]:
+def _parallel_run(project: Path, files: int = 120, lines: int = 400) -> tuple[subprocess.Popen[str], list[int]]:
     """A run with two workers in the middle of its work, in a process group of its own; (process, workers)."""
-    body = MARKED + "def f():\n    x = [dist.get_rank() for _ in range(8)]\n" * 400
-    for number in range(120):
+    body = MARKED + "def f():\n    x = [dist.get_rank() for _ in range(8)]\n" * lines
+    for number in range(files):
         (project / f"train_{number}.py").write_text(body + f"# {number}\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "dslint", "-j", "2", "--no-cache", "."],
@@ -625,7 +625,7 @@ def test_workers_die_with_their_parent(project: Path, number: signal.Signals) ->
 
 @needs_proc
 def test_a_killed_worker_costs_no_finding(project: Path) -> None:
-    process, workers = _parallel_run(project)
+    process, workers = _parallel_run(project, 40, 200)
     os.kill(workers[0], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert "Traceback" not in out + err
