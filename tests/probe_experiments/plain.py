@@ -54,7 +54,7 @@ def _grandchild(rank: RankApi) -> None:
 
 
 def _slow(rank: RankApi) -> str:
-    for step in range(20):
+    for step in range(12):
         time.sleep(0.2)
         rank.mark(str(step))
     return "done"

@@ -11,7 +11,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
@@ -108,7 +108,8 @@ def _lead(place: Launched, selection: Selection, args: Namespace) -> int:
         command.write(Run([], selection.without, summary), args)
         return command.OK
     plan = Plan("" if args.backend == "auto" else args.backend, args.ranks or 0, args.timeout or 0.0, args.explain)
-    with Cluster(place, args.backend, args.python) as cluster, _ended_by_launcher(cluster):
+    with Cluster(place, args.backend, args.python) as cluster:
+        _outlive_sigterm(cluster)
         reports: list[Report] = []
         with command.progress(len(selection.work), args.quiet) as step:
             for report in run_cases(cluster, [(entry, case) for entry, case, _ in selection.work], plan):
@@ -148,14 +149,9 @@ def run_cases(cluster: Cluster, work: Sequence[tuple[Entry, Case]], plan: Plan) 
         yield report
 
 
-@contextmanager
-def _ended_by_launcher(cluster: Cluster) -> Iterator[None]:
-    """When a rank dies, torchrun ends all others by SIGTERM, and waits for them: time for the report."""
-    before = signal.signal(signal.SIGTERM, lambda *_: cluster.stop("the launcher ended the run (SIGTERM)"))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _outlive_sigterm(cluster: Cluster) -> None:
+    """When a rank dies, torchrun ends all others by SIGTERM, and waits for them: time for the report and the end."""
+    signal.signal(signal.SIGTERM, lambda *_: cluster.stop("the launcher ended the run (SIGTERM)"))
 
 
 def _die_with_launcher() -> None:
