@@ -86,7 +86,7 @@ def test_a_key_that_is_too_new_needs_the_release_that_the_project_asks_for(tmp_p
 
 
 def _params(text: str, pointer: str, keep: list[str], world: int = 1, fixed: str | None = None) -> dict[str, Any]:
-    return {"text": text, "fixed": fixed, "pointer": pointer, "world": world, "keep": keep}
+    return {"text": text, "fixed": fixed, "pointer": pointer, "world": world, "keep": keep, "beside": []}
 
 
 def _reader(*bad: str) -> Any:

@@ -82,7 +82,11 @@ def is_for_trainer(subject: Subject) -> bool:
 def _shape(rule: str, pointer: str) -> dict[str, Json]:
     top = pointer.split("/")[1] if pointer else ""
     # A key that stands twice is refused before any value is looked at.
-    return {"keep": sorted({top, *_TOGETHER.get(top, ())} - {""}), "loads_only": rule == "DSL111"}
+    return {
+        "keep": sorted({top, *_TOGETHER.get(top, ())} - {""}),
+        "beside": ["/fp16/enabled"] if rule == "DSL140" else [],
+        "loads_only": rule == "DSL111",
+    }
 
 
 def needs_other_release(subject: Subject) -> Needs | None:

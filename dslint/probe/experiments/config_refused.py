@@ -73,6 +73,8 @@ EXPERIMENT = Experiment(
                     _SIZES % (16, ', "sequence_parallel_size": 2'), world=8, verdict=_CONTROL),
         config_case("fp16-and-bf16", "DSL140", "/bf16/enabled", _BOTH % "bf16"),
         config_case("fp16-and-bfloat16", "DSL140", "/bfloat16/enabled", _BOTH % "bfloat16"),
+        config_case("fp16-and-bf16-among-others", "DSL140", "/bf16/enabled",
+                    (_BOTH % "bf16").replace('"bf16": {', '"amp": {}, "bf16": {"loss_scale": 0, ')),
         config_case("batch-sizes-of-the-run", "DSL408", "/train_batch_size", _SIZES % (28, ""), world=8),
         config_case("batch-sizes-that-fit", "DSL408", "/train_batch_size", _SIZES % (32, ""), world=8,
                     verdict=_CONTROL),

@@ -111,7 +111,7 @@ def settle(params: dict[str, Json], reader: Reader) -> tuple[str, str, str, int]
 
     Args:
         params: ``text``, ``fixed`` (or None), ``pointer``, ``world`` (0: unknown), ``keep`` (top-level keys that the
-            mistake consists of).
+            mistake consists of), ``beside`` (pointers into other sections that it consists of).
 
     Returns:
         the text as written, the repaired text, what is judged, and a world size at which the repaired text is accepted.
@@ -176,7 +176,10 @@ def _parts(data: dict[str, Json], params: dict[str, Json]) -> Iterator[tuple[str
     yield "the file, with one sample a rank", {**rest, MICRO: 1}
     yield "the section of the key", {key: value for key, value in data.items() if key in keep} | {MICRO: 1}
     if len(keys_of(pointer)) > 1:
-        yield "the key in its section", only(data, pointer) | {MICRO: 1}
+        part = only(data, pointer)
+        for other in params["beside"]:
+            part = only(data, other) | part
+        yield "the key in its section", part | {MICRO: 1}
 
 
 def only(data: Json, pointer: str) -> dict[str, Json]:
