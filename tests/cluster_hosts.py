@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -66,13 +67,15 @@ def _ip(*words: str) -> None:
 @contextmanager
 def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
     """``count`` hosts with addresses 10.77.0.1, 10.77.0.2, ..."""
-    bridge = f"dsb{os.getpid()}"
-    made = [Host(f"dslint-{os.getpid()}-{number}", number, folder) for number in range(count)]
+    # New names each time: the kernel takes a while to clear away the devices of a namespace that is gone.
+    word = secrets.token_hex(3)
+    bridge = f"dsb{word}"
+    made = [Host(f"dslint-{word}-{number}", number, folder) for number in range(count)]
     try:
         _ip("link", "add", bridge, "type", "bridge")
         _ip("link", "set", bridge, "up")
         for host in made:
-            port = f"dsv{os.getpid()}.{host.number}"
+            port = f"dsv{word}.{host.number}"
             _ip("netns", "add", host.namespace)
             _ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", host.namespace)
             _ip("link", "set", port, "master", bridge, "up")
