@@ -73,9 +73,8 @@ class ScriptStage:
         self._pool: Pool[Job, list[Finding]] | None = None
         if len(self._missing) >= POOL_THRESHOLD and workers > 1:
             total = sum(len(job.raw) for _, job in self._missing)
-            self._pool = _pool(min(workers, 1 + total // _WORKER))
-            for chunk in _chunks(job for _, job in self._missing):
-                self._pool.submit(chunk)
+            chunks = list(_chunks(job for _, job in self._missing))
+            self._pool = _pool(min(workers, 1 + total // _WORKER), chunks)
 
     def __enter__(self) -> ScriptStage:
         return self
@@ -122,11 +121,11 @@ def _chunks(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         yield chunk
 
 
-def _pool(workers: int) -> Pool[Job, list[Finding]]:
+def _pool(workers: int, chunks: Sequence[Sequence[Job]]) -> Pool[Job, list[Finding]]:
     from dslint.workers import Pool
 
     _prepare()
-    return Pool(workers, _check_chunk, _died, _init_worker)
+    return Pool(workers, chunks, _check_chunk, _died, _init_worker)
 
 
 def _died(job: Job) -> list[Finding]:

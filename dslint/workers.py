@@ -7,9 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -17,10 +17,17 @@ R = TypeVar("R")
 _PR_SET_PDEATHSIG = 1
 
 
+# What a worker judges: given at its start, so that a task is two numbers. Tasks that carry the texts fill the pipe to
+# the workers, and on Python 3.10 a pool whose worker dies while the pipe is full waits for ever (CPython issue 94777).
+_chunks: Sequence[Sequence[Any]] = ()
+
+
 class Pool(Generic[T, R]):
     """Applies a function to chunks of items in worker processes; results come in the order of the items.
 
     Args:
+        workers: number of processes.
+        chunks: what there is to do; all of it begins in the background at once.
         work: a function of a module (workers import it by name) from items to one result each.
         died: the result for an item that kills the worker that has it, twice: in the pool and alone.
         prepare: called in every worker before its first item.
@@ -29,39 +36,37 @@ class Pool(Generic[T, R]):
     def __init__(
         self,
         workers: int,
+        chunks: Sequence[Sequence[T]],
         work: Callable[[Sequence[T]], list[R]],
         died: Callable[[T], R],
         prepare: Callable[[], None],
     ) -> None:
+        self._chunks = chunks
         self._work = work
         self._died = died
         self._prepare = prepare
         self._executor = self._new(workers)
         self._broken = False
-        self._running: list[tuple[Sequence[T], Future[list[R]]]] = []
-
-    def submit(self, chunk: Sequence[T]) -> None:
-        """Begin a chunk in the background."""
-        self._running.append((chunk, self._executor.submit(self._work, chunk)))
+        self._running = [self._executor.submit(_apply, work, number, None) for number in range(len(chunks))]
 
     def results(self) -> Iterator[R]:
-        """The result of each item, in the order in which the chunks were submitted."""
-        for chunk, future in self._running:
+        """The result of each item, in the order of the chunks."""
+        for number, future in enumerate(self._running):
             try:
-                found = future.result()
+                found: list[R] = future.result()
             except BrokenProcessPool:
                 self._broken = True
                 # Somebody killed a worker (the kernel when memory is short), or a file did: which one, and the rest?
-                yield from self._one_by_one(chunk)
+                yield from self._one_by_one(number)
             else:
                 yield from found
 
-    def _one_by_one(self, chunk: Sequence[T]) -> Iterator[R]:
-        for item in chunk:
+    def _one_by_one(self, number: int) -> Iterator[R]:
+        for at, item in enumerate(self._chunks[number]):
             if self._broken:
                 self._executor, self._broken = self._new(1), False
             try:
-                found = self._executor.submit(self._work, [item]).result()
+                found: list[R] = self._executor.submit(_apply, self._work, number, at).result()
             except BrokenProcessPool:
                 self._broken = True
                 yield self._died(item)
@@ -80,10 +85,12 @@ class Pool(Generic[T, R]):
         # fork starts in milliseconds and shares what is imported; dslint has no threads when it forks.
         method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(method)
-        return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(), self._prepare))
+        given = (os.getpid(), self._prepare, self._chunks)
+        return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
 
 
-def _begin(parent: int, prepare: Callable[[], None]) -> None:
+def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[Any]]) -> None:
+    global _chunks
     # An interrupt reaches the whole group: a worker ends at once and without a word, the parent says the rest.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -93,4 +100,9 @@ def _begin(parent: int, prepare: Callable[[], None]) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+    _chunks = chunks
     prepare()
+
+
+def _apply(work: Callable[[Sequence[Any]], list[Any]], chunk: int, item: int | None) -> list[Any]:
+    return work(_chunks[chunk] if item is None else [_chunks[chunk][item]])
