@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +28,6 @@ CASES = [(entry, case) for entry in entries() for case in entry.experiment.cases
 IDS = [f"{entry.experiment.name}/{case.name}" for entry, case in CASES]
 
 
-# An arm that stands still only sleeps, so that more experiments than cores run at a time.
-JOBS = 3 * (os.cpu_count() or 1)
-
-
 @pytest.fixture(scope="module")
 def reports(request: pytest.FixtureRequest) -> dict[str, Report]:
     """All chosen cases, run side by side as ``dslint probe --all`` does; by the name of the case."""
@@ -44,7 +39,7 @@ def reports(request: pytest.FixtureRequest) -> dict[str, Report]:
             return Place(0, can_make_namespaces(), supervisor.versions)
 
         work = [(*CASES[number], ()) for number in chosen]
-        found = list(run_all(work, supervisor, place, Plan(explain=False), JOBS))
+        found = list(run_all(work, supervisor, place, Plan(explain=False)))
     return {f"{report.experiment}/{report.case}": report for report in found}
 
 

@@ -55,7 +55,7 @@ def probe_parser() -> argparse.ArgumentParser:
     how.add_argument("--ranks", type=positive, metavar="N", help="processes of an arm (default: the experiment's own)")
     how.add_argument("--timeout", type=_seconds, metavar="S", help="seconds after which an arm is given up")
     how.add_argument("--python", default="", metavar="FILE", help="the interpreter to probe (default: this one)")
-    how.add_argument("-j", "--jobs", type=positive, default=2, metavar="N", help="experiments at a time (default: 2)")
+    how.add_argument("-j", "--jobs", type=positive, default=0, metavar="N", help="experiments at a time (3 a core)")
     how.add_argument("--no-explain", dest="explain", action="store_false", help="no account of the collectives")
     output = parser.add_argument_group("output")
     output.add_argument("--format", choices=FORMATS, dest="output_format", help="default: full on a terminal")

@@ -7,6 +7,7 @@ starved by other work on the machine, is runnable. That difference, unlike a tim
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -45,6 +46,20 @@ def descendants(pid: int) -> list[int]:
         found += own
         queue += own
     return found
+
+
+def at_work(pids: list[int], seconds: float, looks: int = 6) -> bool:
+    """Watch processes for some seconds: any of them has used a tenth of a core, or was ready to run in most looks."""
+    before = _spent(pids)
+    ready = 0
+    for _ in range(looks):
+        time.sleep(seconds / looks)
+        ready += any(state in "RD" for pid in pids for state, _ in threads(pid) or ())
+    return _spent(pids) - before > 0.1 * seconds * _TICK or ready > looks / 2
+
+
+def _spent(pids: list[int]) -> int:
+    return sum(used for pid in pids for _, used in threads(pid) or ())
 
 
 class Activity:

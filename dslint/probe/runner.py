@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -163,9 +164,12 @@ def run_all(
     supervisor: Supervisor,
     place: Callable[[], Place],
     plan: Plan,
-    jobs: int = 2,
+    jobs: int = 0,
 ) -> Iterator[Report]:
-    """Run cases, ``jobs`` at a time (a stalled arm only sleeps), and yield reports in the order of ``work``."""
+    """Run cases, ``jobs`` at a time, and yield reports in the order of ``work``.
+
+    An arm that stands still only sleeps, so the default is three a core.
+    """
     tasks = list(work)
     # One warm-up for all, before any fork; a library that is missing is told with each case that needs it.
     for flavour in sorted({entry.experiment.flavour for entry, _, _ in tasks}, key=FLAVOURS.index, reverse=True):
@@ -178,5 +182,5 @@ def run_all(
         entry, case, findings = task
         return replace(run_case(supervisor, entry, case, where, plan), findings=findings)
 
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+    with ThreadPoolExecutor(max_workers=jobs or 3 * (os.cpu_count() or 1)) as pool:
         yield from pool.map(one, tasks)

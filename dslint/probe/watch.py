@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, combine
-from dslint.probe.procfs import Activity
+from dslint.probe.procfs import Activity, at_work, descendants
 from dslint.probe.stacks import Stack, parse, place
 
 # Seconds between two looks: an arm that passes is over in a tenth of a second, one that does not takes its time.
@@ -100,12 +100,16 @@ class Watch:
         return now - self._progress > self._quiet if self._spins else self._activity.asleep(now)
 
     def stands_still(self, open_ranks: list[int]) -> bool:
-        """Two stacks of each rank are equal and wait for others; if not, the quiet time begins anew."""
+        """Two stacks of each rank are equal and wait for others; if not, the quiet time begins anew.
+
+        A rank that waits for programs of its own (a launcher) stands still only when these do too.
+        """
         first = self.stacks(open_ranks)
-        time.sleep(BETWEEN_STACKS)
+        own = [child for rank in open_ranks for child in descendants(self.pids[rank])]
+        works = at_work(own, BETWEEN_STACKS)
         second = self.stacks(open_ranks)
         waits = self._spins or all(stack.waits for stack in second.values())
-        if first == second and len(second) == len(open_ranks) and waits:
+        if first == second and len(second) == len(open_ranks) and waits and not works:
             self._stalled = second
             return True
         self._activity.restart()

@@ -36,7 +36,7 @@ def deepspeed(rank: RankApi, arguments: list[str], more: str = "") -> list[dict[
     _programs()
     runner: Any = import_module("deepspeed.launcher.runner")
     runner.subprocess = _Processes()
-    with Pulse(rank):
+    with Pulse(rank, linger=3.0):  # the node launcher looks after its processes once a second
         told("deepspeed", lambda: runner.main(arguments))
     return _of_hosts() or notes()
 

@@ -166,10 +166,12 @@ class Pulse:
 
     Args:
         patience: seconds during which it marks in any case: a time-out runs that is to be seen.
+        linger: seconds for which it goes on after their last work: a launcher that sleeps before it looks again.
     """
 
-    def __init__(self, rank: RankApi, patience: float = 0.0) -> None:
+    def __init__(self, rank: RankApi, patience: float = 0.0, linger: float = 0.0) -> None:
         self.rank = rank
+        self._linger = linger
         self._until = time.monotonic() + patience
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -182,10 +184,12 @@ class Pulse:
         self._over.set()
 
     def _beat(self) -> None:
-        before = 0
+        before, worked = 0, time.monotonic()
         while not self._over.wait(0.2):
             now = sum(_ticks(pid) for pid in _children(os.getpid()))
-            if now != before or time.monotonic() < self._until:
+            if now != before:
+                worked = time.monotonic()
+            if now != before or time.monotonic() < max(self._until, worked + self._linger):
                 self.rank.mark("its processes work")
             before = now
 
