@@ -36,7 +36,8 @@ def page() -> Iterator[str]:
         yield ""
         yield f"## {platform}"
         yield ""
-        yield f"{versions}. {', '.join(f'{count} {verdict}' for verdict, count in sorted(counts.items()))}."
+        told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+        yield f"{versions}. {found[0].machine}. {told}."
         yield ""
         yield "| experiment | rules | verdict | seconds | what was seen |"
         yield "| --- | --- | --- | --- | --- |"

@@ -10,13 +10,15 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dslint.probe.outcome import names
 
+# The recorder writes the names of C++.
+_TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "int64", "Int": "int32", "Byte": "uint8"}
 ASK, ANSWER = "recorder.ask", "recorder.json"
 
 
@@ -56,8 +58,11 @@ def _ask(pipe: Path) -> bool:
     return True
 
 
-def account(folder: Path, world: int) -> str:
-    """One or two sentences: the first collective at which the ranks part; empty when the recorder says nothing."""
+def account(folder: Path, world: int, stands: Mapping[int, str]) -> str:
+    """One sentence: the first collective at which the ranks part; empty when the recorder says nothing.
+
+    ``stands`` are the lines of the experiment, ``file:line``, at which ranks stand.
+    """
     issued = {rank: _issued(folder / str(rank) / ANSWER) for rank in range(world)}
     known = {rank: calls for rank, calls in issued.items() if calls is not None}
     if len(known) < 2:
@@ -72,7 +77,10 @@ def account(folder: Path, world: int) -> str:
         if len(set(there.values())) == 1 and missing:
             call = next(iter(there.values()))
             waits = "waits" if len(there) == 1 else "wait"
-            return f"{names(missing)} never issued collective #{number + 1}, {call}; {names(list(there))} {waits} in it"
+            line = {stands.get(rank, "") for rank in there}
+            where = f" at {line.pop()}" if len(line) == 1 and "" not in line else ""
+            told = f"{names(list(there))} {waits} in it{where}"
+            return f"{names(missing)} never issued collective #{number + 1}, {call}; {told}"
         same: dict[str, list[int]] = {}
         for rank, issue in at.items():
             same.setdefault(issue or "nothing", []).append(rank)
@@ -92,5 +100,6 @@ def _issued(path: Path) -> list[str] | None:
 def _describe(entry: dict[str, Any]) -> str:
     name = str(entry.get("profiling_name", "")).rpartition(":")[2]
     sizes, types = entry.get("input_sizes") or [], entry.get("input_dtypes") or []
-    shapes = " ".join(f"{size} {str(kind).lower()}" for size, kind in zip(sizes, types, strict=False))
+    kinds = [_TYPES.get(str(kind), str(kind).lower()) for kind in types]
+    shapes = " ".join(f"{size} {kind}" for size, kind in zip(sizes, kinds, strict=False))
     return f"{name} {shapes}".strip()

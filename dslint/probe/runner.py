@@ -134,7 +134,7 @@ class _Arms:
         if self.plan.explain and verdict is Verdict.CONFIRMED and written[-1].kind is Kind.STALL:
             from dslint.probe.explain import account
 
-            explanation = account(folder, len(written[-1].ranks))
+            explanation = account(folder, len(written[-1].ranks), _lines(self.entry, written[-1]))
         return replace(report, verdict=verdict, reason=reason, explanation=explanation)
 
     def run(
@@ -150,6 +150,17 @@ class _Arms:
             if attempt == 3 or not is_noise(outcome, self.expect):
                 break
         return outcome, folder
+
+
+def _lines(entry: Entry, arm: ArmOutcome) -> dict[int, str]:
+    """Where in the file of the experiment each waiting rank stands: ``file:line``."""
+    file = Path(entry.module.__file__ or "").name
+    found = {}
+    for rank in arm.ranks:
+        frame = next((frame for frame in rank.stack if f"({file}:" in frame), "")
+        if frame:
+            found[rank.rank] = frame.rpartition("(")[2].rstrip(")")
+    return found
 
 
 def _with_oracle(entry: Entry, outcome: ArmOutcome, reference: ArmOutcome | None) -> ArmOutcome:

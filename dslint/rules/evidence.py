@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 class Record(NamedTuple):
     """One case of an experiment on one platform.
 
-    ``platform`` names the hardware ("cpu", a GPU); ``versions`` the libraries; ``seconds`` is wall time of all arms.
+    ``platform`` names the hardware ("cpu", a GPU), ``machine`` says it at length; ``versions`` are those of the
+    libraries; ``seconds`` is wall time of all arms.
     """
 
     platform: str
@@ -23,11 +24,12 @@ class Record(NamedTuple):
     expected: str
     seconds: float
     reason: str
+    machine: str
 
     @property
     def is_control(self) -> bool:
-        """The case is a negative control: it must not fail."""
-        return self.expected == "NOT REPRODUCED"
+        """The case must not confirm: a look-alike that passes, or an arm that says nothing."""
+        return self.expected in ("NOT REPRODUCED", "INCONCLUSIVE")
 
 
 @cache
@@ -38,7 +40,7 @@ def records() -> tuple[Record, ...]:
     return tuple(
         Record(
             platform, run["versions"], row["experiment"], row["case"], tuple(row["rules"]), row["verdict"],
-            row["expected"], row["seconds"], row["reason"],
+            row["expected"], row["seconds"], row["reason"], run["machine"],
         )
         for platform, run in sorted(platforms.items())
         for row in run["results"]

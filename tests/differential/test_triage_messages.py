@@ -54,7 +54,8 @@ def test_what_the_libraries_print_is_known(symptom: str, said: Said) -> None:
         found = {hit.symptom for hit in Scan("x.log").run(io.BytesIO(text.encode()).read).hits}
         assert symptom in found, text[-2000:]
         # What a mistake makes other ranks and layers say may be there too, but no other mistake.
-        assert found <= {symptom, "client-socket-timeout", "peer-closed", "gloo-timeout"}, found
+        # Which of its consequences a rank prints when its peer leaves is a matter of timing.
+        assert found <= {symptom, "client-socket-timeout", "peer-closed", "gloo-timeout", "gloo-connect"}, found
 
 
 def test_every_message_is_judged(said: Said) -> None:

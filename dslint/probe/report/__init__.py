@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from dslint.core.finding import Finding
+from dslint.probe.needs import hardware
 from dslint.probe.outcome import Verdict
 from dslint.probe.runner import Report
 from dslint.rules.registry import BY_CODE, load_rule
@@ -33,7 +34,7 @@ class Summary:
         cls, versions: Mapping[str, str], backend: str, gpus: int, warm_seconds: float, cluster: str = ""
     ) -> Summary:
         """The summary for this machine, or for the ranks of a launch: ``4 ranks on 2 hosts (torchrun)``."""
-        where = f"{platform.system()} {platform.machine()}" + (f", {cluster}" if cluster else "")
+        where = ", ".join([f"{platform.system()} {platform.machine()}", *hardware(), *([cluster] if cluster else [])])
         return cls(dict(versions), backend, gpus, warm_seconds, where, cluster)
 
     @property
