@@ -22,7 +22,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parent.parent
 END = """\
 [rank3]: Traceback (most recent call last):
-[rank3]:   File "/work/train.py", line 42, in <module>
+[rank3]:   File "/home/me/train.py", line 42, in <module>
 [rank3]:     main()
 [rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB.
 [rank0]:[E1120 12:34:56.1 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout: \

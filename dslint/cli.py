@@ -164,8 +164,8 @@ def _subjects(paths: Sequence[str], args: Namespace) -> list[Subject]:
     """
     from dslint.core.fix import apply_edits
     from dslint.engine import check_paths
+    from dslint.probe.arms import ProbeError
     from dslint.probe.experiment import Subject
-    from dslint.probe.supervisor import ProbeError
     from dslint.report.sources import FileSources
     from dslint.settings import SettingsError, load_settings
 

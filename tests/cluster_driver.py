@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from probe_experiments import plain
 
+from dslint.probe.arms import ProbeError
 from dslint.probe.cluster.command import _die_with_launcher
 from dslint.probe.cluster.launched import launched
 from dslint.probe.cluster.leader import Cluster
 from dslint.probe.cluster.member import Member
 from dslint.probe.cluster.wire import join
 from dslint.probe.experiment import Case
-from dslint.probe.supervisor import ProbeError
 
 MODULE = "probe_experiments.plain"
 PATIENCE = float(os.environ.get("PATIENCE", "30"))

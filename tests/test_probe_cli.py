@@ -14,8 +14,8 @@ from command import dslint
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Region, Span
 from dslint.probe.experiment import Case, Subject
-from dslint.probe.library import entries, of_finding
 from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, Verdict
+from dslint.probe.registry import entries, of_finding
 from dslint.probe.report import Run, Summary, renderer
 from dslint.probe.reproduce import write
 from dslint.probe.runner import Report

@@ -23,7 +23,7 @@ from dslint.probe.experiments import (
     zero3_weights_not_saved,
     zero_gradient_norm,
 )
-from dslint.probe.library import of_finding
+from dslint.probe.registry import of_finding
 from dslint.rules.config import dsl160_overlap_comm_old_version as overlap
 from dslint.rules.config import dsl161_z3_gather_missing as gather
 from dslint.rules.script import dsl258_memory_fraction_literal as memory

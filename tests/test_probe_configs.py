@@ -13,8 +13,8 @@ import pytest
 
 from dslint.cli import _subjects
 from dslint.probe.experiments import config_key_dropped, config_value_taken_as_it_is, duplicate_key_under_trainer
-from dslint.probe.library import entries, of_finding
 from dslint.probe.parts import ds_config
+from dslint.probe.registry import entries, of_finding
 from dslint.rules.registry import load_rule
 
 

@@ -17,7 +17,7 @@ from dslint.probe.experiments import (
     local_rank_without_type,
     sampler_epoch_missing,
 )
-from dslint.probe.library import of_finding
+from dslint.probe.registry import of_finding
 from dslint.rules.script import dsl207_uneven_loop_with_collective
 
 LOOP = """\

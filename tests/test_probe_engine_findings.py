@@ -11,8 +11,8 @@ from dslint.core.fact import known
 from dslint.model.context import Context
 from dslint.probe.experiment import Subject
 from dslint.probe.experiments import batch_not_divisible, uneven_loop
-from dslint.probe.library import of_finding
 from dslint.probe.parts.compare import distance, diverged, off_course
+from dslint.probe.registry import of_finding
 from dslint.rules.script import dsl201_collective_under_rank_guard as guard
 from dslint.rules.script import dsl207_uneven_loop_with_collective as loop
 from dslint.rules.script import dsl270_batch_size_not_divisible as divided

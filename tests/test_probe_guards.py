@@ -15,8 +15,8 @@ from dslint.model.script.vocabulary import (
     TRAINER,
 )
 from dslint.probe.experiment import Subject
-from dslint.probe.library import of_finding
 from dslint.probe.outcome import Verdict
+from dslint.probe.registry import of_finding
 from dslint.rules.script.dsl201_collective_under_rank_guard import META
 
 TORCH = {*GROUP_POSITION, "DistributedDataParallel", *(f"checkpoint.{name}" for name in CHECKPOINT_FUNCTIONS)}

@@ -21,7 +21,7 @@ from dslint.probe.experiments import (
     process_without_launcher,
     torchrun_flags,
 )
-from dslint.probe.library import of_finding
+from dslint.probe.registry import of_finding
 from dslint.rules.registry import BY_CODE
 
 INCIDENT = Path(__file__).parent / "fixtures" / "projects" / "xtuner-8-nodes"

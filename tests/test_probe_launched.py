@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from dslint.probe.arms import ProbeError
 from dslint.probe.cluster import hub as hub_module
 from dslint.probe.cluster.devices import interface_of, visible_gpus
 from dslint.probe.cluster.hub import Hub
@@ -23,9 +24,8 @@ from dslint.probe.cluster.leader import Cluster
 from dslint.probe.cluster.wire import Closed, Line, admit, join, listen
 from dslint.probe.environment import environment, network
 from dslint.probe.experiment import Expect, Experiment
-from dslint.probe.library import Entry, entries
 from dslint.probe.outcome import Kind
-from dslint.probe.supervisor import ProbeError
+from dslint.probe.registry import Entry, entries
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc and PR_SET_PDEATHSIG")
 

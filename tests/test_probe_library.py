@@ -14,9 +14,9 @@ from pyflakes.checker import Checker
 from pyflakes.messages import UndefinedName
 
 from dslint.probe.experiment import Case, Needs
-from dslint.probe.library import Entry, entries, of_rule
 from dslint.probe.needs import Place, can_make_namespaces
 from dslint.probe.outcome import Verdict
+from dslint.probe.registry import Entry, entries, of_rule
 from dslint.probe.reproduce import source
 from dslint.probe.runner import Plan, Report, run_all
 from dslint.probe.supervisor import Supervisor

@@ -98,7 +98,7 @@ def test_a_starved_rank_is_no_stall(supervisor: Supervisor) -> None:
 
 def test_spawned_ranks_do_what_forked_ones_do() -> None:
     """The way of the GPU, here without one: every rank is a process of its own from the start."""
-    from dslint.probe.library import entries
+    from dslint.probe.registry import entries
 
     entry = next(e for e in entries() if e.experiment.name == "collective-under-rank-guard")
     with Supervisor(spawn=True) as supervisor:
@@ -145,7 +145,8 @@ DRIVER = """
 import sys
 from dslint.probe.environment import environment
 from dslint.probe.experiment import Case
-from dslint.probe.supervisor import ProbeError, Supervisor
+from dslint.probe.arms import ProbeError
+from dslint.probe.supervisor import Supervisor
 from probe_experiments import plain
 with Supervisor() as supervisor:
     supervisor.warm("plain")

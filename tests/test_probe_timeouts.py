@@ -7,7 +7,7 @@ from script_helpers import findings
 
 from dslint.probe.experiment import Subject
 from dslint.probe.experiments import subgroup_timeout_not_inherited, timedelta_positional_days
-from dslint.probe.library import of_finding
+from dslint.probe.registry import of_finding
 from dslint.rules.script import (
     dsl221_timeout_not_timedelta,
     dsl222_timedelta_positional_days,

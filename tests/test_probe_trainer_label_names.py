@@ -9,7 +9,7 @@ from script_helpers import findings
 
 from dslint.probe.experiment import Subject
 from dslint.probe.experiments import trainer_extra_label_name as experiment
-from dslint.probe.library import of_finding
+from dslint.probe.registry import of_finding
 from dslint.rules.script import dsl203_trainer_extra_label_name as rule
 
 INCIDENT = Path(__file__).parent / "fixtures" / "projects" / "llava-eval-hang" / "train" / "train.py"

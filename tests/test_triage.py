@@ -224,9 +224,9 @@ def test_the_watchdog_of_old_releases() -> None:
 
 
 def test_a_rank_that_raised_before_the_time_outs_is_the_first() -> None:
-    log = RUN + raised("KeyError: 'labels'", 3, "/work/data.py") + watchdog(0) + watchdog(1) + watchdog(2)
+    log = RUN + raised("KeyError: 'labels'", 3, "/home/me/data.py") + watchdog(0) + watchdog(1) + watchdog(2)
     line = log.split("\n").index("[rank3]: KeyError: 'labels'") + 1
-    first = f"Rank 3 failed first (run.log:{line}: KeyError: 'labels' at /work/data.py:211)"
+    first = f"Rank 3 failed first (run.log:{line}: KeyError: 'labels' at /home/me/data.py:211)"
     assert triage(run=log).story == f"{first}; ranks 0-2 timed out waiting for it."
 
 

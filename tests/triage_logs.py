@@ -84,12 +84,12 @@ def watchdog(
     )
 
 
-def raised(error: str, rank: int | None = None, frame: str = "/work/train.py") -> str:
+def raised(error: str, rank: int | None = None, frame: str = "/home/me/train.py") -> str:
     """A traceback of a rank as torch prints it, or without a tag."""
     tag = f"[rank{rank}]: " if rank is not None else ""
     lines = [
         "Traceback (most recent call last):",
-        '  File "/work/run.py", line 17, in <module>',
+        '  File "/home/me/run.py", line 17, in <module>',
         "    main()",
         f'  File "{frame}", line 211, in step',
         "    out = self.call(batch)",

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from dslint.core.terminal import use_color
 from dslint.probe.arguments import probe_parser
+from dslint.probe.arms import ProbeError
 from dslint.probe.experiment import Subject
 from dslint.probe.needs import Place, can_make_namespaces, count_gpus
 from dslint.probe.outcome import Verdict
 from dslint.probe.report import Run, Summary, renderer
 from dslint.probe.runner import Plan, Report, run_all
 from dslint.probe.selection import Selection, UnknownName, everything, from_names, from_rules, from_subjects
-from dslint.probe.supervisor import ProbeError, Supervisor
+from dslint.probe.supervisor import Supervisor
 from dslint.rules.registry import UnknownSelector, find
 
 OK, CONFIRMED, TROUBLE = 0, 1, 2
@@ -112,18 +113,22 @@ def _backend(args: Namespace) -> tuple[str, int]:
     return ("nccl" if gpus else "gloo"), gpus
 
 
+def plan_of(args: Namespace) -> Plan:
+    """What the flags ask for."""
+    return Plan("" if args.backend == "auto" else args.backend, args.ranks or 0, args.timeout or 0.0, args.explain)
+
+
 def _run(selection: Selection, args: Namespace) -> int:
     backend, gpus = _backend(args)
-    plan = Plan("" if args.backend == "auto" else args.backend, args.ranks or 0, args.timeout or 0.0, args.explain)
+    plan = plan_of(args)
     reports: list[Report] = []
     with Supervisor(gpus, args.python) as supervisor:
 
         def place() -> Place:
             return Place(gpus, can_make_namespaces(), supervisor.versions)
 
-        work = [(entry, case, findings) for entry, case, findings in selection.work]
-        with progress(len(work), args.quiet) as step:
-            for report in run_all(work, supervisor, place, plan, args.jobs):
+        with progress(len(selection.work), args.quiet) as step:
+            for report in run_all(selection.work, supervisor, place, plan, args.jobs):
                 reports.append(report)
                 step(f"{report.experiment}/{report.case}")
         summary = Summary.of(supervisor.versions, backend, gpus, supervisor.warm_seconds)

@@ -105,6 +105,11 @@ class Experiment:
     one_host: bool = False
     limit: float = 30.0
 
+    @property
+    def takes_gpus(self) -> bool:
+        """Whether the arms get GPUs where there are some."""
+        return not self.cpu_only and self.flavour != "plain"
+
     def expectation(self, case: Case) -> Expect:
         """How the written arm of this case must fail."""
         return case.expect or self.expect

@@ -18,6 +18,7 @@ import time
 from importlib import import_module, metadata
 from typing import Any
 
+from dslint.probe.environment import bootstrap
 from dslint.probe.rank import Task, live
 
 _WARM = {
@@ -95,8 +96,7 @@ class Server:
             os._exit(4)
 
     def _spawn(self, task: dict[str, Any], own: int) -> int:
-        code = f"import sys; sys.path.append({_home()!r}); from dslint.probe.rank import main; main()"
-        child = subprocess.Popen([sys.executable, "-c", code, str(own)], stdin=subprocess.PIPE)
+        child = subprocess.Popen([*bootstrap("", "dslint.probe.rank"), str(own)], stdin=subprocess.PIPE)
         assert child.stdin is not None
         child.stdin.write(json.dumps(task).encode())
         child.stdin.close()
@@ -141,10 +141,6 @@ class Server:
         if what == "start":
             return self.start(**request)
         return self.poll(**request) if what == "poll" else self.stop(**request)
-
-
-def _home() -> str:
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dslint.probe.experiment import Case
-from dslint.probe.library import Entry
+from dslint.probe.registry import Entry
 
 PARTS = "dslint.probe.parts."
 

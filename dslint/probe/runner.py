@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dslint.core.finding import Finding
-from dslint.probe.experiment import FLAVOURS, Case, Experiment, Needs
-from dslint.probe.library import Entry
+from dslint.probe.arms import ArmRunner, ProbeError
+from dslint.probe.experiment import FLAVOURS, Case, Needs
 from dslint.probe.needs import Place, unmet
 from dslint.probe.outcome import ArmOutcome, Kind, Verdict
-from dslint.probe.supervisor import ProbeError, Supervisor
+from dslint.probe.registry import Entry
+from dslint.probe.supervisor import Supervisor
 from dslint.probe.verdict import is_noise, judge
 
 
@@ -44,32 +45,6 @@ class Report:
     backend: str = ""
     findings: tuple[Finding, ...] = ()
     expected: Verdict = Verdict.CONFIRMED
-
-
-class ArmRunner(Protocol):
-    """Who runs arms: a supervisor on this machine, or the leader of a cluster."""
-
-    versions: dict[str, str]
-
-    def backend(self, experiment: Experiment, world: int = 0) -> str:
-        """The backend of the process groups of an experiment."""
-
-    def warm(self, flavour: str) -> None:
-        """Import what experiments of this flavour need."""
-
-    def arm(
-        self,
-        experiment: Experiment,
-        module: str,
-        case: Case,
-        *,
-        fixed: bool,
-        ranks: int = 0,
-        backend: str = "",
-        quiet: float = 0.0,
-        explain: bool = False,
-    ) -> tuple[ArmOutcome, Path]:
-        """Run one arm to its end; see :meth:`Supervisor.arm`."""
 
 
 @dataclass(frozen=True, slots=True)

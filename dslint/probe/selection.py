@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dslint.core.finding import Finding
 from dslint.probe.experiment import Case, Subject
-from dslint.probe.library import Entry, entries, of_finding, of_rule
+from dslint.probe.registry import Entry, entries, of_finding, of_rule
 
 
 @dataclass(slots=True)

@@ -19,8 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dslint.probe.arms import Arm, ArmRunner, ProbeError, ServerDied
 from dslint.probe.environment import bootstrap, environment, make_folders
-from dslint.probe.experiment import FLAVOURS, Case, Experiment
+from dslint.probe.experiment import FLAVOURS, Experiment
 from dslint.probe.outcome import ArmOutcome, Kind
 from dslint.probe.rank import Task
 from dslint.probe.watch import Watch
@@ -31,15 +32,7 @@ GPU_QUIET = 4.0
 START_UP = 120.0
 
 
-class ProbeError(Exception):
-    """The probe cannot work here; one line for the user."""
-
-
-class ServerDied(Exception):  # noqa: N818 - an event, not a mistake
-    """The fork server went away in the middle of an arm."""
-
-
-class Supervisor:
+class Supervisor(ArmRunner):
     """A probe run. Use as a context manager: at the end, however it comes, no process and no file is left.
 
     Args:
@@ -100,7 +93,7 @@ class Supervisor:
 
     def devices(self, experiment: Experiment) -> int:
         """How many GPUs the ranks of an experiment share."""
-        return 0 if experiment.cpu_only or experiment.flavour == "plain" else self.gpus
+        return self.gpus if experiment.takes_gpus else 0
 
     def backend(self, experiment: Experiment, world: int = 0) -> str:
         """``nccl`` when each rank has a GPU of its own: nccl refuses two ranks on one."""
@@ -130,53 +123,27 @@ class Supervisor:
                 raise ProbeError(self.missing)
             self._flavour = flavour
 
-    def arm(
-        self,
-        experiment: Experiment,
-        module: str,
-        case: Case,
-        *,
-        fixed: bool,
-        ranks: int = 0,
-        backend: str = "",
-        quiet: float = 0.0,
-        explain: bool = False,
-    ) -> tuple[ArmOutcome, Path]:
-        """Run one arm to its end; returns its outcome and its folder (kept until the run ends).
+    def _server_died(self) -> None:
+        self.stop_server()
 
-        Raises:
-            ProbeError: the fork server cannot be started, or died twice.
-        """
-        for attempt in (1, 2):
-            try:
-                self.warm(experiment.flavour)
-                return self._arm(experiment, module, case, fixed, ranks, backend, quiet, explain)
-            except ServerDied as died:
-                self.stop_server()
-                if attempt == 2:
-                    raise ProbeError(f"the fork server died: {died}") from died
-        raise AssertionError
-
-    def _arm(
-        self, experiment: Experiment, module: str, case: Case, fixed: bool, ranks: int, backend: str, quiet: float,
-        explain: bool,
-    ) -> tuple[ArmOutcome, Path]:  # fmt: skip
-        world = ranks or experiment.ranks
+    def _run(self, arm: Arm) -> tuple[ArmOutcome, Path]:
+        experiment = arm.experiment
+        world = arm.ranks or experiment.ranks
         name, folder = self.new_arm(range(world))
         gpus = self.devices(experiment)
         limit = experiment.limit * (2 if gpus else 1) + (START_UP if self.spawn else 0)
         common = {
-            "experiment": module, "fixed": fixed, "params": dict(case.params), "world": world, "folder": str(folder),
-            "backend": backend or self.backend(experiment, world), "gpus": gpus, "port": _free_port(),
-            "deadline": int(limit) + 15, "explain": explain,
+            "experiment": arm.module, "fixed": arm.fixed, "params": dict(arm.case.params), "world": world,
+            "folder": str(folder), "backend": arm.backend or self.backend(experiment, world), "gpus": gpus,
+            "port": _free_port(), "deadline": int(limit) + 15, "explain": arm.explain,
         }  # fmt: skip
         tasks = [asdict(Task(rank=rank, **common)) for rank in range(world)]  # type: ignore[arg-type]
         pids = self.start(name, tasks)
         try:
-            still = quiet or (GPU_QUIET if gpus else QUIET)
-            watch = Watch(folder, pids, still, limit, lambda: self.ended(name), spins=bool(gpus))
+            quiet = GPU_QUIET if gpus else QUIET
+            watch = Watch(folder, pids, quiet, limit, lambda: self.ended(name), spins=bool(gpus))
             outcome = watch.run()
-            if explain and outcome.kind is Kind.STALL:
+            if arm.explain and outcome.kind is Kind.STALL:
                 from dslint.probe.explain import collect
 
                 collect(folder, range(world))

@@ -22,7 +22,7 @@ _ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch"}
 class Statement:
     """One place where a file names a library: ``certain`` unless an extra or an environment marker decides."""
 
-    library: str
+    name: str
     specifier: str
     span: Span
     certain: bool = True
@@ -45,7 +45,7 @@ def parse_versions(source: SourceFile, included: Iterable[SourceFile] = ()) -> d
             continue
         for statement in reader(read):
             if statement.specifier:
-                by_library.setdefault(statement.library, []).append((read, statement))
+                by_library.setdefault(statement.name, []).append((read, statement))
     facts = {library: _joined(statements) for library, statements in by_library.items()}
     return {library: fact for library, fact in facts.items() if fact}
 
@@ -86,7 +86,7 @@ def _joined(statements: list[tuple[SourceFile, Statement]]) -> VersionFact | Non
         return None
     source, first = chosen[0] if not pins else next(pair for pair in chosen if pair[1].specifier == pins[0])
     base = source.path.rsplit("/", 1)[-1]
-    label = f"{first.library} {first.specifier} stated here"
+    label = f"{first.name} {first.specifier} stated here"
     return VersionFact(pins[0] if pins else ",".join(specifiers), source.location(first.span, label), base)
 
 

@@ -18,19 +18,19 @@ from typing import NoReturn
 
 from dslint.probe import command
 from dslint.probe.arguments import probe_parser
+from dslint.probe.arms import ProbeError
 from dslint.probe.cluster.hub import JOIN
 from dslint.probe.cluster.launched import Launched, launched
 from dslint.probe.cluster.leader import Cluster
 from dslint.probe.cluster.member import Member
 from dslint.probe.cluster.wire import join
 from dslint.probe.experiment import FLAVOURS, Case, Subject
-from dslint.probe.library import Entry
 from dslint.probe.needs import Place
 from dslint.probe.outcome import Verdict
+from dslint.probe.registry import Entry
 from dslint.probe.report import Run, Summary
 from dslint.probe.runner import Plan, Report, run_case
 from dslint.probe.selection import Selection
-from dslint.probe.supervisor import ProbeError
 
 _INTERRUPTED = 130
 
@@ -107,7 +107,7 @@ def _lead(place: Launched, selection: Selection, args: Namespace) -> int:
         summary = Summary.of({}, "gloo", 0, 0.0)
         command.write(Run([], selection.without, summary), args)
         return command.OK
-    plan = Plan("" if args.backend == "auto" else args.backend, args.ranks or 0, args.timeout or 0.0, args.explain)
+    plan = command.plan_of(args)
     with Cluster(place, args.backend, args.python) as cluster:
         _outlive_sigterm(cluster)
         reports: list[Report] = []

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from dslint.probe.arms import ProbeError, ServerDied
 from dslint.probe.cluster.launched import Launched
 from dslint.probe.cluster.member import SILENCE
 from dslint.probe.cluster.wire import Closed, Line, Message, admit, listen
-from dslint.probe.supervisor import ProbeError, ServerDied
 
 # Seconds in which all members must have come: hosts that start a container first take their time.
 JOIN = 120.0

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dslint.probe.supervisor import ProbeError
+from dslint.probe.arms import ProbeError
 
 # slurm.h numbers the batch step and the interactive step of salloc from here; they are one process, not one a rank.
 _SPECIAL_STEPS = 0xFFFFFFF0

@@ -12,14 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dslint.probe.arms import Arm, ArmRunner, ProbeError, ServerDied
 from dslint.probe.cluster.hub import JOIN, Hub
 from dslint.probe.cluster.launched import Launched
 from dslint.probe.cluster.member import Member, is_ours
 from dslint.probe.cluster.wire import Message, join
-from dslint.probe.experiment import FLAVOURS, Case, Experiment
-from dslint.probe.library import Entry
+from dslint.probe.experiment import FLAVOURS, Experiment
 from dslint.probe.outcome import ArmOutcome, Kind, RankOutcome, combine
-from dslint.probe.supervisor import GPU_QUIET, QUIET, START_UP, ProbeError, ServerDied
+from dslint.probe.registry import Entry
+from dslint.probe.supervisor import GPU_QUIET, QUIET, START_UP
 from dslint.probe.watch import GRACE, POLL_LATER
 
 # A state older than this, in seconds, says nothing of now.
@@ -27,7 +28,7 @@ FRESH = 1.0
 _SOON = 30.0
 
 
-class Cluster:
+class Cluster(ArmRunner):
     """All ranks of a launch, for :func:`dslint.probe.runner.run_case`. A context manager: at the end all members leave.
 
     Args:
@@ -157,54 +158,30 @@ class Cluster:
             if other:
                 self.notes.append(f"{self._hub.name(rank)} has {', '.join(other)}, rank 0 another version")
 
-    def arm(
-        self,
-        experiment: Experiment,
-        module: str,
-        case: Case,
-        *,
-        fixed: bool,
-        ranks: int = 0,
-        backend: str = "",
-        quiet: float = 0.0,
-        explain: bool = False,
-    ) -> tuple[ArmOutcome, Path]:
-        """Run one arm to its end; returns its outcome and a folder with what flight recorders said.
+    def _server_died(self) -> None:
+        """The member has ended its fork server itself."""
 
-        Raises:
-            ProbeError: a member is gone, or cannot start its rank.
-        """
-        for attempt in (1, 2):
-            try:
-                self.warm(experiment.flavour)
-                return self._arm(experiment, module, case, fixed, ranks, backend, quiet, explain)
-            except ServerDied as died:
-                if attempt == 2:
-                    raise ProbeError(f"the fork server died: {died}") from died
-        raise AssertionError
-
-    def _arm(
-        self, experiment: Experiment, module: str, case: Case, fixed: bool, ranks: int, backend: str, quiet: float,
-        explain: bool,
-    ) -> tuple[ArmOutcome, Path]:  # fmt: skip
+    def _run(self, arm: Arm) -> tuple[ArmOutcome, Path]:
+        experiment = arm.experiment
         self._arms += 1
         name = f"{self._arms:04d}"
-        world = self._ranks(experiment, ranks)
+        world = self._ranks(experiment, arm.ranks)
         members = range(world)
         cuda = self._cuda(experiment)
         limit = experiment.limit * (2 if cuda else 1) + (START_UP if self.gpus else 0)
         task = {
-            "experiment": module, "fixed": fixed, "params": dict(case.params), "world": world,
-            "backend": backend or self.backend(experiment, ranks), "port": _free_port(), "deadline": int(limit) + 15,
-            "explain": explain, "local_world": 0, "shared": self._shared(name, world),
+            "experiment": arm.module, "fixed": arm.fixed, "params": dict(arm.case.params), "world": world,
+            "backend": arm.backend or self.backend(experiment, arm.ranks), "port": _free_port(),
+            "deadline": int(limit) + 15, "explain": arm.explain, "local_world": 0,
+            "shared": self._shared(name, world),
         }  # fmt: skip
         request = {
             "op": "start", "arm": name, "flavour": experiment.flavour, "cuda": cuda, "task": task, "limit": limit,
-            "quiet": quiet or (GPU_QUIET if cuda else QUIET),
+            "quiet": GPU_QUIET if cuda else QUIET,
         }  # fmt: skip
         try:
             self._hub.ask(request, members, START_UP + _SOON)
-            outcome = self._follow(name, members, limit, explain)
+            outcome = self._follow(name, members, limit, arm.explain)
         finally:
             if not self.lost:
                 self._hub.ask({"op": "stop"}, members, _SOON)
@@ -272,7 +249,7 @@ class Cluster:
         return ranks or (self.world if experiment.scales else experiment.ranks)
 
     def _cuda(self, experiment: Experiment) -> bool:
-        return self.gpus > 0 and not experiment.cpu_only and experiment.flavour != "plain"
+        return self.gpus > 0 and experiment.takes_gpus
 
     def _device(self, rank: int) -> tuple[str, str]:
         """(machine, GPU) of a rank, as :class:`~dslint.probe.rank.Rank` chooses it."""

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from dslint import __version__
+from dslint.probe.arms import ProbeError, ServerDied
 from dslint.probe.cluster.devices import interface_of, machine, visible_gpus
 from dslint.probe.cluster.launched import Launched
 from dslint.probe.cluster.wire import Closed, Line, Message
 from dslint.probe.environment import network
 from dslint.probe.explain import ANSWER, collect
 from dslint.probe.rank import Task
-from dslint.probe.supervisor import ProbeError, ServerDied, Supervisor
+from dslint.probe.supervisor import Supervisor
 from dslint.probe.watch import POLL_LATER, Watch
 
 # A side that says nothing for so many seconds is gone; both send a sign of life every second.
@@ -30,7 +31,7 @@ AGAIN = 0.2
 
 def is_ours(module: str) -> bool:
     """An experiment of the library. A member runs nothing else, whoever may ask."""
-    from dslint.probe.library import entries
+    from dslint.probe.registry import entries
 
     return any(entry.stem == module for entry in entries())
 

@@ -21,8 +21,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from dslint.probe.arms import ProbeError
 from dslint.probe.cluster.launched import TRIES, Launched
-from dslint.probe.supervisor import ProbeError
 
 Message = dict[str, Any]
 # The account of a flight recorder is the longest of all lines.
