@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,15 @@ import pytest
 
 from dslint.probe.arms import ProbeError
 from dslint.probe.cluster import hub as hub_module
-from dslint.probe.cluster.devices import interface_of, visible_gpus
+from dslint.probe.cluster.devices import interface_of
 from dslint.probe.cluster.hub import Hub
 from dslint.probe.cluster.launched import Launched, first_host, launched
 from dslint.probe.cluster.leader import Cluster
 from dslint.probe.cluster.wire import Closed, Line, admit, join, listen
+from dslint.probe.command import _backend
 from dslint.probe.environment import environment, network
 from dslint.probe.experiment import Expect, Experiment
+from dslint.probe.gpus import visible
 from dslint.probe.outcome import Kind
 from dslint.probe.registry import Entry, entries
 
@@ -193,17 +196,20 @@ def test_two_processes_with_one_rank_end_the_run() -> None:
     hub.end(1)
 
 
-def test_gpus_are_those_that_cuda_shows(tmp_path: Path) -> None:
+def test_gpus_are_those_that_cuda_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     lines = "".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n}{n})\\n" for n in range(4))
     tool.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
     tool.chmod(0o755)
     env = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    assert visible_gpus(env) == ["GPU-00", "GPU-11", "GPU-22", "GPU-33"]
-    assert visible_gpus({**env, "CUDA_VISIBLE_DEVICES": "2,0"}) == ["GPU-22", "GPU-00"]
-    assert visible_gpus({**env, "CUDA_VISIBLE_DEVICES": "GPU-3,7,1"}) == ["GPU-33"]
-    assert visible_gpus({**env, "CUDA_VISIBLE_DEVICES": ""}) == []
-    assert visible_gpus({"PATH": "/nowhere"}) == []
+    assert visible(env) == ["GPU-00", "GPU-11", "GPU-22", "GPU-33"]
+    assert visible({**env, "CUDA_VISIBLE_DEVICES": "2,0"}) == ["GPU-22", "GPU-00"]
+    assert visible({**env, "CUDA_VISIBLE_DEVICES": "GPU-3,7,1"}) == ["GPU-33"]
+    assert visible({**env, "CUDA_VISIBLE_DEVICES": ""}) == []
+    assert visible({"PATH": "/nowhere"}) == []
+    monkeypatch.setenv("PATH", env["PATH"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    assert _backend(Namespace(backend="auto")) == ("nccl", 2)  # ranks see no others
 
 
 def test_the_network_of_the_user_is_kept_between_hosts_and_only_there(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from dslint.core.terminal import use_color
 from dslint.probe.arguments import probe_parser
 from dslint.probe.arms import ProbeError
 from dslint.probe.experiment import Subject
-from dslint.probe.needs import Place, can_make_namespaces, count_gpus
+from dslint.probe.gpus import visible
+from dslint.probe.needs import Place, can_make_namespaces
 from dslint.probe.outcome import Verdict
 from dslint.probe.report import Run, Summary, renderer
 from dslint.probe.runner import Plan, Report, run_all
@@ -107,7 +108,7 @@ def _backend(args: Namespace) -> tuple[str, int]:
     Raises:
         ProbeError: nccl was asked for and there is no GPU.
     """
-    gpus = 0 if args.backend == "gloo" else count_gpus()
+    gpus = 0 if args.backend == "gloo" else len(visible())
     if args.backend == "nccl" and not gpus:
         raise ProbeError("--backend nccl needs a GPU: nvidia-smi lists none")
     return ("nccl" if gpus else "gloo"), gpus

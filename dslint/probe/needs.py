@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dslint.probe import gpus
 from dslint.probe.experiment import Needs
 
 
@@ -56,25 +57,6 @@ def _unmet_version(text: str, versions: Mapping[str, str]) -> str:
     return ""
 
 
-def count_gpus() -> int:
-    """Number of CUDA devices, asked of the driver's own tool: torch is not imported."""
-    return len(_gpu_names())
-
-
-@functools.cache
-def _gpu_names() -> tuple[str, ...]:
-    """``GPU 0: NVIDIA H200 (UUID: ...)`` of each line that the driver's tool prints, without the UUID."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return ()
-    try:
-        done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ()
-    lines = done.stdout.splitlines() if done.returncode == 0 else []
-    return tuple(line.partition(" (UUID")[0] for line in lines if line.startswith("GPU "))
-
-
 def hardware() -> list[str]:
     """Cores, processor and GPUs of this machine, as they are named in a report."""
     found = [f"{os.cpu_count() or 1} cores"]
@@ -83,7 +65,7 @@ def hardware() -> list[str]:
             models = {line.partition(":")[2].strip() for line in file if line.startswith("model name")}
     except OSError:
         models = set()
-    return [*found, *sorted(models), *_gpu_names()]
+    return [*found, *sorted(models), *(gpu.name for gpu in gpus.listed())]
 
 
 @functools.cache

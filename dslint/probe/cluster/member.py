@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dslint import __version__
+from dslint.probe import gpus
 from dslint.probe.arms import ProbeError, ServerDied
-from dslint.probe.cluster.devices import interface_of, machine, visible_gpus
+from dslint.probe.cluster.devices import interface_of, machine
 from dslint.probe.cluster.launched import Launched
 from dslint.probe.cluster.wire import Closed, Line, Message
 from dslint.probe.environment import network
@@ -58,7 +59,7 @@ class Member:
         self._line = line
         self._python = python
         self._accepts = accepts
-        self._gpus = visible_gpus()
+        self._gpus = gpus.visible()
         self._supervisor: Supervisor | None = None
         self._running: _Running | None = None
         self._over = threading.Event()
