@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dslint.arguments import COMMANDS, check_parser, rule_parser, rules_parser
+from dslint.core.commandline import say
 
 if TYPE_CHECKING:
     from dslint.engine import Result
@@ -45,12 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = OK
     except OSError as error:
         # A full disk, or --output-file in a folder that does not exist.
-        _say(f"{error.filename or 'the report cannot be written'}: {error.strerror or error}")
+        say(f"{error.filename or 'the report cannot be written'}: {error.strerror or error}")
         if os.environ.get("DSLINT_DEBUG"):
             raise
         code = TROUBLE
     except Exception as error:
-        _say(f"internal error: {type(error).__name__}: {error} (DSLINT_DEBUG=1 prints the traceback; please report it)")
+        say(f"internal error: {type(error).__name__}: {error} (DSLINT_DEBUG=1 prints the traceback; please report it)")
         if os.environ.get("DSLINT_DEBUG"):
             raise
         code = TROUBLE
@@ -80,11 +81,6 @@ def run(arguments: list[str]) -> int:
     return check(check_parser().parse_args(rest))
 
 
-def _say(message: str) -> None:
-    # One line, whatever a path or an error holds.
-    sys.stderr.write(f"dslint: {' '.join(message.splitlines())}\n")
-
-
 def _explain(selectors: Sequence[str]) -> int:
     from dslint.rules.explain import explain
     from dslint.rules.registry import UnknownSelector, find
@@ -92,7 +88,7 @@ def _explain(selectors: Sequence[str]) -> int:
     try:
         codes = [info.code for selector in selectors for info in find(selector)]
     except UnknownSelector as error:
-        _say(str(error))
+        say(str(error))
         return TROUBLE
     for code in dict.fromkeys(codes):
         explain(code, sys.stdout)
@@ -129,10 +125,10 @@ def check(args: Namespace) -> int:
         if flags.get("statistics"):
             _check_statistics(_format(settings, flags))
     except (SettingsError, _UsageError) as error:
-        _say(str(error))
+        say(str(error))
         return TROUBLE
     if flags.get("verbose"):
-        _say(f"settings: {settings.source or 'built-in'}")
+        say(f"settings: {settings.source or 'built-in'}")
     if "show_settings" in args:
         sys.stdout.write(settings.describe())
         return OK
@@ -225,14 +221,14 @@ def _fix(
     ignore_noqa = bool(flags.get("ignore_noqa"))
     fixed = fixer.fix_paths(paths, settings, settings.unsafe_fixes, texts, ignore_noqa=ignore_noqa)
     for line in fixed.refused:
-        _say(line)
+        say(line)
     if flags.get("diff"):
         from dslint.diff import unified_diff
 
         head = given.raw[:3] if given else b""
         _write_output(unified_diff(fixed.changed, fixed.before, fixed.after, head), flags)
         for line in fixed.result.problems:
-            _say(line)
+            say(line)
         if fixed.result.problems:
             return TROUBLE
         return FINDINGS if fixed.changed and not settings.exit_zero else OK
@@ -248,12 +244,12 @@ def _fix(
         result = check_paths(paths, settings, ignore_noqa=ignore_noqa)
         result.problems += problems
     if fixed.applied and not result.problems and not flags.get("quiet"):
-        from dslint.report import counted
+        from dslint.core.words import counted
 
-        _say(f"fixed {counted(fixed.applied, 'finding')} in {counted(fixed.files, 'file')}")
+        say(f"fixed {counted(fixed.applied, 'finding')} in {counted(fixed.files, 'file')}")
     if flags.get("fix_only"):
         for line in result.problems:
-            _say(line)
+            say(line)
         return TROUBLE if result.problems else OK
     return _report(result, settings, flags, texts, to_stderr=given is not None)
 
@@ -280,12 +276,12 @@ def _report(
     else:
         _write_output(text, flags)
     for line in result.problems:
-        _say(line)
+        say(line)
     if not flags.get("quiet"):
         if not result.files:
             # After a missing path that would be no news.
             if not result.problems:
-                _say("no files to check")
+                say("no files to check")
         else:
             sys.stderr.write(report.summary_line(result.findings, result.files) + "\n")
     return _exit_code(result, settings)

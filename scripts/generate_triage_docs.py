@@ -26,7 +26,6 @@ neither line numbers (one file) nor times (several files) tell the order, none i
 The kinds: *cause* names a mistake or the death of a rank; *state* what the run is in; *timeout* and *lost* are ranks
 that waited for another one; *report* is a launcher's account.
 """
-ROLES = {"cause": "cause", "state": "state", "timeout": "timeout", "lost": "lost", "report": "report"}
 
 
 def generate() -> str:
@@ -50,7 +49,7 @@ def generate() -> str:
             cells = (
                 f"`{symptom.name}`",
                 f"**{symptom.title}.** {symptom.meaning}",
-                ROLES[symptom.role],
+                symptom.role,
                 "<br>".join(causes),
             )
             parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")

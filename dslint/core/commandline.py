@@ -7,6 +7,11 @@ import sys
 from typing import NoReturn
 
 
+def say(message: str) -> None:
+    """One line on standard error, whatever a path or an error holds."""
+    sys.stderr.write(f"dslint: {' '.join(message.splitlines())}\n")
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line on standard error and exit code 2, not the usage of forty flags."""
 

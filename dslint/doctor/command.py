@@ -9,6 +9,7 @@ from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+from dslint.core.commandline import say
 from dslint.doctor import ssh
 from dslint.doctor.arguments import doctor_parser
 from dslint.doctor.environment import NoPython, Python
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
         _check_usage(options)
         machine = _machine(options)
     except (UnknownCheck, NoPython, _UsageError) as problem:
-        sys.stderr.write(f"dslint: {problem}\n")
+        say(str(problem))
         return USAGE
     results = run(machine, checks)
     if options.fix:

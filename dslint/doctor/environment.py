@@ -82,24 +82,18 @@ class Python:
         except (ValueError, IndexError, KeyError, TypeError):
             raise NoPython(f"{executable}: not a Python interpreter (exit status {done.returncode})") from None
 
-    @cached_property
-    def _installed(self) -> dict[str, Distribution]:
-        found: dict[str, Distribution] = {}
-        for distribution in distributions(path=list(self.paths)):
-            name = _field(distribution, "Name")
-            # The first on the path is the one that is imported.
-            if name:
-                found.setdefault(name.lower().replace("_", "-"), distribution)
-        return found
+    def _distribution(self, name: str) -> Distribution | None:
+        # The first on the path is the one that is imported; what a cut-off installation left has no name.
+        return next((d for d in distributions(name=name, path=list(self.paths)) if _field(d, "Name")), None)
 
     def release(self, name: str) -> str | None:
         """The installed version of a distribution, None when there is none."""
-        found = self._installed.get(name)
+        found = self._distribution(name)
         return _field(found, "Version") if found else None
 
     def requirements(self, name: str) -> list[str]:
         """What a distribution asks for, as PEP 508 lines."""
-        found = self._installed.get(name)
+        found = self._distribution(name)
         try:
             return list(found.requires or []) if found else []
         except ValueError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from dslint.doctor.machine import Machine
@@ -21,7 +20,6 @@ class Entry(NamedTuple):
 
     host: str
     slots: int
-    line: int
 
 
 class Hostfile(NamedTuple):
@@ -56,7 +54,7 @@ def read_hostfile(text: str) -> Hostfile:
         elif any(entry.host == match[1] for entry in entries):
             wrong.append(f"line {number} names `{match[1]}` again")
         else:
-            entries.append(Entry(match[1], int(match[2]), number))
+            entries.append(Entry(match[1], int(match[2])))
     if not entries and not wrong:
         wrong.append("it names no host")
     return Hostfile(tuple(entries), tuple(wrong))
@@ -76,6 +74,8 @@ def ask_all(machine: Machine) -> list[Answer]:
     hosts = named_hosts(machine)
     if not hosts:
         return []
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as pool:
         return list(pool.map(lambda host: machine.once(("ssh", host), lambda: _ask(machine, host)), hosts))
 

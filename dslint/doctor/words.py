@@ -23,11 +23,6 @@ def size(count: int) -> str:
     return f"{value:.3g} TiB"
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 build``, ``2 builds``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def listed(items: list[str], most: int = 5) -> str:
     """``a, b and 3 more``."""
     if len(items) <= most:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from dslint.core.commandline import say
 from dslint.core.terminal import use_color
 from dslint.probe.arguments import probe_parser
 from dslint.probe.arms import ProbeError
@@ -48,11 +49,6 @@ def main(arguments: Sequence[str], lint: Lint, execute: Execute | None = None) -
     except (UnknownSelector, UnknownName, ProbeError) as error:
         say(str(error))
         return TROUBLE
-
-
-def say(message: str) -> None:
-    """One line on standard error, whatever a path or an error holds."""
-    sys.stderr.write(f"dslint: {' '.join(message.splitlines())}\n")
 
 
 def _select(args: Namespace, lint: Lint) -> Selection:

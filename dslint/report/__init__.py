@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from dslint.core.words import counted
+
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
     from dslint.report.options import ReportOptions
@@ -67,9 +69,3 @@ def summary_line(findings: Sequence[Finding], files: int) -> str:
     if unsafe:
         line += f" {unsafe} {'more ' if safe else ''}fixable with `--fix --unsafe-fixes`."
     return line
-
-
-def counted(number: int, noun: str) -> str:
-    """``"1 file"``, ``"2 files"``."""
-    plural = "" if number == 1 or noun == "info" else "s"
-    return f"{number} {noun}{plural}"

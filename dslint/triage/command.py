@@ -6,6 +6,7 @@ import os
 import sys
 import zlib
 
+from dslint.core.commandline import say
 from dslint.core.terminal import terminal_width, use_color
 from dslint.triage.arguments import triage_parser
 from dslint.triage.hit import FileResult
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> int:
     try:
         paths = logs(args.logs)
     except OSError as error:
-        _say(str(error))
+        say(str(error))
         return TROUBLE
     for path in paths:
         try:
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
         except (OSError, EOFError, zlib.error) as error:
             trouble = True
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            _say(f"{path}: {reason}")
+            say(f"{path}: {reason}")
     if not results:
         return TROUBLE
     diagnosis = diagnose(results)
@@ -55,8 +56,3 @@ def _scan(path: str) -> FileResult:
     name = "<stdin>" if path == STANDARD_INPUT else path
     with open_log(path) as stream:
         return Scan(name).run(stream.read)
-
-
-def _say(message: str) -> None:
-    # One line, whatever a path or an error holds.
-    sys.stderr.write(f"dslint: {' '.join(message.splitlines())}\n")

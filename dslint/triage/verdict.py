@@ -140,7 +140,7 @@ def _fingerprints(text: str) -> list[str]:
 def _story(files: list[FileResult], verdicts: list[Verdict], timeout: Hit | None) -> tuple[Hit | None, str]:
     """Who failed first. Only a failure that is known to come before the others' waiting is called the first."""
     waiting = [v for v in verdicts if v.symptom.role in ("timeout", "lost") and v.symptom.name != "aborted"]
-    known = {(hit.file, hit.line): v for v in verdicts for hit in v.hits}
+    known = {(hit.file, hit.line) for v in verdicts for hit in v.hits}
     deaths = [verdict.first for verdict in verdicts if verdict.symptom.role == "cause" and not verdict.late]
     failures = [f for result in files for f in result.failures if (f.hit.file, f.hit.line) not in known]
     origin = _earliest([*deaths, *(failure.hit for failure in failures)])

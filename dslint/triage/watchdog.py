@@ -53,7 +53,7 @@ def _groups(timeouts: list[Hit], statuses: list[Hit]) -> dict[str, list[Waiting]
 
 def _group_of(text: str) -> str:
     for mark in _GROUP_MARKS:
-        _, found, rest = text.partition(f"{mark}")
+        _, found, rest = text.partition(mark)
         if found:
             return rest.split(" Rank", 1)[0].split("]", 1)[0].strip()[:80]
     return ""

@@ -25,13 +25,14 @@ import os
 import shlex
 from collections.abc import Iterator
 
+from dslint.core.words import counted
 from dslint.doctor.elf import damage
 from dslint.doctor.extensions import TAG, Build, Root, builds, root_in_use
 from dslint.doctor.locks import Verdict, judge
 from dslint.doctor.machine import Machine
 from dslint.doctor.ninjafile import read_paths
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
-from dslint.doctor.words import counted, listed
+from dslint.doctor.words import listed
 
 META = CheckMeta("D2", "foreign-extension-build", "Extension builds that are broken or made for another environment")
 

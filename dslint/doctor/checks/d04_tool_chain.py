@@ -111,11 +111,10 @@ def _nvcc(machine: Machine, torch: Torch, good: list[str]) -> Iterator[Outcome]:
 
 def _architectures(machine: Machine) -> Iterator[Outcome]:
     stated = machine.variable("TORCH_CUDA_ARCH_LIST")
-    found = gpus(machine)
     words = re.split(r"[\s;]+", stated) if stated else []
     if not words or not all(re.fullmatch(r"\d+\.\d+[af]?(\+PTX)?", word) for word in words):
         return  # not set, or by names such as Hopper
-    for capability in sorted({gpu.capability for gpu in found.gpus if gpu.capability}):
+    for capability in sorted({gpu.capability for gpu in gpus(machine).gpus if gpu.capability}):
         if not any(_runs(word, capability) for word in words):
             reason = f"extensions built so hold no code for this GPU ({capability}): `no kernel image is available`"
             repair = f'export TORCH_CUDA_ARCH_LIST="{stated};{capability}"'

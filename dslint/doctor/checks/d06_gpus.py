@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dslint.core.words import counted
 from dslint.doctor.gpus import Gpu, driver_cuda, gpus, topology
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
-from dslint.doctor.words import counted, listed
+from dslint.doctor.words import listed
 
 META = CheckMeta("D6", "gpus", "GPUs: do they answer, are they alike, does the driver fit torch")
 
@@ -83,8 +84,10 @@ def _visible(machine: Machine, count: int) -> Iterator[Outcome]:
 
 def _driver(machine: Machine, found: tuple[Gpu, ...]) -> Iterator[Outcome]:
     torch = machine.python.torch
+    if not torch or not torch.cuda:
+        return
     newest = driver_cuda(machine)
-    if not torch or not torch.cuda or newest is None:
+    if newest is None:
         return
     major = torch.cuda.partition(".")[0]
     # Within a major release any driver of it runs newer minor releases.

@@ -21,10 +21,10 @@ import os
 import shlex
 from collections.abc import Iterator
 
+from dslint.core.words import counted
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
 from dslint.doctor.ssh import Answer, ask_all, read_hostfile
-from dslint.doctor.words import counted
 
 META = CheckMeta("D8", "hosts", "Hostfile, and the way to the hosts that you name")
 
@@ -54,9 +54,10 @@ def _hostfile(machine: Machine) -> Iterator[Outcome]:
         if machine.hostfile:
             yield error(f"{path} cannot be read", "the deepspeed launcher then trains on the local machine alone")
         return
-    for wrong in read_hostfile(text).wrong:
+    found = read_hostfile(text)
+    for wrong in found.wrong:
         yield error(f"{path}: {wrong}", "the deepspeed launcher refuses the whole file")
-    if machine.hostfile and any(entry.host.startswith("-") for entry in read_hostfile(text).entries):
+    if machine.hostfile and any(entry.host.startswith("-") for entry in found.entries):
         yield error(f"{path} names a host with a leading dash", "ssh would read it as an option; it was not asked")
 
 

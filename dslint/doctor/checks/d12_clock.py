@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import shlex
 
+from dslint.core.words import counted
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, ok, unknown, warning
 from dslint.doctor.ssh import Answer, ask_all
-from dslint.doctor.words import counted
 
 META = CheckMeta("D12", "clock", "The clocks of the hosts that you name")
 

@@ -24,11 +24,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from dslint.core.words import counted
 from dslint.doctor.gpus import gpus
 from dslint.doctor.launch import several_machines
 from dslint.doctor.machine import Machine
 from dslint.doctor.outcome import CheckMeta, Outcome, error, ok, unknown, warning
-from dslint.doctor.words import counted, listed
+from dslint.doctor.words import listed
 
 META = CheckMeta("D14", "accelerate-default-config", "The config that accelerate launch reads when none is named")
 

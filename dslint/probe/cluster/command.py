@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
+from dslint.core.commandline import say
 from dslint.probe import command
 from dslint.probe.arguments import probe_parser
 from dslint.probe.arms import ProbeError
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = run(given)
         sys.stdout.flush()
     except ProbeError as error:
-        command.say(str(error))
+        say(str(error))
         code = command.TROUBLE
     except KeyboardInterrupt:
         code = _INTERRUPTED
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = command.OK
     except OSError as error:
-        command.say(f"{error.filename or 'the report cannot be written'}: {error.strerror or error}")
+        say(f"{error.filename or 'the report cannot be written'}: {error.strerror or error}")
         code = command.TROUBLE
     sys.exit(code)
 
@@ -119,12 +120,12 @@ def _lead(place: Launched, selection: Selection, args: Namespace) -> int:
         summary = Summary.of(cluster.versions, backend, cluster.gpus, cluster.warm_seconds, cluster.where)
         command.write(Run(reports, selection.without, summary), args)
         for note in cluster.notes:
-            command.say(f"note: {note}")
+            say(f"note: {note}")
         if cluster.lost:
-            command.say(f"the run ended early: {cluster.lost}")
+            say(f"the run ended early: {cluster.lost}")
             return command.TROUBLE
         if cluster.missing and all(report.verdict is Verdict.NEEDS for report in reports):
-            command.say(cluster.missing)
+            say(cluster.missing)
             return command.TROUBLE
     return command.OK
 
