@@ -1,7 +1,7 @@
 """Watches the ranks of an arm from outside, until all are done, one is dead, or they stand still.
 
 A stall is said only when all of this holds: no rank has made progress for a while, every thread of every unfinished
-rank sleeps, two stacks taken half a second apart are equal, and their innermost frames wait for others. A bare
+rank sleeps, two stacks taken 0.3 s apart are equal, and their innermost frames wait for others. A bare
 time-out would call a loaded machine a hang.
 """
 

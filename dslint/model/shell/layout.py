@@ -11,7 +11,7 @@ from dslint.core.source import Span
 from dslint.parse.shell import ShellDoc
 
 # A backslash inside these means something else, and a comment inside an array ends no command.
-_OPAQUE = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "array", "comment", "ERROR"})
+OPAQUE = frozenset({"string", "raw_string", "ansi_c_string", "heredoc_body", "array", "comment", "ERROR"})
 # An option, a script, a pipe, a redirection, a setting of a dotted name: no command begins like this.
 _BELONGS = re.compile(r"--?[A-Za-z]|\S*\.py(?![\w.])|\|(?!\|)|\d*>|&>|[\w-]+\.[\w.-]+=")
 # A line that consists of variables: more arguments.
@@ -90,7 +90,7 @@ def _spans(doc: ShellDoc) -> Iterator[Span]:
     stack = [doc.tree.root_node]
     while stack:
         node = stack.pop()
-        if node.type in _OPAQUE or node.is_missing:
+        if node.type in OPAQUE or node.is_missing:
             yield doc.local(node).shifted(doc.base)
         else:
             stack.extend(node.children)
