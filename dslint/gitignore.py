@@ -84,9 +84,9 @@ def _read(path: str) -> str:
 
 def _files_for_all_folders(root: str) -> Iterator[str]:
     """The user's own excludes (``core.excludesFile``), then those of the checkout (``.git/info/exclude``)."""
-    own = os.path.join(git_folder(root), "commondir")
+    own = git_folder(root)
     # A worktree shares them with the checkout that it belongs to.
-    shared = os.path.join(git_folder(root), _read(own).strip())
+    shared = os.path.join(own, _read(os.path.join(own, "commondir")).strip())
     chosen = os.path.join(_xdg_config(), "git", "ignore")
     for config in (*_user_configs(), os.path.join(shared, "config")):
         stated = _excludes_file(config)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dslint.probe.experiment import Case, Expect, Json, Needs, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.ds_config import BATCH
 
 _SUFFIXES = (".json", ".hjson", ".jsonc")
-_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 _SIZES_REFUSED = Expect(
     (Kind.RAISE,),
     "AssertionError: (Check batch related parameters|Train batch size|Micro batch size|Gradient accumulation steps"
@@ -35,7 +35,7 @@ _OF_RULE = {
     "DSL409": "value-and-argument-differ", "DSL101": "unknown-key",
 }  # fmt: skip
 # Top-level keys that make one mistake together.
-_TOGETHER = {**dict.fromkeys((*_BATCH, ""), _BATCH), "bf16": ("fp16",), "bfloat16": ("fp16", "bf16")}
+_TOGETHER = {**dict.fromkeys((*BATCH, ""), BATCH), "bf16": ("fp16",), "bfloat16": ("fp16", "bf16")}
 _REMOVAL = Needs(versions=("deepspeed>=0.19.8",), why="older releases still have the feature")
 
 

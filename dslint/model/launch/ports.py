@@ -52,8 +52,10 @@ def _flag(flag: Flag | None, zero_is_free: bool = False) -> Iterator[Port]:
 def _endpoint(flag: Flag | None) -> Iterator[Port]:
     if flag is None or flag.value is None:
         return
-    _, _, port = (flag.value.text or "").rpartition(":") if flag.value.text is not None else ("", "", flag.value.tail)
-    number = _number(port) if flag.value.tail or ":" in (flag.value.text or "") else None
+    word = flag.value
+    # Of a word whose beginning is not known, the tail is what stands behind its last colon.
+    _, known, port = word.text.rpartition(":") if word.text is not None else ("", word.tail, word.tail)
+    number = _number(port) if known else None
     if number is not None:
         yield Port(flag.name, number, flag.value.location, flag.value.origins, zero_is_free=True)
 

@@ -106,7 +106,7 @@ def precision_of(doc: DataDoc | None, consumer: Fact[str], arguments: Mapping[st
         value = doc.get(f"/{name}/enabled", False)
         if value == "auto" and consumer.get_or("") == "hf":
             fact = _HF_VALUE[f"{name}/enabled"](arguments)
-            value = fact.get() if fact.is_known else None
+            value = fact.get_or(None)
         states[name] = value
         if value is True:
             return known(name, *([doc.value(f"/{name}/enabled")] if doc.has(f"/{name}/enabled") else []))

@@ -10,6 +10,7 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.plan.appearing import is_written, may_appear
+from dslint.model.plan.configarg import SUFFIXES
 from dslint.model.plan.files import Files
 from dslint.model.plan.recipe import recipe
 from dslint.model.plan.scriptprofile import ScriptProfile
@@ -17,7 +18,6 @@ from dslint.parse.data import DataDoc
 
 CONFIG_FLAGS = ("--deepspeed_config", "--ds_config", "--deepspeed", "--ds_config_path", "--deepspeed_config_file")
 _CONFIG_DESTS = tuple(flag[2:] for flag in CONFIG_FLAGS)
-_SUFFIXES = (".json", ".hjson", ".jsonc")
 # Presets of xtuner (``deepspeed_zero2_offload``) and ms-swift (``zero3``): the stage is in the name.
 _PRESET = re.compile(r"(?:deepspeed_)?zero-?([0-3])(?:_\w+)?$")
 
@@ -53,7 +53,7 @@ def names_config(command: LaunchCommand) -> bool:
 
 
 def _is_json(word: Word | None) -> bool:
-    return word is not None and word.text is not None and word.text.endswith(_SUFFIXES)
+    return word is not None and word.text is not None and word.text.endswith(SUFFIXES)
 
 
 def choose_config(command: LaunchCommand, profile: ScriptProfile | None, files: Files) -> ConfigChoice:
@@ -153,7 +153,7 @@ def _from_default(command: LaunchCommand, profile: ScriptProfile, files: Files) 
             continue
         if command.may_hide_flags():
             return ConfigChoice(path=unknown("the command may name another config"))
-        if default.value.endswith(_SUFFIXES):
+        if default.value.endswith(SUFFIXES):
             return _load(Named(default.value, default.origins[0]), files)
     return ConfigChoice()
 
@@ -176,11 +176,11 @@ def _load(named: Named | None, files: Files) -> ConfigChoice:
     if named is None:
         return ConfigChoice(path=unknown("the name of the config is not known here"))
     path = files.find(named.text)
-    if path is None or not path.endswith(_SUFFIXES):
+    if path is None or not path.endswith(SUFFIXES):
         preset = _PRESET.match(named.text)
         if preset:
             return ConfigChoice(named, stage=known(int(preset.group(1)), named.location))
-        if named.text.endswith(_SUFFIXES):
+        if named.text.endswith(SUFFIXES):
             return ConfigChoice(named, path=unknown("the config is not found"), missing=_missing(named, files))
         return ConfigChoice(path=absent() if path is None else unknown("the config is no JSON file"))
     if is_written(files, named.text, named.raw):

@@ -10,7 +10,7 @@ from dslint.core.fact import Fact, known
 from dslint.model.plan.pyscript import PyScript
 from dslint.model.plan.trainerclass import trainer_class
 
-_SUFFIXES = (".json", ".hjson", ".jsonc")
+SUFFIXES = (".json", ".hjson", ".jsonc")
 _LOADERS = ("json.load", "hjson.load", "json5.load")
 # Functions around a path that leave it the same file.
 _SAME_FILE = ("str", "pathlib.Path", "os.path.abspath", "os.path.realpath", "os.path.expanduser")
@@ -21,13 +21,12 @@ _CHANGES = frozenset({"update", "pop", "setdefault", "clear", "popitem", "__seti
 class ConfigArgument:
     """One expression that chooses the config: a path in the script, an argument of it, or something computed.
 
-    ``path`` is absent and ``dest`` empty when the expression cannot be read. ``is_loaded``: the script reads the
-    file itself and hands the contents over. ``is_changed``: it writes into them before.
+    ``path`` is absent and ``dest`` empty when the expression cannot be read. ``is_changed``: the
+    script reads the file itself and writes into what it has read.
     """
 
     path: Fact[str] | None = None
     dest: str = ""
-    is_loaded: bool = False
     is_changed: bool = False
 
     @property
@@ -64,7 +63,7 @@ def _read(script: PyScript, node: ast.expr, depth: int) -> ConfigArgument:
     text = path_text(script, node)
     if text is not None:
         resolved = script.resolved(node)
-        return ConfigArgument(known(text, script.location(resolved))) if text.endswith(_SUFFIXES) else ConfigArgument()
+        return ConfigArgument(known(text, script.location(resolved))) if text.endswith(SUFFIXES) else ConfigArgument()
     value = script.resolved(node)
     if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
         return ConfigArgument(dest=value.attr)
@@ -72,7 +71,7 @@ def _read(script: PyScript, node: ast.expr, depth: int) -> ConfigArgument:
         opened = _opened(script, value.args[0])
         inner = _read(script, opened, depth + 1) if opened is not None else ConfigArgument()
         changed = isinstance(node, ast.Name) and _is_changed(script, node.id)
-        return ConfigArgument(inner.path, inner.dest, is_loaded=True, is_changed=changed)
+        return ConfigArgument(inner.path, inner.dest, is_changed=changed)
     return ConfigArgument()
 
 

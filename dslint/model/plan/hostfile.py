@@ -75,7 +75,7 @@ def _limited(command: LaunchCommand, hosts: Hosts | None) -> Hosts | None:
     nodes, gpus = _number(command, "--num_nodes"), _number(command, "--num_gpus", "--num_accelerators")
     if hosts is None or nodes.is_unknown or gpus.is_unknown:
         return None
-    chosen = list(hosts.items())[: nodes.get() if nodes.is_known else None]
+    chosen = list(hosts.items())[: nodes.get_or(None)]
     return {host: list(range(gpus.get())) if gpus.is_known else slots for host, slots in chosen}
 
 

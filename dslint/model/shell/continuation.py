@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Span
-from dslint.model.shell.layout import ASSIGNMENTS, Layout, Line, belongs
+from dslint.model.shell.layout import ASSIGNMENTS, OPAQUE, Layout, Line, belongs
 from dslint.parse.shell import ShellDoc
 
 if TYPE_CHECKING:
@@ -137,5 +137,5 @@ def _flag_commands(root: Node) -> Iterator[Node]:
             name = node.child_by_field_name("name") or (node.children[0] if node.children else None)
             if name is not None and name.text is not None and re.match(rb"--?[A-Za-z]", name.text):
                 yield node
-        elif node.type not in ("string", "raw_string", "ansi_c_string", "heredoc_body", "array", "comment", "ERROR"):
+        elif node.type not in OPAQUE:
             stack.extend(reversed(node.named_children))

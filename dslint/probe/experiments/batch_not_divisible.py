@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.rounds import padded, scaled
 
 _WAITS = Expect((Kind.STALL,), r"_all_?gather|partitioned_param_coordinator|distributed_c10d\.py")
 _LOST = Expect((Kind.WRONG,), r"rows? of \d+ (?:is|are) seen by no rank")
@@ -37,32 +38,22 @@ EXPERIMENT = Experiment(
 
 def written(rank: RankApi) -> Json:
     """The batch is cut as it is."""
-    rows = list(range(_size(rank)))
-    each = len(rows) // rank.world
-    dealt = rank.params["form"] == "deal"
-    return _run(rank, rows[rank.index :: rank.world] if dealt else rows[rank.index * each : (rank.index + 1) * each])
+    return _run(rank, list(range(scaled(rank, rank.params["size"]))))
 
 
 def fixed(rank: RankApi) -> Json:
     """The batch is padded first."""
-    size = _size(rank)
-    rows = [min(row, size - 1) for row in range(-(-size // rank.world) * rank.world)]
-    each = len(rows) // rank.world
-    dealt = rank.params["form"] == "deal"
-    return _run(rank, rows[rank.index :: rank.world] if dealt else rows[rank.index * each : (rank.index + 1) * each])
+    return _run(rank, padded(rank, scaled(rank, rank.params["size"])))
 
 
-def _size(rank: RankApi) -> int:
-    """As many rows a rank as stated (three at most), and one row more when the stated size leaves a rest."""
-    each, rest = divmod(rank.params["size"], rank.params["world"])
-    return min(each, 3) * rank.world + (1 if rest else 0)
-
-
-def _run(rank: RankApi, share: list[int]) -> Json:
+def _run(rank: RankApi, rows: list[int]) -> Json:
     import torch
 
     from dslint.probe.parts.zero import batch, config, engine
 
+    each = len(rows) // rank.world
+    dealt = rank.params["form"] == "deal"
+    share = rows[rank.index :: rank.world] if dealt else rows[rank.index * each : (rank.index + 1) * each]
     rank.init()
     model = engine(rank, config(rank.params["stage"]))
     for row in share:

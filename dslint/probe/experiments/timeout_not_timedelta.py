@@ -11,7 +11,7 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
-from dslint.probe.parts.groups import make_group
+from dslint.probe.parts.groups import call_and_value, make_group
 
 _TYPE = r"TypeError: Expected timeout argument to be of type datetime\.timedelta"
 
@@ -58,9 +58,5 @@ def _call(rank: RankApi, timeout: Any) -> str:
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
-    """The call and the value of the finding; a value that the rule does not know is a number all the same."""
-    fact = subject.finding.fact
-    if fact("call") != case.params["call"]:
-        return None
-    value = fact("value")
-    return {"call": fact("call"), "value": 1800 if value is None else value}
+    """The call and the value of the finding."""
+    return call_and_value(subject, case)

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.ddp import make_ddp, make_optimizer, train_step
+from dslint.probe.parts.rounds import scaled
 
 EXPERIMENT = Experiment(
     name="uneven-ddp-batches",
@@ -39,9 +40,7 @@ def fixed(rank: RankApi) -> Json:
 def _train(rank: RankApi, joined: bool) -> int:
     model = make_ddp(rank)
     optimizer = make_optimizer(model)
-    # As many full rounds (three at most) as stated, and one batch more when the stated number leaves a rest.
-    rounds, rest = divmod(rank.params["items"], rank.params["world"])
-    share = range(rank.index, min(rounds, 3) * rank.world + (1 if rest else 0), rank.world)
+    share = range(rank.index, scaled(rank, rank.params["items"]), rank.world)
     with model.join() if joined else nullcontext():
         for number in share:
             train_step(rank, model, optimizer, number)

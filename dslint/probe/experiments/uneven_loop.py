@@ -11,6 +11,7 @@ from __future__ import annotations
 from dslint.core.finding import Finding
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.rounds import padded, scaled
 
 EXPERIMENT = Experiment(
     name="uneven-loop",
@@ -40,21 +41,12 @@ _EXPLICIT = ("torch", "accelerate", "mmengine")
 
 def written(rank: RankApi) -> Json:
     """Each rank takes every n-th item, as far as there are items."""
-    items = _items(rank)
-    return _run(rank, list(range(rank.index, items, rank.world)))
+    return _run(rank, list(range(rank.index, scaled(rank, rank.params["items"]), rank.world)))
 
 
 def fixed(rank: RankApi) -> Json:
     """Every rank makes the same number of iterations; the last item is repeated."""
-    items = _items(rank)
-    padded = -(-items // rank.world) * rank.world
-    return _run(rank, [min(index, items - 1) for index in range(rank.index, padded, rank.world)])
-
-
-def _items(rank: RankApi) -> int:
-    """As many full rounds (three at most) as stated, and one item more when the stated number leaves a rest."""
-    rounds, rest = divmod(rank.params["items"], rank.params["world"])
-    return min(rounds, 3) * rank.world + (1 if rest else 0)
+    return _run(rank, padded(rank, scaled(rank, rank.params["items"]))[rank.index :: rank.world])
 
 
 def _run(rank: RankApi, share: list[int]) -> Json:

@@ -105,7 +105,7 @@ def _under_scheduler(command: LaunchCommand) -> Finding | None:
         hint=f"Add `--launcher {_OPTIONS[command.outer]}`",
         related=tasks.origins,
         severity=Severity.ERROR if severe else Severity.WARNING,
-        facts={"by": command.outer, "world": tasks.get() if tasks.is_known else None},
+        facts={"by": command.outer, "world": tasks.get_or(None)},
     )
 
 

@@ -179,7 +179,7 @@ def _missing(plan: RunPlan, declared: Declared, needed: str, flag: Flag | None) 
 
 
 def _facts(plan: RunPlan, given: str) -> dict[str, str | int | None]:
-    world = plan.world_size.get() if plan.world_size.is_known else None
+    world = plan.world_size.get_or(None)
     return {"by": plan.command.launcher, "given": given, "world": world}
 
 

@@ -158,9 +158,9 @@ def _facts(plan: RunPlan, context: Context) -> dict[str, str | int | float | boo
     world = plan.world_size.or_else(context.world_size)
     return {
         "consumer": plan.consumer.get_or("unknown"),
-        "world": world.get() if world.is_known else None,
-        "micro": plan.batch.micro.get() if plan.batch.micro.is_known else None,
-        "steps": plan.batch.steps.get() if plan.batch.steps.is_known else None,
+        "world": world.get_or(None),
+        "micro": plan.batch.micro.get_or(None),
+        "steps": plan.batch.steps.get_or(None),
     }
 
 

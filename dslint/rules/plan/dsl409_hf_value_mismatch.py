@@ -172,7 +172,7 @@ def _finding(plan: RunPlan, doc: DataDoc, pair: Pair, others: list[Location]) ->
 
 def _facts(plan: RunPlan, value: object) -> dict[str, str | int | float | bool | None]:
     world = plan.world_size
-    return {"consumer": "hf", "value": json.dumps(value), "world": world.get() if world.is_known else None}
+    return {"consumer": "hf", "value": json.dumps(value), "world": world.get_or(None)}
 
 
 def _shown(value: object) -> str:
