@@ -112,8 +112,8 @@ class _Rank:
 )
 def test_numbers_for_many_ranks_are_scaled_to_those_of_the_arm(items: int, stated: int, world: int, here: int) -> None:
     rank: Any = _Rank(world, {"items": items, "size": items, "world": stated})
-    assert uneven_loop._items(rank) == here
-    assert batch_not_divisible._size(rank) == here
+    assert uneven_loop.scaled(rank, rank.params["items"]) == here
+    assert batch_not_divisible.scaled(rank, rank.params["size"]) == here
 
 
 def test_rows_that_no_rank_has_are_counted() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
-from dslint.probe.parts.groups import call_and_value, make_group
+from dslint.probe.parts.groups import make_group
+from dslint.probe.timeout_facts import call_and_value
 
 _TYPE = r"TypeError: Expected timeout argument to be of type datetime\.timedelta"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
-from dslint.probe.parts.groups import call_and_value
+from dslint.probe.timeout_facts import call_and_value
 
 _ASSERTION = Expect((Kind.RAISE,), r"AssertionError.*init_distributed \(comm\.py")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Json, RankApi, Subject
+from dslint.probe.experiment import RankApi
 
 
 def make_group(rank: RankApi, timeout: Any) -> None:
@@ -23,12 +23,3 @@ def timeout_of(rank: RankApi, group: Any = None) -> float:
     backend: Any = (group or dist.group.WORLD)._get_backend(torch.device(rank.device))
     seconds: float = backend.options._timeout.total_seconds()
     return seconds
-
-
-def call_and_value(subject: Subject, case: Case) -> dict[str, Json] | None:
-    """The call and the value of the finding; a value that the rule does not know is a number all the same."""
-    fact = subject.finding.fact
-    if fact("call") != case.params["call"]:
-        return None
-    value = fact("value")
-    return {"call": fact("call"), "value": 1800 if value is None else value}
