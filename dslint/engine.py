@@ -16,12 +16,12 @@ from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
 from dslint.inputs import Inputs, add_config, crash, embedded_configs, load
-from dslint.model.context import Context
+from dslint.model.context import Context, Vocabulary
 from dslint.model.firstlook import may_name_config
 from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, load_rule
-from dslint.surroundings import Surroundings, neighbouring_files
+from dslint.surroundings import Surroundings, neighbouring_files, vocabulary_of
 
 if TYPE_CHECKING:
     from dslint.cache import ResultCache
@@ -64,10 +64,11 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
     """The findings of the script rules in one text, without its project: for the flake8 plugin and editors."""
     enabled = frozenset(r.code for r in RULES if settings is None or settings.enabled(r.code))
     raw = text.encode("utf-8", "surrogatepass")
-    codes = rules_by_marker(raw, enabled)
+    own = vocabulary_of(settings) if settings is not None else Vocabulary()
+    codes = rules_by_marker(raw, enabled, own)
     from dslint.scripts import Job, check_script
 
-    return sorted(check_script(Job(path, raw, kind, codes, Context())), key=_order) if codes else []
+    return sorted(check_script(Job(path, raw, kind, codes, Context(vocabulary=own))), key=_order) if codes else []
 
 
 def list_files(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> list[str]:
@@ -277,7 +278,7 @@ class _Run:
                 content = digest(raw) if results else ""
                 codes = results.marked(content) if results else None
                 if codes is None:
-                    codes = rules_by_marker(raw, self.enabled)
+                    codes = rules_by_marker(raw, self.enabled, self.surroundings.stated.vocabulary)
                     if results:
                         results.mark(content, codes)
                 if codes:

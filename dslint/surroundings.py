@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
 from dslint.gitindex import repository
-from dslint.model.context import Context, Locked, VersionFact
+from dslint.model.context import Context, Locked, VersionFact, Vocabulary
 from dslint.parse.reading import Unreadable, read_text
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Surroundings:
         self.stated = Context(
             world_size=known(settings.world_size) if settings.world_size else absent(),
             deepspeed=self._stated_versions.get("deepspeed", VersionFact()),
+            vocabulary=vocabulary_of(settings),
         )
         self._versions: dict[tuple[str, bool], dict[str, VersionFact]] = {}
         self._locks: dict[str, Locked | None] = {}
@@ -57,6 +58,7 @@ class Surroundings:
             deepspeed=versions.get("deepspeed") or VersionFact(),
             libraries={name: fact for name, fact in versions.items() if name != "deepspeed"},
             consumer=self.stated_consumer(path).or_else(base.consumer),
+            vocabulary=self.stated.vocabulary,
         )
 
     def stated_consumer(self, path: str) -> Fact[str]:
@@ -160,6 +162,12 @@ class Surroundings:
     def _root(self, folder: str) -> str:
         """The real path of the project around a folder, with a slash at its end."""
         return os.path.join(os.path.realpath(repository(folder) or _project_root(folder)), "")
+
+
+def vocabulary_of(settings: Settings) -> Vocabulary:
+    """The names that the settings add."""
+    names = settings.names
+    return Vocabulary(names.guards, names.collectives, names.trainers, names.engines)
 
 
 def _stated_versions(settings: Settings) -> dict[str, VersionFact]:

@@ -95,6 +95,13 @@ def test_extend_adds_lists_and_overrides_values(here: Path) -> None:
     assert settings.severities == {"DSL900": Severity.INFO}
 
 
+def test_names_of_a_base_and_of_the_file_add_up(here: Path) -> None:
+    (here / "base.toml").write_text('[names]\nguards = ["is_chief"]\ncollectives = ["sync_all"]\n')
+    (here / "dslint.toml").write_text('extend = "base.toml"\n[names]\nguards = ["mylib.is_head"]\n')
+    names = loaded(here).names
+    assert (names.guards, names.collectives, names.engines) == (("is_chief", "mylib.is_head"), ("sync_all",), ())
+
+
 def test_extend_in_a_circle_or_to_nowhere_is_an_error(here: Path) -> None:
     (here / "dslint.toml").write_text('extend = "other.toml"\n')
     assert error_of(here) == "dslint.toml:1: `extend`: there is no file other.toml"
@@ -156,6 +163,13 @@ def test_named_config_must_exist_and_be_about_dslint(here: Path) -> None:
         (
             "[tool.dslint.launch]\nnnodes = 2\nnproc = 8\n",
             "pyproject.toml:3: unknown key `launch.nproc`; did you mean `nproc-per-node`?",
+        ),
+        ('[tool.dslint.names]\nguard = ["x"]\n', "pyproject.toml:2: unknown key `names.guard`; did you mean `guards`?"),
+        (
+            '[tool.dslint.names]\nguards = ["is chief"]\n',
+            "pyproject.toml:2: `names.guards.0` must be "
+            "a name in Python, with dots or without (`mylib.dist.is_chief`), "
+            'found "is chief"',
         ),
         (
             '[tool.dslint]\nignore = ["DSL90X"]\n',
@@ -276,6 +290,7 @@ def test_fingerprint_changes_with_what_changes_findings_only() -> None:
         ("transformers-version", "4.57"),
         ("consumer", "hf"),
         ("consumers", {"*.json": "hf"}),
+        ("names", {"guards": ["is_chief"]}),
         ("severity", {"DSL900": "info"}),
         ("per-file-ignores", {"a.py": ["DSL900"]}),
     ]:
@@ -299,6 +314,7 @@ def test_described_settings_are_settings_again(here: Path) -> None:
         "deepspeed-version": ">=0.14,<0.18",
         "consumer": "deepspeed",
         "consumers": {"configs/hf/*.json": "hf"},
+        "names": {"guards": ["is_chief"], "engines": ["mylib.build"]},
     }
     settings = make_settings(given, here)
     (here / "dslint.toml").write_text(settings.describe())
@@ -310,7 +326,8 @@ def test_described_settings_are_settings_again(here: Path) -> None:
 def test_right_settings_need_no_pydantic() -> None:
     program = (
         "import sys; from dslint.settings import make_settings;"
-        "make_settings({'select': ['DSL9'], 'world-size': 8, 'output-format': 'json', 'fix': True});"
+        "make_settings({'select': ['DSL9'], 'world-size': 8, 'output-format': 'json', 'fix': True,"
+        "'names': {'guards': ['a.b']}});"
         "sys.exit('pydantic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT).returncode == 0
@@ -321,10 +338,10 @@ def test_published_schema_is_generated_and_judges_as_dslint_does() -> None:
     schema = json.loads((ROOT / "schemas" / "dslint.schema.json").read_text())
     judge = jsonschema.Draft7Validator(schema)
     assert all(value.get("description") for value in schema["properties"].values())
-    for good in ({}, {"select": ["ALL"]}, {"launch": {"nproc-per-node": 8}}, {"severity": {"DSL900": "error"}}):
+    for good in ({}, {"select": ["ALL"]}, {"launch": {"nproc-per-node": 8}}, {"names": {"guards": ["a.b"]}}):
         make_settings(good)
         assert judge.is_valid(good), good
-    for wrong in ({"selekt": []}, {"jobs": 0}, {"fix": 1}, {"launch": {"x": 1}}, {"severity": {"DSL900": "off"}}):
+    for wrong in ({"selekt": []}, {"jobs": 0}, {"fix": 1}, {"launch": {"x": 1}}, {"names": {"guards": ["a b"]}}):
         assert not judge.is_valid(wrong), wrong
         with pytest.raises(SettingsError):
             make_settings(wrong)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, absent
@@ -43,6 +43,41 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Names of the project's own that mean what names of the known libraries mean (``[tool.dslint.names]``).
+
+    A dotted name (``mylib.dist.is_chief``) is the imported object; a bare one (``is_chief``) is any function, method,
+    property, flag or class of that name. ``guards`` are true on the main process only, or let only it into a function
+    when they decorate one; ``collectives`` need every rank; ``trainers`` are classes that work like the Trainer of
+    transformers; ``engines`` are callables that return a DeepSpeed engine, or a tuple that begins with one.
+    """
+
+    guards: tuple[str, ...] = ()
+    collectives: tuple[str, ...] = ()
+    trainers: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+
+    def stands_in(self, raw: bytes) -> bool:
+        """Some of the names occur in the bytes of a file: rules cannot know from their own words what it is about."""
+        words = {name.rpartition(".")[2].encode() for kind in fields(self) for name in getattr(self, kind.name)}
+        found = [word for word in words if word in raw]
+        if not found:
+            return False
+        import re
+
+        return re.search(rb"\b(?:" + b"|".join(found) + rb")\b", raw) is not None
+
+
+def is_named(full: str, words: tuple[str, ...]) -> bool:
+    """A name, as qualified as it is known, is one of the words of a :class:`Vocabulary`.
+
+    ``.dist.is_chief`` (a relative import) is taken for any dotted word that ends in it.
+    """
+    last, relative = full.rpartition(".")[2], full.lstrip(".")
+    return any(word in (full, last) or (relative != full and f".{word}".endswith(f".{relative}")) for word in words)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Facts around one file. All optional: a rule must be right without any of them.
 
@@ -58,6 +93,7 @@ class Context:
     none is handed over, or no script is known; unknown when one may be.
     ``config``: for a config of ``accelerate launch``, the DeepSpeed config that it names.
     ``locked``: for a run whose config needs a package of its own, what the lock of the project installs.
+    ``vocabulary``: for a script, the names that the settings of the project add.
     """
 
     world_size: Fact[int] = field(default_factory=absent)
@@ -69,3 +105,4 @@ class Context:
     config: DataDoc | None = None
     locked: Locked | None = None
     client_optimizer: Fact[str] = field(default_factory=absent)
+    vocabulary: Vocabulary = field(default_factory=Vocabulary)

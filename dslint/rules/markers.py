@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dslint.rules.index import RULES
+
+if TYPE_CHECKING:
+    from dslint.model.context import Vocabulary
 
 _WORD = re.compile(r"(?:[A-Za-z0-9_ ]|\\\.)+")
 
@@ -22,8 +25,13 @@ class _Marker(NamedTuple):
     rest: str
 
 
-def rules_by_marker(raw: bytes, enabled: frozenset[str]) -> tuple[str, ...]:
-    """The enabled script rules that the bytes of a file could concern."""
+def rules_by_marker(raw: bytes, enabled: frozenset[str], own: Vocabulary | None = None) -> tuple[str, ...]:
+    """The enabled script rules that the bytes of a file could concern.
+
+    With one of the project's ``own`` names in it these are all of them: no marker knows that name.
+    """
+    if own is not None and own.stands_in(raw):
+        return tuple(code for code, _ in _table() if code in enabled)
     seen: dict[bytes | str, bool] = {}
     return tuple(
         code for code, markers in _table() if code in enabled and all(_found(marker, raw, seen) for marker in markers)

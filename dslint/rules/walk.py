@@ -92,7 +92,7 @@ class ScriptContext:
     @cached_property
     def names(self) -> Names:
         """Scopes and bindings of the module."""
-        return Names(self.tree)
+        return Names(self.tree, self.run.vocabulary)
 
     @cached_property
     def constants(self) -> Constants:

@@ -11,7 +11,7 @@ from dslint.core.finding import Severity
 from dslint.rules.registry import UnknownSelector
 from dslint.settings.errors import Origin
 from dslint.settings.selection import Layer, prefix_of, split_pointer_selector
-from dslint.settings.table import Launch, Settings, kebab
+from dslint.settings.table import Launch, Names, Settings, kebab
 
 _SELECTION = ("select", "ignore", "extend_select", "extend_ignore")
 # A later source adds to these lists instead of replacing them.
@@ -79,6 +79,8 @@ def _combined(key: str, before: Any, value: Any, origin: Origin) -> Any:
         return (*before, *value)
     if key in ("per_file_ignores", "severity", "consumers"):
         return {**before, **value}
+    if key == "names":
+        return Names(**{f.name: (*getattr(before, f.name), *getattr(value, f.name)) for f in fields(Names)})
     if key == "launch":
         return replace(before, **{f.name: v for f in fields(Launch) if (v := getattr(value, f.name)) is not None})
     return value

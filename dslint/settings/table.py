@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dslint.core.finding import Severity
 from dslint.settings.selection import Layer, is_enabled, longest_match
@@ -39,6 +39,44 @@ class Launch:
     nnodes: int | None = field(default=None, metadata=_about("Number of machines.", **_COUNT))
     nproc_per_node: int | None = field(
         default=None, metadata=_about("Processes (ranks) on each machine, usually its GPUs.", **_COUNT)
+    )
+
+
+class Pattern:
+    """What an expression must match, told to pydantic without importing it here."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The hook of pydantic for annotations."""
+        from pydantic_core import core_schema
+
+        return core_schema.str_schema(pattern=self.expression)
+
+
+NAME = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+PythonName = Annotated[str, Pattern(NAME)]
+_EITHER = "dotted (`mylib.dist.NAME`: the imported object) or bare (`NAME`: any of that name)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Names of the project's own that script rules are to know."""
+
+    guards: tuple[PythonName, ...] = field(
+        default=(),
+        metadata=_about(f"Tests that only the main process passes, and decorators that let only it in: {_EITHER}."),
+    )
+    collectives: tuple[PythonName, ...] = field(
+        default=(), metadata=_about(f"Functions and methods that every rank must call: {_EITHER}.")
+    )
+    trainers: tuple[PythonName, ...] = field(
+        default=(), metadata=_about(f"Classes that work like the Trainer of transformers: {_EITHER}.")
+    )
+    engines: tuple[PythonName, ...] = field(
+        default=(),
+        metadata=_about(f"Callables that return a DeepSpeed engine, or a tuple that begins with one: {_EITHER}."),
     )
 
 
@@ -106,6 +144,9 @@ class Table:
         ),
     )
     launch: Launch = field(default_factory=Launch, metadata={"description": "How the job is started."})
+    names: Names = field(
+        default_factory=Names, metadata={"description": "Names of the project's own that script rules are to know."}
+    )
     cache: bool = field(default=True, metadata=_about("Keep results between runs.", **_SWITCH))
     cache_dir: Path | None = field(
         default=None, metadata=_about("Folder of the cache. Default: the user's cache folder.")
@@ -146,7 +187,7 @@ class Settings(Table):
             repr(ignores),
             str(self.root) if ignores else "",
             repr((self.world_size, self.deepspeed_version, self.transformers_version, self.accelerate_version)),
-            repr((self.launch, self.consumer, sorted(self.consumers.items()))),
+            repr((self.launch, self.consumer, sorted(self.consumers.items()), self.names)),
         ]
         return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -155,7 +196,7 @@ class Settings(Table):
         lines = [f"# from {self.source or 'built-in values'}", f"# patterns are relative to {self.root}"]
         for f in fields(Table):
             value = getattr(self, f.name)
-            if f.name != "extend" and value not in (None, {}, Launch()):
+            if f.name != "extend" and value not in (None, {}, Launch(), Names()):
                 lines.append(f"{kebab(f.name)} = {_toml(value)}")
         return "\n".join(lines) + "\n"
 
@@ -170,6 +211,6 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, Launch):
-        return _toml({kebab(f.name): v for f in fields(Launch) if (v := getattr(value, f.name)) is not None})
+    if isinstance(value, Launch | Names):
+        return _toml({kebab(f.name): v for f in fields(value) if (v := getattr(value, f.name)) not in (None, ())})
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_type_hints
 
 from dslint.settings.errors import Origin, SettingsError, did_you_mean
-from dslint.settings.table import ConsumerName, FormatName, Launch, SeverityName, Table, kebab
+from dslint.settings.table import NAME, ConsumerName, FormatName, Launch, Names, SeverityName, Table, kebab
 
 _FIELDS = {kebab(f.name): f for f in fields(Table)}
+# Tables inside of the table.
+_TABLES = {"launch": Launch, "names": Names}
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _EXPECTED = {
     "tuple_type": "a list of strings",
@@ -21,6 +24,7 @@ _EXPECTED = {
     "dict_type": "a table",
     "dataclass_type": "a table",
     "path_type": "a path",
+    "string_pattern_mismatch": "a name in Python, with dots or without (`mylib.dist.is_chief`)",
 }
 
 
@@ -29,7 +33,8 @@ def model() -> Any:
     from pydantic import ConfigDict, Field, create_model
 
     config = ConfigDict(extra="forbid", alias_generator=kebab)
-    setattr(Launch, "__pydantic_config__", config)  # noqa: B010 - mypy does not know the attribute
+    for table in _TABLES.values():
+        setattr(table, "__pydantic_config__", config)  # noqa: B010 - mypy does not know the attribute
     hints = get_type_hints(Table)
     columns: dict[str, Any] = {
         f.name: (hints[f.name], Field(**f.metadata, default=f.default) if f.default is not MISSING else _made(f))
@@ -52,7 +57,7 @@ def validate(raw: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
     """
     if all(key in _FIELDS and _is_plainly_right(key, value) for key, value in raw.items()):
         # The usual case. Importing pydantic would take longer than linting a file.
-        return {_FIELDS[k].name: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+        return {_FIELDS[k].name: _plain(k, v) for k, v in raw.items()}
     from pydantic import ValidationError
 
     try:
@@ -62,7 +67,16 @@ def validate(raw: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
     return {_FIELDS[k].name: getattr(table, _FIELDS[k].name) for k in raw}
 
 
+def _plain(key: str, value: Any) -> Any:
+    if key == "names":
+        return Names(**{name: tuple(words) for name, words in value.items()})
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _is_plainly_right(key: str, value: Any) -> bool:
+    if key == "names" and isinstance(value, dict):
+        known = {f.name for f in fields(Names)}
+        return known >= value.keys() and all(isinstance(v, list) and all(map(_is_name, v)) for v in value.values())
     kind = str(_FIELDS[key].type).removesuffix(" | None")
     if kind == "bool":
         return isinstance(value, bool)
@@ -76,13 +90,18 @@ def _is_plainly_right(key: str, value: Any) -> bool:
     return isinstance(value, str) and value in get_args(choices)
 
 
+def _is_name(word: object) -> bool:
+    return isinstance(word, str) and re.match(NAME, word) is not None
+
+
 def _readable(error: Any, origin: Origin) -> SettingsError:
     """The first error in words; unknown keys first, since they explain most of the others."""
     errors = sorted(error.errors(), key=lambda e: e["type"] not in _UNKNOWN)
     first = errors[0]
     path = tuple(str(part) for part in first["loc"])
     if first["type"] in _UNKNOWN:
-        level = [kebab(f.name) for f in fields(Launch)] if path[0] == "launch" and len(path) > 1 else list(_FIELDS)
+        inner = _TABLES.get(path[0]) if len(path) > 1 else None
+        level = [kebab(f.name) for f in fields(inner)] if inner is not None else list(_FIELDS)
         return origin.error(f"unknown key `{'.'.join(path)}`{did_you_mean(path[-1], level)}", path)
     context = first.get("ctx", {})
     if first["type"] == "greater_than_equal":

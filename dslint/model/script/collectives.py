@@ -34,7 +34,7 @@ class Collective:
     """A call that waits for all ranks.
 
     ``key`` names the operation for pairing (all barriers are one operation, whatever the wrapper).
-    ``family``: ``torch`` | ``engine`` | ``accelerate`` | ``trainer`` | ``mmengine``.
+    ``family``: ``torch`` | ``engine`` | ``accelerate`` | ``trainer`` | ``mmengine`` | ``project``.
     ``needs_stage3``: it only talks to other ranks when parameters are partitioned (ZeRO stage 3).
     """
 
@@ -53,6 +53,8 @@ class Collectives:
     def of(self, call: cst.Call) -> Collective | None:
         """The collective that a call is, or ``None``; calls on a subgroup are not for all ranks."""
         name = self._names.qualified(call.func)
+        if self._names.is_own(call.func, self._names.own.collectives):
+            return Collective((name or last_name(call.func)).rpartition(".")[2], "project")
         if name is not None:
             return self._function(name, call)
         found = self._method(call.func) if isinstance(call.func, cst.Attribute) else None

@@ -155,8 +155,9 @@ class Guards:
     def _decorators(self, function: cst.FunctionDef) -> Iterator[Condition]:
         for decorator in function.decorators:
             expression = decorator.decorator
-            name = last_name(expression.func if isinstance(expression, cst.Call) else expression)
-            if name in MAIN_DECORATORS:
+            called = expression.func if isinstance(expression, cst.Call) else expression
+            name = last_name(called)
+            if name in MAIN_DECORATORS or self._names.is_own(called, self._names.own.guards):
                 yield Condition(Ranks.MAIN, "decorator", decorator, function)
             elif name in OTHER_DECORATORS:
                 yield Condition(_chosen(expression), "decorator", decorator, function)

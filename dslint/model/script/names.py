@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from dslint.model.context import Vocabulary, is_named
 from dslint.model.script.bindings import Binding, bindings_of, scope_of
-from dslint.model.script.dotted import dotted, is_self, is_super
+from dslint.model.script.dotted import dotted, is_self, is_super, last_name
 from dslint.model.script.tree import Tree
 
 _BUILTINS = frozenset(dir(builtins))
@@ -16,10 +17,11 @@ _MAX_ALIASES = 8
 
 
 class Names:
-    """The names of one module: what each is bound to, by scope."""
+    """The names of one module: what each is bound to, by scope. ``own`` are names that the project's settings add."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, own: Vocabulary | None = None) -> None:
         self.tree = tree
+        self.own = own or Vocabulary()
         self._bound = bindings_of(tree)
 
     # -- scopes -------------------------------------------------------------------------------------------------
@@ -102,6 +104,13 @@ class Names:
         if len(found) == 1 and only.kind == "assign" and isinstance(only.value, cst.Attribute | cst.Name):
             return self._qualified(only.value, depth + 1)
         return None
+
+    def is_own(self, node: cst.BaseExpression, words: tuple[str, ...]) -> bool:
+        """The expression has a name that the project's settings list."""
+        if not words:
+            return False
+        full = self.qualified(node)
+        return is_named(full or last_name(node), words) if full or isinstance(node, cst.Name | cst.Attribute) else False
 
     # -- definitions --------------------------------------------------------------------------------------------
 

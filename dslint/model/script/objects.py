@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from dslint.model.context import is_named
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import is_self, last_name
 from dslint.model.script.names import Names
@@ -54,6 +55,8 @@ class Objects:
         """The kind of the instances of a class."""
         if qualified in _CLASSES:
             return _CLASSES[qualified]
+        if is_named(qualified, self._names.own.trainers):
+            return "trainer"
         if qualified.startswith(_TRAINER_ROOTS):
             if qualified.endswith("Trainer"):
                 return "trainer"
@@ -138,7 +141,8 @@ class Objects:
     def _initialized(self, value: cst.CSTNode | None, position: int | None) -> str:
         if not isinstance(value, cst.Call) or position is None:
             return ""
-        if self._names.qualified(value.func) == "deepspeed.initialize":
+        is_own = self._names.is_own(value.func, self._names.own.engines)
+        if is_own or self._names.qualified(value.func) == "deepspeed.initialize":
             return _INITIALIZE.get(position, "")
         if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
             return "prepared" if self.kind(value.func.value) == "accelerator" else ""
@@ -156,11 +160,13 @@ class Objects:
         return kinds.pop() if len(kinds) == 1 else ""
 
     def _constructed(self, call: cst.Call) -> str:
+        if self._names.is_own(call.func, self._names.own.engines):
+            return "engine"
         name = self._names.qualified(call.func)
         if name is not None:
             return self.class_kind(name) or self._foreign_trainer(name, call)
         local = last_name(call.func) if isinstance(call.func, cst.Name) else ""
-        return self._local_class_kind(local) if local else ""
+        return self.class_kind(local) or self._local_class_kind(local) if local else ""
 
     def _foreign_trainer(self, name: str, call: cst.Call) -> str:
         """``CPMTrainer(model=model, args=args, ...)`` from another file of the project of a transformers user."""

@@ -99,7 +99,8 @@ class RankExpressions:
         """A test that is a value: ``is_main``, ``args.should_save``, ``trainer.is_world_process_zero()``, ``rank``."""
         called = node.func if isinstance(node, cst.Call) else node
         name = last_name(called)
-        if name in _MAIN_NAMES and not (isinstance(node, cst.Call) and _asks_for_group(node)):
+        is_main = name in _MAIN_NAMES or self._names.is_own(called, self._names.own.guards)
+        if is_main and not (isinstance(node, cst.Call) and _asks_for_group(node)):
             return MAIN
         if name == "should_save" and isinstance(called, cst.Attribute):
             # ``state.should_save`` and ``control.should_save`` are the same on every rank.
