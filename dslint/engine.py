@@ -227,7 +227,7 @@ class _Run:
         from dslint.model.plan.users import config_users
 
         readers = config_users(naming, accelerate, configs, workspace)
-        return contexts_for(plans, self.surroundings.stated, readers)
+        return contexts_for(plans, self.surroundings.stated, readers, inputs.configs)
 
     def _of_accelerate(self, inputs: Inputs, plans: list[RunPlan], workspace: Workspace) -> Mapping[str, Context]:
         if not inputs.accelerate:

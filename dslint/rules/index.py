@@ -1298,6 +1298,22 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL246",
+        name="no-sync-with-z2",
+        kind="script",
+        severity="error",
+        summary="`no_sync()` of an engine at ZeRO stage 2 or 3, which refuses it",
+        module="dslint.rules.script.dsl246_no_sync_with_z2",
+        markers=(
+            "\\.no_sync\\b",
+            "deepspeed|accelerat",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL258",
         name="memory-fraction-literal",
         kind="script",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dslint.model.script.objects import Objects
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.uneven import UnevenLoops
+    from dslint.model.script.zero3 import ZeroStages
 
 Handler = Callable[[Any], None]
 
@@ -177,16 +178,23 @@ class ScriptContext:
         )
 
     @cached_property
+    def zero(self) -> ZeroStages:
+        """Which ZeRO stages a node may run under."""
+        from dslint.model.script.zero3 import ZeroStages
+
+        return ZeroStages(self.doc, self.tree, self.names, self.constants, self.run)
+
+    @cached_property
     def zero3_evidence(self) -> Fact[bool]:
         """Whether ZeRO stage 3 is in use: from the run's configs, else from what the file itself states."""
-        from dslint.model.script.zero3 import zero3_evidence
+        from dslint.model.script.zero3 import is_zero3
 
-        return zero3_evidence(self.tree, self.names, self.constants, self.run)
+        return is_zero3(self.zero.stated)
 
     @property
     def stage(self) -> int | None:
         """The ZeRO stage for the experiment of a finding, when the run or the file says it."""
-        return self.run.zero_stage.get_or(3 if self.zero3_evidence.get_or(False) else None)
+        return self.zero.stated.get_or(None)
 
 
 class ScriptCheck:

@@ -12,7 +12,7 @@ from dslint.model.embedded.values import Choice, Hidden, Ref, Value, World, join
 from dslint.model.plan.pyscript import PyScript
 
 _MAX_CHOICES = 8
-_EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp")
+EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp")
 # The state behind a statement, ``None`` where control never gets there.
 Path = World | None
 
@@ -62,7 +62,7 @@ class Flow(Caller):
         for item in node.items:
             found = self.value(item.context_expr)
             callee = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
-            failing |= callee is not None and self.script.qualified(callee).endswith(_EXPECTS_FAILURE)
+            failing |= callee is not None and self.script.qualified(callee).endswith(EXPECTS_FAILURE)
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, found if isinstance(found, Ref) else Hidden(), item.context_expr)
         self.failing += failing

@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
+from dslint.model.plan.config import stage_of
 from dslint.model.plan.users import OWN_RULES, User, agreed_reader
 
 if TYPE_CHECKING:
     from dslint.model.plan.runplan import RunPlan
+    from dslint.parse.data import DataDoc
 
 
 def contexts_for(
-    plans: Sequence[RunPlan], base: Context, readers: Mapping[str, Sequence[User]] | None = None
+    plans: Sequence[RunPlan],
+    base: Context,
+    readers: Mapping[str, Sequence[User]] | None = None,
+    configs: Sequence[DataDoc] = (),
 ) -> dict[str, Context]:
     """The context of every script and config that a plan names, by user-facing path.
 
-    ``readers`` are the scripts and files that hand a config to a library, by the path of the config.
+    ``readers`` are the scripts and files that hand a config to a library, by the path of the config; a script that no
+    plan names has the ZeRO stage on which those of its ``configs`` agree.
 
     A fact is known only when all runs of the file agree on it. Commands in documentation count only where no
     real launch file names the script or config. Of its runs a config learns only that all of them are one process: a
@@ -46,7 +52,23 @@ def contexts_for(
             consumer=agreed_reader(shown, (*named_by, *_accelerate(found))).or_else(base.consumer),
             client_optimizer=_agreed([p.handover.optimizer if p.handover else absent() for p in found] or [absent()]),
         )
+    for path, stages in _stages_by_script(readers, configs).items():
+        if path not in contexts:
+            contexts[path] = replace(base, zero_stage=_agreed(stages).or_else(base.zero_stage))
     return contexts
+
+
+def _stages_by_script(readers: Mapping[str, Sequence[User]], configs: Sequence[DataDoc]) -> dict[str, list[Fact[int]]]:
+    """The stages of the configs that each script hands over as they are."""
+    by_path = {doc.source.path: doc for doc in configs}
+    stages: dict[str, list[Fact[int]]] = {}
+    for path, users in readers.items():
+        doc = by_path.get(path)
+        for user in users if doc is not None and not doc.problems else ():
+            is_changed = user.consumer == "unknown"
+            stage = unknown("the script changes the config") if is_changed or doc is None else stage_of(doc)
+            stages.setdefault(user.location.path, []).append(stage)
+    return stages
 
 
 def _reader(plan: RunPlan) -> Fact[str]:

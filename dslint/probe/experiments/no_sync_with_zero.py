@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="no-sync-with-zero",
     summary="no_sync of an engine whose gradients are partitioned",
+    rules=("DSL246",),
     flavour="deepspeed",
     expect=Expect((Kind.RAISE,), r"AssertionError.*no_sync"),
     cases=(
@@ -45,3 +46,9 @@ def _train(rank: RankApi, waits: bool) -> Json:
         trained.backward(loss_of(trained(batch(rank, 0))))
     rank.mark("backward")
     return True
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The stage of the run."""
+    stage = subject.finding.fact("stage")
+    return {"stage": stage} if stage == case.params["stage"] else None
