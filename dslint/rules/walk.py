@@ -31,6 +31,7 @@ from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
     from dslint.model.script.guards import Guard, Guards
+    from dslint.model.script.loaders import Loaders
     from dslint.model.script.objects import Objects
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.uneven import UnevenLoops
@@ -183,6 +184,13 @@ class ScriptContext:
         from dslint.model.script.zero3 import ZeroStages
 
         return ZeroStages(self.doc, self.tree, self.names, self.constants, self.run)
+
+    @cached_property
+    def loaders(self) -> Loaders:
+        """The data loaders, their samplers, and the loops over them."""
+        from dslint.model.script.loaders import Loaders
+
+        return Loaders(self.tree, self.names, self.constants)
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:

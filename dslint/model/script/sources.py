@@ -1,0 +1,148 @@
+"""Where a value comes from: what may stand behind a name, a parameter, ``self.x`` or the result of a helper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
+from dslint.model.script.tree import Tree
+
+_MAX_STEPS = 8
+_MAX_SOURCES = 24
+# Wrappers that hand on the items of their first argument (``zip``: of each).
+_PASSING = frozenset({"enumerate", "tqdm", "iter", "zip", "list", "islice", "cycle", "track", "progress_bar", "chain"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An expression that makes a value; ``position``: the value is that element of what it returns.
+
+    ``node`` is ``None`` where the file does not say where the value comes from.
+    """
+
+    node: cst.BaseExpression | None
+    position: int | None = None
+
+
+_UNKNOWN = Source(None)
+
+
+class Sources:
+    """Follows values backwards through one module: assignments, unpacking, ``self.x``, parameters, local helpers."""
+
+    def __init__(self, tree: Tree, names: Names) -> None:
+        self._tree = tree
+        self._names = names
+        self._calls: dict[int, list[cst.Call]] | None = None
+
+    def of(self, node: cst.BaseExpression | None) -> list[Source]:
+        """Every expression that may have made the value; both arms of an ``if`` count."""
+        found: list[Source] = []
+        self._follow(node, None, 0, set(), found)
+        return found[:_MAX_SOURCES]
+
+    def of_items(self, iterable: cst.BaseExpression) -> list[Source]:
+        """The sources of what a loop runs over, through ``enumerate``, ``tqdm``, ``zip`` and generator expressions."""
+        found: list[Source] = []
+        self._follow(iterable, None, 0, set(), found, through=True)
+        return found[:_MAX_SOURCES]
+
+    def callers(self, function: cst.FunctionDef) -> list[cst.Call]:
+        """The calls of a function in this file."""
+        if self._calls is None:
+            self._calls = {}
+            for node in self._tree.order:
+                local = self._names.local_function(node) if isinstance(node, cst.Call) else None
+                if local is not None and isinstance(node, cst.Call):
+                    self._calls.setdefault(id(local), []).append(node)
+        return self._calls.get(id(function), [])
+
+    def _follow(
+        self,
+        node: cst.CSTNode | None,
+        position: int | None,
+        steps: int,
+        seen: set[tuple[int, int | None]],
+        out: list[Source],
+        through: bool = False,
+    ) -> None:
+        if node is None or steps > _MAX_STEPS or len(out) > _MAX_SOURCES or not isinstance(node, cst.BaseExpression):
+            out.append(_UNKNOWN)
+            return
+        if (id(node), position) in seen:
+            return
+        seen.add((id(node), position))
+        for inner, at in self._before(node, position, through):
+            if inner is None:
+                out.append(_UNKNOWN)
+            elif inner is node:
+                out.append(Source(node, at))
+            else:
+                self._follow(inner, at, steps + 1, seen, out, through)
+
+    def _before(
+        self, node: cst.BaseExpression, position: int | None, through: bool
+    ) -> list[tuple[cst.CSTNode | None, int | None]]:
+        """The expressions one step before; the node itself where the way ends."""
+        if isinstance(node, cst.Name):
+            found = self._names.bindings(node.value, node)
+            return [step for b in found for step in self._bound(b, position)] or [(node, position)]
+        if isinstance(node, cst.Attribute):
+            found = self._names.attribute_bindings(node)
+            return [step for b in found for step in self._bound(b, position)] or [(node, position)]
+        if isinstance(node, cst.IfExp):
+            return [(node.body, position), (node.orelse, position)]
+        if isinstance(node, cst.NamedExpr):
+            return [(node.value, position)]
+        if isinstance(node, cst.Tuple | cst.List) and position is not None and position < len(node.elements):
+            return [(node.elements[position].value, None)]
+        if isinstance(node, cst.GeneratorExp | cst.ListComp) and through:
+            return [(node.for_in.iter, None)]
+        return self._called(node, position, through) if isinstance(node, cst.Call) else [(node, position)]
+
+    def _called(
+        self, call: cst.Call, position: int | None, through: bool
+    ) -> list[tuple[cst.CSTNode | None, int | None]]:
+        args = [a.value for a in call.args if a.keyword is None and not a.star]
+        name = last_name(call.func)
+        if through and name in _PASSING and args:
+            return [(a, None) for a in (args if name in ("zip", "chain") else args[:1])]
+        function = self._names.local_function(call)
+        returns = self.returned(function) if function is not None else []
+        return [(value, position) for value in returns] or [(call, position)]
+
+    def returned(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
+        """What a function returns; nothing for a generator."""
+        own = list(self._tree.own_nodes(function.body))
+        if any(isinstance(n, cst.Yield) for n in own):
+            return []
+        return [n.value for n in own if isinstance(n, cst.Return) and n.value is not None]
+
+    def _bound(self, binding: Binding, position: int | None) -> list[tuple[cst.CSTNode | None, int | None]]:
+        if binding.kind == "assign" and binding.value is not None:
+            return [(binding.value, position)]
+        if binding.kind == "unpack" and binding.value is not None:
+            return [(binding.value, binding.position)]
+        if binding.kind == "param" and isinstance(binding.node, cst.Param):
+            return self._passed(binding.node)
+        return [(None, None)]
+
+    def _passed(self, param: cst.Param) -> list[tuple[cst.CSTNode | None, int | None]]:
+        """What the calls in this file pass for a parameter; one unknown more, for callers in other files."""
+        function = self._tree.function(param)
+        if function is None:
+            return [(None, None)]
+        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        found: list[tuple[cst.CSTNode | None, int | None]] = []
+        for call in self.callers(function):
+            shift = 1 if names[:1] == ["self"] and isinstance(call.func, cst.Attribute) else 0
+            given = names[shift:]
+            for index, arg in enumerate(call.args):
+                name = arg.keyword.value if arg.keyword else (given[index] if index < len(given) else "")
+                if name == param.name.value and not arg.star:
+                    found.append((arg.value, None))
+        return found or [(None, None)]
