@@ -82,6 +82,8 @@ class Context:
     """Facts around one file. All optional: a rule must be right without any of them.
 
     ``world_size``: processes in the job, from ``--world-size`` or from the plans that use the file.
+    ``processes_per_node`` and ``launcher``: for a script, how many processes of it its launch commands start on each
+    machine, and by which launcher (``torchrun``, ``deepspeed``, ``accelerate`` ...); known where all commands agree.
     ``zero_stage``: ZeRO stage of the run(s) that use this script, from its configs.
     ``deepspeed``: version of DeepSpeed; ``libraries`` of other packages by name.
     ``consumer``: who reads a config: ``deepspeed`` | ``hf`` | ``accelerate`` | ``lightning``; a known ``unknown`` where
@@ -106,3 +108,5 @@ class Context:
     locked: Locked | None = None
     client_optimizer: Fact[str] = field(default_factory=absent)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    processes_per_node: Fact[int] = field(default_factory=absent)
+    launcher: Fact[str] = field(default_factory=absent)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dslint.model.script.guards import Guard, Guards
     from dslint.model.script.loaders import Loaders
     from dslint.model.script.objects import Objects
+    from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.uneven import UnevenLoops
     from dslint.model.script.zero3 import ZeroStages
@@ -150,6 +151,13 @@ class ScriptContext:
     def guard(self, node: cst.CSTNode) -> Guard | None:
         """The innermost test that lets only some ranks reach a node, else ``None``."""
         return self.guards.guard(node)
+
+    @cached_property
+    def startup(self) -> Startup:
+        """How the file comes to run, what it runs for certain, what it writes into the environment."""
+        from dslint.model.script.startup import Startup
+
+        return Startup(self.tree, self.names, self.constants)
 
     @cached_property
     def objects(self) -> Objects:

@@ -39,6 +39,8 @@ def contexts_for(
             zero_stage=_agreed([p.zero_stage for p in users]).or_else(base.zero_stage),
             consumer=_agreed([p.consumer for p in users]).or_else(base.consumer),
             arguments={**base.arguments, **_agreed_arguments(users)},
+            processes_per_node=_agreed([p.processes_per_node for p in users]),
+            launcher=_agreed([known(p.command.launcher) for p in users]),
         )
     readers = readers or {}
     runs = _by_path(plans, scripts=False)

@@ -10,16 +10,18 @@ from __future__ import annotations
 import argparse
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
-from dslint.probe.outcome import Kind
+from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="local-rank-without-type",
     summary="the local rank is a text, and no rank takes itself for the main one",
+    rules=("DSL252",),
     flavour="plain",
     expect=Expect((Kind.WRONG,), r"no rank is the main one"),
     cases=(
         Case("is-zero", {"default": None, "among": [0]}),
         Case("is-zero-or-alone", {"default": -1, "among": [-1, 0]}),
+        Case("compared-with-a-text", {"default": "-1", "among": ["0", 0]}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
 

@@ -1,0 +1,195 @@
+"""**What.** `add_argument("--local_rank")` without `type=int`, where the script uses the value as a number.
+
+**Why it hurts.** The launcher passes `--local_rank=0`, and argparse keeps the text `"0"`. A text is never equal to a
+number: `args.local_rank == 0` is false on every rank, so nobody saves and nobody logs; `args.local_rank in (-1, 0)` and
+`args.local_rank != -1` are wrong in the same way, without a word. `torch.cuda.set_device` refuses a text.
+
+**Fix.** `type=int`. The safe fix appends it.
+
+**When it stays quiet.** When the script reads the value only through `int(...)` or as text, as in
+`f"cuda:{args.local_rank}"`, compares it with a text somewhere, or never reads it; arguments with a `type` or an
+`action`.
+
+**Evidence.** Two processes with `--local_rank=0` and `--local_rank=1`: as written no rank takes itself for the main
+one, with `type=int` exactly one does. Python `argparse`: "by default, the parser reads command-line arguments in as
+simple strings".
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.quick import call_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+_NAMES = frozenset({"local_rank", "global_rank", "node_rank", "rank"})
+
+META = RuleMeta(
+    code="DSL252",
+    name="arg-missing-type",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="A rank argument without `type=int` is a text, and is compared with numbers",
+    fix="safe",
+    markers=(r"add_argument\(\s*[\"']--(?:local[_-]|global[_-]|node[_-])?rank[\"']",),
+    references=("https://docs.python.org/3/library/argparse.html#type",),
+)
+
+_HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"
+_BARE = 'parser.add_argument("--local_rank", default=-1)\n'
+_TYPED = 'parser.add_argument("--local_rank", default=-1, type=int)\n'
+_SAVE = "args = parser.parse_args()\nif args.local_rank in (-1, 0):\n    print('saved')\n"
+
+EXAMPLES = (
+    bad(
+        "the main rank is never found",
+        {"train.py": _HEAD + _BARE + _SAVE},
+        at="train.py:4 error",
+        fixed={"train.py": _HEAD + _TYPED + _SAVE},
+    ),
+    bad(
+        "the device is a text",
+        {
+            "train.py": "import argparse\n\nimport torch\n\n\ndef main():\n"
+            "    parser = argparse.ArgumentParser()\n"
+            "    parser.add_argument('--local-rank', '--local_rank')\n"
+            "    args = parser.parse_args()\n"
+            "    torch.cuda.set_device(args.local_rank)\n"
+        },
+        at="train.py:8",
+        fixed={
+            "train.py": "import argparse\n\nimport torch\n\n\ndef main():\n"
+            "    parser = argparse.ArgumentParser()\n"
+            "    parser.add_argument('--local-rank', '--local_rank', type=int)\n"
+            "    args = parser.parse_args()\n"
+            "    torch.cuda.set_device(args.local_rank)\n"
+        },
+    ),
+    bad(
+        "a text is true, also that of rank 0",
+        {"train.py": _HEAD + _BARE + "args = parser.parse_args()\nif not args.local_rank:\n    print('main')\n"},
+        at="train.py:4",
+    ),
+    good("with its type", {"train.py": _HEAD + _TYPED + _SAVE}),
+    good(
+        "converted where it is read",
+        {"train.py": _HEAD + _BARE + "args = parser.parse_args()\nif int(args.local_rank) == 0:\n    print('main')\n"},
+    ),
+    good(
+        "used as a text",
+        {"train.py": _HEAD + _BARE + "args = parser.parse_args()\nprint(f'cuda:{args.local_rank}')\n"},
+    ),
+    good(
+        "compared with a text",
+        {"train.py": _HEAD + _BARE + "args = parser.parse_args()\nif args.local_rank == '0':\n    print('main')\n"},
+    ),
+    good("declared for the launcher only", {"train.py": _HEAD + _BARE + "args = parser.parse_args()\n"}),
+    good(
+        "replaced by what the environment says",
+        {
+            "train.py": "import argparse\nimport os\n\nparser = argparse.ArgumentParser()\n"
+            + _BARE
+            + "args = parser.parse_args()\nargs.local_rank = int(os.environ['LOCAL_RANK'])\n"
+            "if args.local_rank == 0:\n    print('main')\n"
+        },
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Some rank argument has neither type nor action."""
+    return any(
+        call_name(call) == "add_argument"
+        and not {"type", "action"} & {k.arg for k in call.keywords}
+        and any(isinstance(a, ast.Constant) and _dest(str(a.value)) in _NAMES for a in call.args)
+        for call in flat(tree).nodes(ast.Call)
+    )
+
+
+def _dest(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+class Check(ScriptCheck):
+    """Looks at declarations of ranks, and at how the values are read."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire where a number is read from an argument that is a text."""
+        if last_name(node.func) != "add_argument" or self.ctx.has_unpacked_arguments(node):
+            return
+        keywords = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+        flags = [self.ctx.constant(arg.value).get_or("") for arg in node.args if arg.keyword is None]
+        dest = next((_dest(flag) for flag in flags if isinstance(flag, str) and flag.startswith("--")), "")
+        if dest not in _NAMES or keywords & {"type", "action", "dest", "nargs", "choices"}:
+            return
+        use = self._numeric_use(dest)
+        if use is None:
+            return
+        self.report(
+            node,
+            f'`--{dest}` has no `type`, so its value is a text, but the script uses it as a number: `"0" == 0` is'
+            " false, and no rank takes itself for the main one",
+            hint="Add `type=int`",
+            related=(self.ctx.location(use, "used as a number here"),),
+            fix=self._fix(node),
+        )
+
+    def _numeric_use(self, name: str) -> cst.CSTNode | None:
+        """The first place that takes ``args.<name>`` for a number, when no place takes or makes it otherwise."""
+        found: cst.CSTNode | None = None
+        for node in self.ctx.tree.order:
+            if not isinstance(node, cst.Attribute) or node.attr.value != name or not isinstance(node.value, cst.Name):
+                continue
+            parent = self.ctx.parent(node)
+            if isinstance(parent, cst.AssignTarget) or not self._is_parsed(node.value):
+                return None
+            use = self._use(node, parent)
+            if use == "text":
+                return None
+            found = found or (node if use == "number" else None)
+        return found
+
+    def _is_parsed(self, owner: cst.Name) -> bool:
+        """The object may be what the parser returns: a variable that holds it, or a parameter."""
+        found = self.ctx.names.bindings(owner.value, owner)
+        return all(
+            b.kind == "param" or (isinstance(b.value, cst.Call) and last_name(b.value.func).startswith("parse_"))
+            for b in found
+        )
+
+    def _use(self, node: cst.Attribute, parent: cst.CSTNode | None) -> str:
+        if isinstance(parent, cst.ComparisonTarget):
+            owner = self.ctx.parent(parent)
+            return self._compared(owner, node) if isinstance(owner, cst.Comparison) else ""
+        if isinstance(parent, cst.Comparison):
+            return self._compared(parent, node)
+        if isinstance(parent, cst.If | cst.IfExp) and parent.test is node:
+            return "number"
+        if isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not):
+            return "number"
+        call = self.ctx.parent(parent) if isinstance(parent, cst.Arg) else None
+        if isinstance(call, cst.Call):
+            is_device = last_name(call.func) == "set_device" or (
+                dotted(call.func) == "torch.device" and len(call.args) == 2 and call.args[1] is parent
+            )
+            return "number" if is_device else ""
+        return ""
+
+    def _compared(self, comparison: cst.Comparison, node: cst.Attribute) -> str:
+        sides = [comparison.left, *(part.comparator for part in comparison.comparisons)]
+        values = [self.ctx.constant(side).get_or(None) for side in sides if side is not node]
+        flat_values = [v for value in values for v in (value if isinstance(value, list | tuple) else (value,))]
+        if any(isinstance(value, str) for value in flat_values):
+            return "text"
+        return "number" if any(isinstance(value, int) for value in flat_values) else ""
+
+    def _fix(self, node: cst.Call) -> Fix:
+        end = self.ctx.span(node.args[-1].value).end
+        return Fix("Read the argument as an integer", (Edit(self.ctx.doc.path, Span(end, end), ", type=int"),))

@@ -1,0 +1,119 @@
+"""**What.** `add_argument("--flag", type=bool)`.
+
+**Why it hurts.** argparse calls `bool` with the text of the command line, and every text but the empty one is true:
+`--flag False` switches the flag on. The run trains with the opposite of what the command says, and nothing tells.
+
+**Fix.** `action=argparse.BooleanOptionalAction` (`--flag` and `--no-flag`, Python 3.9), `action="store_true"`, or a
+converter that reads the text, such as `type=lambda text: text.lower() in ("1", "true", "yes")`.
+
+**When it stays quiet.** Dataclass fields that `HfArgumentParser` reads (it converts the text), and `type=bool` of other
+calls. It is a note while nobody passes a value, and a warning where the launch command of the script passes one that
+means false.
+
+**Evidence.** Two processes with `--flag False`: both get `True`; with `BooleanOptionalAction` and `--no-flag` both get
+`False`. Python `argparse`: "The `bool()` function is not recommended as a type converter".
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.fact import Fact, absent
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import call_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+_FALSE = frozenset({"false", "0", "no", "off", "f", "n"})
+
+META = RuleMeta(
+    code="DSL253",
+    name="argparse-bool",
+    kind="script",
+    severity=Severity.INFO,
+    summary="`type=bool` of argparse turns every text into `True`, also `False`",
+    markers=(r"type\s*=\s*bool\b", r"add_argument"),
+    references=("https://docs.python.org/3/library/argparse.html#type",),
+    depends_on_run=True,
+)
+
+_HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"
+_BOOL = 'parser.add_argument("--use_flash", type=bool, default=True)\nargs = parser.parse_args()\n'
+
+EXAMPLES = (
+    bad("a flag that cannot be switched off", {"train.py": _HEAD + _BOOL}, at="train.py:4 info"),
+    bad(
+        "the launch command passes False",
+        {
+            "train.py": _HEAD + _BOOL,
+            "run.sh": "torchrun --nproc_per_node 8 train.py --use_flash False\n",
+        },
+        at="train.py:4 warning",
+    ),
+    bad(
+        "a value that means what it does: a note",
+        {"train.py": _HEAD + _BOOL, "run.sh": "torchrun --nproc_per_node 8 train.py --use_flash True\n"},
+        at="train.py:4 info",
+    ),
+    good(
+        "`--flag` and `--no-flag`",
+        {"train.py": _HEAD + 'parser.add_argument("--use_flash", action=argparse.BooleanOptionalAction)\n'},
+    ),
+    good(
+        "a converter of its own",
+        {"train.py": _HEAD + 'parser.add_argument("--use_flash", type=lambda t: t.lower() == "true")\n'},
+    ),
+    good(
+        "a type of another library",
+        {"train.py": "import click\n\n\n@click.option('--use_flash', type=bool)\ndef main(use_flash):\n    pass\n"},
+    ),
+    good(
+        "a local function of that name",
+        {
+            "train.py": "import argparse\n\n\ndef bool(text):\n    return text == 'true'\n\n\n"
+            "parser = argparse.ArgumentParser()\nparser.add_argument('--use_flash', type=bool)\n"
+        },
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Some argument is declared with `type=bool`."""
+    return any(
+        call_name(call) == "add_argument"
+        and any(k.arg == "type" and isinstance(k.value, ast.Name) and k.value.id == "bool" for k in call.keywords)
+        for call in flat(tree).nodes(ast.Call)
+    )
+
+
+class Check(ScriptCheck):
+    """Looks at the declarations of arguments."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on `type=bool`; what a command passes decides the severity."""
+        if last_name(node.func) != "add_argument":
+            return
+        converter = self.ctx.argument(node, "type")
+        if converter is None or self.ctx.qualified_name(converter) not in ("bool", "builtins.bool"):
+            return
+        flags = [self.ctx.constant(arg.value).get_or("") for arg in node.args if arg.keyword is None]
+        name = next((f for f in flags if isinstance(f, str) and f.startswith("--")), "--flag")
+        passed = self._passed(node, name)
+        is_inverted = passed.is_known and str(passed.value).lower() in _FALSE
+        given = f"the launch command passes `{passed.value}`" if is_inverted else f"`{name} False`"
+        self.report(
+            converter,
+            f"`type=bool` makes every text `True`: {given}"
+            + (f", and `{name}` is switched on all the same" if is_inverted else " switches the flag on"),
+            hint="Use `action=argparse.BooleanOptionalAction`, or a converter that reads the text",
+            severity=Severity.WARNING if is_inverted else None,
+            related=passed.origins if is_inverted else (),
+        )
+
+    def _passed(self, node: cst.Call, name: str) -> Fact[str]:
+        dest = self.ctx.constant(self.ctx.argument(node, "dest")).get_or(None)
+        key = dest if isinstance(dest, str) else name.lstrip("-").replace("-", "_")
+        return self.ctx.run.arguments.get(key, absent())
