@@ -7,18 +7,20 @@ With `"tag_validation": "Fail"` in the config's `checkpoint` section it raises i
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind
 
 EXPERIMENT = Experiment(
     name="checkpoint-tag-per-rank",
     summary="the parts of a checkpoint end up under different tags",
+    rules=("DSL231",),
     flavour="deepspeed",
     one_host=True,
     expect=Expect((Kind.WRONG,), r"checkpoint is spread over 2 folders"),
     cases=(
         Case("z2", {"stage": 2, "validation": "Warn"}),
         Case("z3", {"stage": 3, "validation": "Warn"}),
+        Case("folder", {"stage": 2, "validation": "Warn", "folder": True}),
         Case(
             "validated", {"stage": 2, "validation": "Fail"}, Expect((Kind.RAISE,), r"AssertionError.*is not consistent")
         ),
@@ -47,14 +49,18 @@ def _save(rank: RankApi, shared: bool) -> Json:
     rank.init()
     trained = engine(rank, config(rank.params["stage"], checkpoint={"tag_validation": rank.params["validation"]}))
     train(rank, trained, 1)
-    tag = [f"at-{time.time_ns()}"]
+    names = [f"at-{time.time_ns()}"]
     if shared:
-        dist.broadcast_object_list(tag, src=0)
+        dist.broadcast_object_list(names, src=0)
     target = os.path.join(rank.folder, "checkpoint")
-    trained.save_checkpoint(target, tag=tag[0])
+    if rank.params.get("folder"):
+        trained.save_checkpoint(os.path.join(target, names[0]), tag="last", save_latest=False)
+    else:
+        trained.save_checkpoint(target, tag=names[0])
     dist.barrier()
     folders = [name for name in sorted(os.listdir(target)) if name.startswith("at-")]
-    return {"files": [sorted(os.listdir(os.path.join(target, name))) for name in folders]}
+    inner = "last" if rank.params.get("folder") else ""
+    return {"files": [sorted(os.listdir(os.path.join(target, name, inner))) for name in folders]}
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
@@ -64,3 +70,12 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
         return None
     held = "; ".join(f"{len(names)} of {len(reference[0]['files'][0])} files" for names in files)
     return f"the checkpoint is spread over {len(files)} folders: {held}"
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The tag or the folder, at the stage of the run where it is known."""
+    wanted = "folder" if subject.finding.fact("argument") == "folder" else "z2"
+    stage = subject.finding.fact("stage")
+    if case.name != wanted:
+        return None
+    return {} if stage is None else {"stage": stage}

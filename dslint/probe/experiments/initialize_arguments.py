@@ -1,0 +1,65 @@
+"""Arguments of `deepspeed.initialize` that it refuses, or that make an engine which cannot train.
+
+As written the call lacks a config, gets two, or gets no optimizer; as fixed it has one of each. `deepspeed.initialize`
+makes the optimizer of the config over all parameters of the model when it gets neither `optimizer` nor
+`model_parameters`: only when the config names none is there nothing to train with (the control has one there).
+"""
+
+from __future__ import annotations
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
+from dslint.probe.outcome import Kind, Verdict
+
+_NONE = Expect((Kind.RAISE,), r"AssertionError: DeepSpeed requires --deepspeed_config")
+_TWO = Expect((Kind.RAISE,), r"AssertionError: Not sure how to proceed, we were given deepspeed configs")
+
+EXPERIMENT = Experiment(
+    name="initialize-arguments",
+    summary="`deepspeed.initialize` stops, or its engine stops at the first backward",
+    flavour="deepspeed",
+    expect=_NONE,
+    cases=(
+        Case("no-config", {"args": None}, _NONE, rules=("DSL243",)),
+        Case("args-without-it", {"args": {"local_rank": 0}}, _NONE, rules=("DSL243",)),
+        Case("args-name-it", {"args": {"deepspeed_config": "ds.json"}}, _NONE, Verdict.NOT_REPRODUCED, ("DSL243",)),
+        Case("two-configs", {"args": {"deepspeed_config": "ds.json"}, "config": True}, _TWO, rules=()),
+        Case(
+            "second-is-none", {"args": {"deepspeed_config": None}, "config": True}, _TWO, Verdict.NOT_REPRODUCED,
+            (),
+        ),
+    ),
+)  # fmt: skip
+
+
+def written(rank: RankApi) -> Json:
+    """The arguments of the case."""
+    return _train(rank, rank.params["args"], bool(rank.params.get("config")))
+
+
+def fixed(rank: RankApi) -> Json:
+    """A config, by one way."""
+    return _train(rank, None, True)
+
+
+def _train(rank: RankApi, args: dict[str, Json] | None, passes: bool) -> str:
+    import argparse
+    import json
+
+    import deepspeed
+
+    from dslint.probe.parts import zero
+
+    rank.init()
+    zero.compile_nothing()
+    settings = zero.config(1)
+    with open("ds.json", "w", encoding="utf-8") as file:
+        json.dump(settings, file)
+    space = None if args is None else argparse.Namespace(**args)
+    engine = deepspeed.initialize(args=space, model=zero.model(), config=settings if passes else None)[0]
+    zero.train(rank, engine, 1)
+    return "trained"
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """What the call of the finding lacks or has twice."""
+    return {} if case.name == subject.finding.fact("arguments") else None

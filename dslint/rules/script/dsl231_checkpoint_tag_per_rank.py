@@ -1,0 +1,199 @@
+"""**What.** The tag or folder of a checkpoint holds something that each rank makes for itself: the clock, a UUID, the
+process id, the host name, the rank, the loss of the rank's own batch.
+
+**Why it hurts.** Every rank writes its part of the checkpoint into a folder of its own, so no folder holds a whole one.
+Nothing fails: DeepSpeed logs a warning and goes on, the job ends with return code 0, and the checkpoint cannot be
+loaded. (With `"checkpoint": {"tag_validation": "Fail"}` in its config DeepSpeed raises, for the tag only.)
+
+**Fix.** Make the name on one rank and broadcast it (`dist.broadcast_object_list([name], src=0)`), or build it from what
+is the same everywhere: the step, the epoch, the name of the run.
+
+**When it stays quiet.** The name went through a broadcast; the value comes from a parameter or another module; the rank
+is the variable of a loop; the script sets `tag_validation` itself. A clock read to the second or minute, a host name, a loss, and folders (which scripts often
+make long before the save) are warnings, since the ranks may well get the same text.
+
+**Evidence.** Two gloo ranks, ZeRO 2 and 3, `save_checkpoint(folder, tag=f"at-{time.time_ns()}")`: two folders, one part
+each, return code 0; with one tag a whole checkpoint. With `"Fail"` both ranks raise `AssertionError: ... is not
+consistent across all ranks`. DeepSpeed 0.19.8 `engine.py: _checkpoint_tag_validation`.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.ownvalues import OwnValue, OwnValues
+from dslint.model.script.quick import call_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL231",
+    name="checkpoint-tag-per-rank",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="The tag or folder of a checkpoint is not the same on all ranks",
+    markers=(
+        r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(",
+        r"time|uuid|getpid|mkdtemp|secrets|gethostname|platform\.node|rank|item\(",
+        r"deepspeed|accelerat|torch\.distributed",
+    ),
+    references=("DeepSpeedEngine._checkpoint_tag_validation in deepspeed/runtime/engine.py",),
+)
+
+_SAVES = frozenset({"save_checkpoint", "save_state", "save", "async_save"})
+_CHECKPOINT = ("torch.distributed.checkpoint.", "torch.distributed.checkpoint.state_dict_saver.")
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A checkpoint is saved under a name that is more than a literal."""
+    calls = (call for call in flat(tree).nodes(ast.Call) if call_name(call) in _SAVES)
+    return any(
+        not isinstance(value, ast.Constant)
+        for call in calls
+        for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg in _NAMES))
+    )
+
+
+_NAMES = frozenset({"tag", "save_dir", "output_dir", "checkpoint_id"})
+
+
+class Check(ScriptCheck):
+    """Looks at the folder and the tag of every call that saves a part on each rank."""
+
+    def start(self) -> None:
+        """The values of the module."""
+        self.own = OwnValues(self.ctx.names, self.ctx.guards.rank_values, self.ctx.objects)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire when a name certainly holds a value of the rank's own."""
+        if self._validates():
+            return
+        for argument, value in self._names_of(node):
+            found = self.own.of(value) if value is not None else None
+            # Behind a rank guard the call itself is the mistake.
+            if value is not None and found is not None and self.ctx.guard(node) is None:
+                self._report(argument, value, found)
+                return
+
+    def _validates(self) -> bool:
+        """The script says what DeepSpeed shall do about tags that differ."""
+        return "tag_validation" in self.ctx.doc.source.text
+
+    def _names_of(self, node: cst.Call) -> list[tuple[str, cst.BaseExpression | None]]:
+        """The arguments that name the place of a checkpoint of which each rank writes a part."""
+        argument = self.ctx.argument
+        if isinstance(node.func, cst.Attribute):
+            kind, method = self.ctx.kind(node.func.value), node.func.attr.value
+            if method == "save_checkpoint" and kind in ("engine", "prepared"):
+                return [("tag", argument(node, "tag", 1)), ("folder", argument(node, "save_dir", 0))]
+            if method == "save_state" and kind == "accelerator":
+                return [("folder", argument(node, "output_dir", 0))]
+        name = self.ctx.qualified_name(node.func) or ""
+        saves = name.startswith(_CHECKPOINT) and name.rpartition(".")[2] in ("save", "async_save")
+        if saves and argument(node, "no_dist", None) is None:
+            return [("folder", argument(node, "checkpoint_id", None))]
+        return []
+
+    def _report(self, argument: str, value: cst.BaseExpression, found: OwnValue) -> None:
+        certain = found.is_certain and (argument == "tag" or found.kind in ("unique", "rank"))
+        which = "differs between the ranks" if certain else "may differ between the ranks"
+        origin = (self.ctx.location(found.node, "made by each rank for itself"),) if found.node is not value else ()
+        self.report(
+            value,
+            f"the {argument} of the checkpoint holds {found.what}, which {which}: each rank then writes its part into"
+            " a folder of its own, and no folder holds the whole checkpoint",
+            hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
+            related=origin,
+            severity=Severity.ERROR if certain else Severity.WARNING,
+            facts={"argument": argument, "kind": found.kind, "stage": self.ctx.stage},
+        )
+
+
+_HEAD = """\
+import datetime
+import os
+import time
+import uuid
+
+import deepspeed
+import torch.distributed as dist
+
+engine, _, _, _ = deepspeed.initialize(model=make_model(), config="ds.json")
+"""
+
+EXAMPLES = (
+    bad(
+        "a tag with the clock",
+        {"train.py": _HEAD + "engine.save_checkpoint('out', tag=f'at-{time.time()}')\n"},
+        at="train.py:10 error",
+    ),
+    bad(
+        "a tag with a UUID, made before",
+        {
+            "train.py": _HEAD + "run = uuid.uuid4().hex[:8]\nname = 'run-' + str(uuid.uuid4())\n"
+            "engine.save_checkpoint('out', name)\n"
+        },
+        at="train.py:12 error",
+    ),
+    bad(
+        "the rank in the tag, and the minute in the folder",
+        {
+            "train.py": _HEAD
+            + "engine.save_checkpoint('out', tag='step-%d' % dist.get_rank())\n"
+            + "folder = os.path.join('out', datetime.datetime.now().strftime('%m%d_%H%M'))\n"
+            + "engine.save_checkpoint(folder)\n"
+        },
+        at=("train.py:10 error", "train.py:12 warning"),
+    ),
+    bad(
+        "the loss of the rank's own batch",
+        {
+            "train.py": _HEAD
+            + "for batch in loader:\n    loss = engine(batch)\n    engine.backward(loss)\n    engine.step()\n"
+            + "    engine.save_checkpoint('out', tag=f'loss{loss.item():.2f}')\n"
+        },
+        at="train.py:14 warning",
+    ),
+    bad(
+        "the folder of a distributed checkpoint",
+        {
+            "train.py": (
+                "import time\n\nimport torch.distributed.checkpoint as dcp\n\n"
+                "dcp.save(state, checkpoint_id=f'out/{int(time.time())}')\n"
+            )
+        },
+        at="train.py:5 warning",
+    ),
+    good(
+        "one rank makes the tag",
+        {
+            "train.py": _HEAD
+            + "names = [f'at-{time.time()}']\ndist.broadcast_object_list(names, src=0)\n"
+            + "engine.save_checkpoint('out', tag=names[0])\n"
+        },
+    ),
+    good(
+        "the step, and a clock that only the log gets",
+        {
+            "train.py": _HEAD
+            + "for step, batch in enumerate(loader):\n    started = time.time()\n    engine.backward(engine(batch))\n"
+            + "    engine.step()\n    engine.save_checkpoint('out', tag=f'step-{step}')\n"
+            + "    print(time.time() - started)\n"
+        },
+    ),
+    good(
+        "the loss, averaged over the ranks",
+        {
+            "train.py": _HEAD
+            + "for batch in loader:\n    loss = engine(batch)\n    engine.backward(loss)\n    engine.step()\n"
+            + "    dist.all_reduce(loss)\n    engine.save_checkpoint('out', tag=f'loss{loss.item():.2f}')\n"
+        },
+    ),
+    good(
+        "a folder that the caller names",
+        {"train.py": _HEAD + "def save(folder, tag):\n    engine.save_checkpoint(folder, tag=tag)\n"},
+    ),
+)
