@@ -9,8 +9,9 @@ loaded. (With `"checkpoint": {"tag_validation": "Fail"}` in its config DeepSpeed
 is the same everywhere: the step, the epoch, the name of the run.
 
 **When it stays quiet.** The name went through a broadcast; the value comes from a parameter or another module; the rank
-is the variable of a loop; the script sets `tag_validation` itself. A clock read to the second or minute, a host name, a loss, and folders (which scripts often
-make long before the save) are warnings, since the ranks may well get the same text.
+is the variable of a loop; the script sets `tag_validation` itself. A clock read to the second or minute, a host name, a
+loss, and folders (which scripts often make long before the save) are warnings, since the ranks may well get the same
+text.
 
 **Evidence.** Two gloo ranks, ZeRO 2 and 3, `save_checkpoint(folder, tag=f"at-{time.time_ns()}")`: two folders, one part
 each, return code 0; with one tag a whole checkpoint. With `"Fail"` both ranks raise `AssertionError: ... is not
