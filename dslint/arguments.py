@@ -163,6 +163,9 @@ def _other(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-j", "--jobs", type=positive, metavar="N", help="worker processes (default: all cores)")
     group.add_argument("--no-cache", dest="cache", action="store_false", help="neither read nor write earlier results")
     group.add_argument("--cache-dir", metavar="DIR", help="default: the user's cache folder")
+    group.add_argument(
+        "--profile", action="store_true", help="print to standard error which stage and rule takes how long"
+    )
     group.add_argument("--show-files", action="store_true", help="list the files that would be looked at")
     group.add_argument("--show-settings", action="store_true", help="print the settings in force")
 

@@ -25,7 +25,7 @@ OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
-     "isolated", "show_files", "show_settings", "ignore_noqa"}
+     "isolated", "show_files", "show_settings", "ignore_noqa", "profile"}
 )  # fmt: skip
 
 
@@ -148,12 +148,28 @@ def check(args: Namespace) -> int:
 
         sys.stdout.writelines(f"{path}\n" for path in list_files(paths, settings, texts))
         return OK
+    if flags.get("profile"):
+        return _profile(paths, texts, settings, flags)
     if flags.get("diff") or flags.get("fix_only") or settings.fix:
         return _fix(paths, texts, given, settings, flags)
     from dslint.engine import check_paths
 
     result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
     return _report(result, settings, flags, texts)
+
+
+def _profile(paths: list[str], texts: dict[str, str], settings: Settings, flags: dict[str, Any]) -> int:
+    from time import perf_counter
+
+    from dslint.core.profile import Profile
+    from dslint.engine import check_paths
+
+    profile, start = Profile(), perf_counter()
+    result = check_paths(paths, settings, texts, bool(flags.get("ignore_noqa")), profile)
+    seconds = perf_counter() - start
+    code = _report(result, settings, flags, texts)
+    sys.stderr.write(f"\n{profile.table()}\n{seconds:.3f} seconds in all; the workers are busy at the same time\n")
+    return code
 
 
 def _subjects(paths: Sequence[str], args: Namespace) -> list[Subject]:
@@ -199,6 +215,9 @@ def _check_usage(paths: Sequence[str], flags: dict[str, Any]) -> None:
         raise _UsageError("`-` reads standard input and stands alone: it cannot be mixed with other paths")
     if "stdin_filename" in flags and "-" not in paths:
         raise _UsageError("--stdin-filename names the text on standard input: write `-` instead of paths")
+    fixing = next((name for name in ("fix", "fix_only", "diff") if flags.get(name)), None)
+    if "profile" in flags and fixing:
+        raise _UsageError(f"--profile measures a check: it cannot be mixed with --{fixing.replace('_', '-')}")
 
 
 def _check_statistics(output_format: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import known
 from dslint.core.finding import Finding
+from dslint.core.profile import stage_of
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
@@ -25,11 +26,12 @@ from dslint.surroundings import Surroundings, neighbouring_files, vocabulary_of
 
 if TYPE_CHECKING:
     from dslint.cache import ResultCache
+    from dslint.core.profile import Profile
+    from dslint.judge import Job
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
     from dslint.rules.info import RuleInfo
-    from dslint.scripts import Job
     from dslint.settings import Settings
 
 # A run over fewer files than this may be a part of a project.
@@ -55,9 +57,13 @@ def check_paths(
     settings: Settings,
     overrides: Mapping[str, str] | None = None,
     ignore_noqa: bool = False,
+    profile: Profile | None = None,
 ) -> Result:
-    """Judge files and folders. ``overrides`` (path -> text) replace what stands on disk."""
-    return _Run(settings, overrides or {}, ignore_noqa).check(paths)
+    """Judge files and folders. ``overrides`` (path -> text) replace what stands on disk.
+
+    ``profile`` takes the time of each stage and rule; such a run does not look at earlier results.
+    """
+    return _Run(settings, overrides or {}, ignore_noqa, profile).check(paths)
 
 
 def check_text(path: str, text: str, kind: str = "script", settings: Settings | None = None) -> list[Finding]:
@@ -66,7 +72,7 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
     raw = text.encode("utf-8", "surrogatepass")
     own = vocabulary_of(settings) if settings is not None else Vocabulary()
     codes = rules_by_marker(raw, enabled, own)
-    from dslint.scripts import Job, check_script
+    from dslint.judge import Job, check_script
 
     return sorted(check_script(Job(path, raw, kind, codes, Context(vocabulary=own))), key=_order) if codes else []
 
@@ -102,7 +108,10 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 class _Run:
-    def __init__(self, settings: Settings, overrides: Mapping[str, str], ignore_noqa: bool) -> None:
+    def __init__(
+        self, settings: Settings, overrides: Mapping[str, str], ignore_noqa: bool, profile: Profile | None = None
+    ) -> None:
+        self.profile = profile
         self.settings = settings
         self.ignore_noqa = ignore_noqa
         self.overrides = overrides
@@ -110,15 +119,18 @@ class _Run:
         self.surroundings = Surroundings(settings, overrides)
 
     def check(self, paths: Sequence[str]) -> Result:
-        found = discover(paths, _excludes(self.settings), self.overrides)
-        inputs = load(found, self.overrides)
+        with stage_of(self.profile, "find files"):
+            found = discover(paths, _excludes(self.settings), self.overrides)
+        with stage_of(self.profile, "read files and data"):
+            inputs = load(found, self.overrides)
         given = {c.path for c in found.candidates}
-        around = self._around(inputs, given)
-        naming = _naming_scripts(around) if inputs.configs else []
-        workspace = _workspace(self.overrides)
-        plans = self._plans(around, naming, workspace)
-        self._add_used_configs(paths, inputs, plans, given)
-        contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
+        with stage_of(self.profile, "plans and contexts"):
+            around = self._around(inputs, given)
+            naming = _naming_scripts(around) if inputs.configs else []
+            workspace = _workspace(self.overrides)
+            plans = self._plans(around, naming, workspace)
+            self._add_used_configs(paths, inputs, plans, given)
+            contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
         with self._scripts(inputs, contexts) as of_scripts:
             # Here, since the workers are at the scripts meanwhile.
             embedded = embedded_configs(inputs)
@@ -134,16 +146,24 @@ class _Run:
         findings = [f for f in findings if f.code in self.enabled]
         from dslint.suppress.run import suppress
 
-        kept, suppressed = suppress(
-            self._most_informed(self._unique(findings)),
-            inputs,
-            self.settings,
-            self.overrides,
-            ignore_noqa=self.ignore_noqa,
-        )
+        with stage_of(self.profile, "suppressions"):
+            kept, suppressed = suppress(
+                self._most_informed(self._unique(findings)),
+                inputs,
+                self.settings,
+                self.overrides,
+                ignore_noqa=self.ignore_noqa,
+            )
         kept = sorted((self.settings.adjusted(f) for f in kept), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
+
+    def _run(self, code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
+        """The findings of one rule on one document."""
+        if self.profile is None:
+            return _guarded(code, path, run)
+        self.profile.count(code)
+        return self.profile.charged(code, "handlers", partial(_guarded, code, path, run))
 
     def _rules(self, kind: str) -> list[RuleInfo]:
         return [rule for rule in RULES if rule.kind == kind and rule.code in self.enabled]
@@ -166,7 +186,7 @@ class _Run:
                 if kind == "config" and not (rule.may_concern(doc) and _is_for_reader(rule, doc, context)):
                     continue
                 check = load_rule(rule.code).module.check
-                for finding in _guarded(rule.code, path, partial(check, doc, context)):
+                for finding in self._run(rule.code, path, partial(check, doc, context)):
                     yield _with_run(kind, finding, doc, context)
 
     def _around(self, inputs: Inputs, given: set[str]) -> Inputs:
@@ -248,7 +268,7 @@ class _Run:
             if plan.config is not None and has_monitor(plan.config):
                 context = replace(context, locked=self.surroundings.locked(path))
             for code, check in rules:
-                for finding in _guarded(code, path, partial(check, plan, context)):
+                for finding in self._run(code, path, partial(check, plan, context)):
                     # A hook passes only what changed: report when one end of the edge is among it.
                     if finding.location.path in given or any(r.path in given for r in finding.related):
                         yield _with_text(finding, plan)
@@ -262,7 +282,9 @@ class _Run:
         from dslint.scripts import ScriptStage, cores
 
         results = self._results()
-        with ScriptStage(self._jobs(inputs, contexts, results), results, self.settings.jobs or cores()) as stage:
+        with stage_of(self.profile, "byte tests of scripts"):
+            jobs = self._jobs(inputs, contexts, results)
+        with ScriptStage(jobs, results, self.settings.jobs or cores(), self.profile) as stage:
             yield stage.findings
         if results:
             results.save()
@@ -270,7 +292,7 @@ class _Run:
     def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: ResultCache | None) -> list[Job]:
         """The scripts that some rule could concern."""
         from dslint.cache import digest
-        from dslint.scripts import Job
+        from dslint.judge import Job
 
         jobs = []
         for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
@@ -278,7 +300,7 @@ class _Run:
                 content = digest(raw) if results else ""
                 codes = results.marked(content) if results else None
                 if codes is None:
-                    codes = rules_by_marker(raw, self.enabled, self.surroundings.stated.vocabulary)
+                    codes = rules_by_marker(raw, self.enabled, self.surroundings.stated.vocabulary, self.profile)
                     if results:
                         results.mark(content, codes)
                 if codes:
@@ -287,7 +309,7 @@ class _Run:
         return jobs
 
     def _results(self) -> ResultCache | None:
-        if not self.settings.cache:
+        if not self.settings.cache or self.profile is not None:
             return None
         from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
 

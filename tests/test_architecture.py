@@ -33,6 +33,7 @@ TOP = {
     "schema_command": "cli",
     "engine": "engine",
     "scripts": "engine",
+    "judge": "engine",
     "workers": "engine",
     "inputs": "engine",
     "standard_input": "engine",

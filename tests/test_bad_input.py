@@ -644,12 +644,12 @@ def test_a_file_that_kills_its_worker_is_named_and_the_others_are_judged(
     from dslint import scripts
     from dslint.model.context import Context
 
-    def judge(job: scripts.Job, source: object) -> list[object]:
+    def judged(_: object, job: scripts.Job) -> scripts.Judged:
         if job.path == "bad.py":
             os._exit(139)
-        return []
+        return scripts.Judged([])
 
-    monkeypatch.setattr(scripts, "_judge", judge)
+    monkeypatch.setattr(scripts.Judge, "judged", judged)
     names = ["bad.py", *(f"good_{number}.py" for number in range(scripts.POOL_THRESHOLD))]
     jobs = [scripts.Job(name, b"x = 1\n" * 40_000, "script", ("DSL201",), Context()) for name in names]
     with scripts.ScriptStage(jobs, None, 2) as stage:

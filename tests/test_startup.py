@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint import scripts
+from dslint import judge
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.parse.jsondoc import parse_json
@@ -130,7 +130,7 @@ def test_a_rule_that_needs_a_world_size_does_not_make_a_script_be_read(monkeypat
 
     monkeypatch.setattr("dslint.parse.python.parse_ast", refuse)
     raw = FINE_SCRIPT.encode()
-    assert scripts.check_script(scripts.Job("a.py", raw, "script", ("DSL270",), Context())) == []
+    assert judge.check_script(judge.Job("a.py", raw, "script", ("DSL270",), Context())) == []
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ faster than Python's regular expressions with alternatives, so words are searche
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dslint.rules.index import RULES
 
 if TYPE_CHECKING:
+    from dslint.core.profile import Profile
     from dslint.model.context import Vocabulary
 
 _WORD = re.compile(r"(?:[A-Za-z0-9_ ]|\\\.)+")
@@ -25,7 +26,9 @@ class _Marker(NamedTuple):
     rest: str
 
 
-def rules_by_marker(raw: bytes, enabled: frozenset[str], own: Vocabulary | None = None) -> tuple[str, ...]:
+def rules_by_marker(
+    raw: bytes, enabled: frozenset[str], own: Vocabulary | None = None, profile: Profile | None = None
+) -> tuple[str, ...]:
     """The enabled script rules that the bytes of a file could concern.
 
     With one of the project's ``own`` names in it these are all of them: no marker knows that name.
@@ -33,9 +36,17 @@ def rules_by_marker(raw: bytes, enabled: frozenset[str], own: Vocabulary | None 
     if own is not None and own.stands_in(raw):
         return tuple(code for code, _ in _table() if code in enabled)
     seen: dict[bytes | str, bool] = {}
-    return tuple(
-        code for code, markers in _table() if code in enabled and all(_found(marker, raw, seen) for marker in markers)
-    )
+    if profile is not None:
+        return tuple(
+            code
+            for code, markers in _table()
+            if code in enabled and profile.charged(code, "markers", partial(_all_found, markers, raw, seen))
+        )
+    return tuple(code for code, markers in _table() if code in enabled and _all_found(markers, raw, seen))
+
+
+def _all_found(markers: tuple[_Marker, ...], raw: bytes, seen: dict[bytes | str, bool]) -> bool:
+    return all(_found(marker, raw, seen) for marker in markers)
 
 
 def _found(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool:
