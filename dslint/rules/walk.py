@@ -168,8 +168,22 @@ class ScriptContext:
         return Objects(self.tree, self.names)
 
     def kind(self, node: cst.CSTNode) -> str:
-        """``engine`` | ``ds_optimizer`` | ``trainer`` | ``accelerator`` | ``ddp`` | ``training_arguments`` | ``""``."""
+        """What an expression certainly holds: ``engine``, ``ddp``, ... (see ``Objects``), or ``""``.
+
+        ``self.objects`` also says what it may hold, which call made it and which call took it.
+        """
         return self.objects.kind(node)
+
+    def excludes(self, node: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """No run reaches both: they stand in opposite arms of the same test."""
+        return self.objects.conditions.excludes(node, other)
+
+    def implies(self, node: cst.CSTNode, earlier: cst.CSTNode) -> bool:
+        """Where ``node`` runs, the tests around ``earlier`` had the outcome that leads there.
+
+        "Is this node in the arm where the engine exists?": ``implies(node, ctx.objects.made(engine))``.
+        """
+        return self.objects.conditions.implies(node, earlier)
 
     @cached_property
     def summaries(self) -> Summaries:

@@ -31,12 +31,14 @@ class Binding:
 class Bindings:
     """All bindings of a module. A scope or class stands in a key as the ``id`` of its node.
 
-    ``scopes``: by scope and name; ``attributes``: of ``self.x``, by class and attribute; ``global_names``: what a scope
-    declares ``global``; ``star_imports``: the modules of ``from x import *``.
+    ``scopes``: by scope and name; ``attributes``: of ``self.x``, by class and attribute; ``members``: of ``name.x``, by
+    the scope of the assignment, name and attribute; ``global_names``: what a scope declares ``global``;
+    ``star_imports``: the modules of ``from x import *``. ``position`` is ``None`` from a starred target on.
     """
 
     scopes: dict[int, dict[str, list[Binding]]] = field(default_factory=dict)
     attributes: dict[tuple[int, str], list[Binding]] = field(default_factory=dict)
+    members: dict[tuple[int, str, str], list[Binding]] = field(default_factory=dict)
     global_names: dict[int, set[str]] = field(default_factory=dict)
     star_imports: list[str] = field(default_factory=list)
 
@@ -116,17 +118,25 @@ class _Collector:
             if owner is not None:
                 found = self.found.attributes.setdefault((id(owner), target.attr.value), [])
                 found.append(Binding(kind, target, value, position=position))
+        elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
+            scope = scope_of(self.tree, target)
+            members = self.found.members.setdefault((id(scope), target.value.value, target.attr.value), [])
+            members.append(Binding(kind, target, value, position=position))
         elif isinstance(target, cst.Tuple | cst.List):
             parts = value.elements if isinstance(value, cst.Tuple | cst.List) and kind == "assign" else ()
             matching = len(parts) == len(target.elements) and not any(
                 isinstance(e, cst.StarredElement) for e in (*parts, *target.elements)
             )
+            place: int | None = 0
             for index, element in enumerate(target.elements):
+                if isinstance(element, cst.StarredElement):
+                    place = None  # nobody knows how many it takes
                 if matching:
                     self._bind_target(element.value, "assign", parts[index].value)
                 else:
                     inner = "unpack" if kind == "assign" else kind
-                    self._bind_target(element.value, inner, value, index)
+                    self._bind_target(element.value, inner, value, place)
+                place = place + 1 if place is not None else None
 
     def _import(self, node: cst.Import) -> None:
         for alias in node.names:

@@ -26,7 +26,7 @@ from dslint.model.script.vocabulary import (
 )
 
 # Objects whose call is a forward pass. What accelerate prepared may be a loader, but that is never called.
-_FORWARDS = ("engine", "engine_module", "prepared")
+_FORWARDS = ("engine", "engine_module", "prepared", "prepared_model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Collectives:
         method = called.attr.value
         if method not in METHODS:
             return None
-        kind = self._objects.kind(called.value)
+        kind = self._objects.likely(called.value)
         if not kind and isinstance(called.value, cst.Call) and last_name(called.value.func) == "super":
             return None
         if kind == "engine" and method in ENGINE:
@@ -92,7 +92,7 @@ class Collectives:
             return Collective(method, "engine", needs_stage3=True)
         if kind == "accelerator" and method in ACCELERATOR:
             return Collective(_key(method), "accelerate", ACCELERATOR[method])
-        if kind == "prepared" and method in PREPARED:
+        if kind in ("prepared", "prepared_model") and method in PREPARED:
             return Collective(_key(method), "engine", ENGINE[method])
         if kind == "trainer" and method in TRAINER:
             return Collective(method, "trainer", TRAINER[method])
@@ -100,7 +100,7 @@ class Collectives:
 
     def _forward(self, called: cst.BaseExpression) -> Collective | None:
         """``engine(batch)``: every forward of a partitioned model gathers its parameters."""
-        if isinstance(called, cst.Name | cst.Attribute) and self._objects.kind(called) in _FORWARDS:
+        if isinstance(called, cst.Name | cst.Attribute) and self._objects.likely(called) in _FORWARDS:
             return Collective("forward", "engine", needs_stage3=True)
         return None
 

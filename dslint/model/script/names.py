@@ -52,6 +52,17 @@ class Names:
             return []
         return self._bound.attributes.get((id(owner), node.attr.value), [])
 
+    def class_attribute(self, owner: cst.ClassDef, name: str) -> list[Binding]:
+        """The assignments to ``self.x`` in a class and in its bases of this file."""
+        classes = [owner, *filter(None, (self.local_class(b) for b in self.class_bases(owner.name.value)))]
+        return [b for c in classes for b in self._bound.attributes.get((id(c), name), ())]
+
+    def member_bindings(self, node: cst.Attribute) -> list[Binding]:
+        """The assignments to ``name.x`` in the scope around a use of ``name.x``."""
+        if not isinstance(node.value, cst.Name):
+            return []
+        return self._bound.members.get((id(self.scope(node)), node.value.value, node.attr.value), [])
+
     def single_value(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """The expression behind a name or ``self.x`` that is assigned exactly once and never otherwise bound."""
         found: list[Binding] = []

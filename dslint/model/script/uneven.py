@@ -122,11 +122,11 @@ class UnevenLoops:
             event = self._summaries.event(node)
             if event is not None and event.guard is None:
                 return node, event
-            if self._objects.kind(node.func) == "ddp":
+            if self._objects.likely(node.func) == "ddp":
                 forwarded = True
             elif isinstance(node.func, cst.Attribute) and node.func.attr.value == "backward":
                 # ``loss_of(model(x)).backward()``: the forward stands inside the call.
                 inner = (n for n in self._own(node.func.value) if isinstance(n, cst.Call))
-                if forwarded or any(self._objects.kind(n.func) == "ddp" for n in inner):
+                if forwarded or any(self._objects.likely(n.func) == "ddp" for n in inner):
                     return node, None
         return None
