@@ -31,7 +31,9 @@ from dslint.parse.python import ScriptDoc
 from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
+    from dslint.model.script.gathers import Gathers
     from dslint.model.script.guards import Guard, Guards
+    from dslint.model.script.hfloading import HfLoading
     from dslint.model.script.loaders import Loaders
     from dslint.model.script.objects import Objects
     from dslint.model.script.startup import Startup
@@ -214,6 +216,20 @@ class ScriptContext:
         from dslint.model.script.loaders import Loaders
 
         return Loaders(self.tree, self.names, self.constants)
+
+    @cached_property
+    def gathers(self) -> Gathers:
+        """Blocks that gather the parameters of ZeRO stage 3, and in-place writes."""
+        from dslint.model.script.gathers import Gathers
+
+        return Gathers(self.tree, self.names)
+
+    @cached_property
+    def hf_loading(self) -> HfLoading:
+        """Calls that load transformers models, and those that tell transformers of DeepSpeed."""
+        from dslint.model.script.hfloading import HfLoading
+
+        return HfLoading(self.tree, self.names, self.objects)
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:

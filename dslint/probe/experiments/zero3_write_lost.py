@@ -7,13 +7,14 @@ Weights of stage 2 are whole, and the write stays.
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
 EXPERIMENT = Experiment(
     name="zero3-write-lost",
     summary="what is written into gathered weights is gone when the context ends",
+    rules=("DSL211",),
     flavour="deepspeed",
     expect=Expect((Kind.WRONG,), r"away from those of the correct run"),
     cases=(
@@ -55,3 +56,10 @@ def _write(rank: RankApi, modifier: int | None, writes: bool) -> Json:
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """The weights are not those that were written."""
     return off_course(values, reference)
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """Which rank writes, and whose values are kept."""
+    fact = subject.finding.fact
+    stated = (fact("modifier_rank"), fact("writer"), 3)
+    return {} if stated == (case.params["modifier_rank"], case.params["writer"], case.params["stage"]) else None

@@ -1,0 +1,245 @@
+"""A write to gathered parameters that no rank hands on to the others.
+
+**What.** An assignment or in-place operation on a parameter inside `deepspeed.zero.GatheredParameters(...)`, with
+`modifier_rank` missing or `None`; or with a `modifier_rank` that never comes to the write, because it stands behind a
+rank test.
+
+**Why it hurts.** At ZeRO stage 3 the gathered copy is thrown away when the context ends, and each rank has its old
+part again. The initialisation, the averaged embeddings or the loaded weights are gone, and the training goes on from
+what was there before. No error comes, unless the sanity checks of DeepSpeed are on. With `modifier_rank=k` the values
+of rank k are broadcast, and those of the other ranks are dropped.
+
+**Fix.** `modifier_rank=0`. The fix adds it; it counts as unsafe where the values are drawn at random on each rank,
+since the ranks then continue from one of the draws.
+
+**When it stays quiet.** The body only reads; what is written is not certainly among the gathered parameters
+(a `shadow` copy beside the weights); `enabled=False`; the run is known to be at a stage below 3, where nothing is
+gathered and the write stays.
+
+**Evidence.** Two gloo ranks at stage 3: a weight filled with 7.0 has its old value after the context on both ranks;
+with `modifier_rank=0` it is 7.0 everywhere; with `modifier_rank=0` and a write on rank 1 only the old value stays. At
+stage 2 the write stays. `GatheredParameters._exit` of DeepSpeed 0.19.8: without a source rank it partitions with
+`has_been_updated=False`.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Fix, Safety
+from dslint.model.script.callargs import keyword_edit
+from dslint.model.script.gathers import MODULE_WRITERS, Gather, Write
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.rankset import Ranks
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL211",
+    name="gathered-write-without-modifier-rank",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="what is written inside `GatheredParameters` is lost, since no `modifier_rank` hands it on",
+    fix="safe",
+    markers=(r"GatheredParameters\(",),
+    references=(
+        "https://deepspeed.readthedocs.io/en/latest/zero3.html#deepspeed.zero.GatheredParameters",
+        "GatheredParameters in deepspeed/runtime/zero/partition_parameters.py",
+    ),
+    depends_on_run=True,
+)
+
+_RESIZE = """\
+import deepspeed
+import torch
+
+
+def average_new_rows(model, added):
+    embeddings = model.get_input_embeddings()
+    with deepspeed.zero.GatheredParameters([embeddings.weight]%s):
+        rows = embeddings.weight.data
+        rows[-added:] = rows[:-added].mean(dim=0, keepdim=True)
+"""
+_RANK_1 = """\
+import deepspeed
+import torch.distributed as dist
+
+
+def scale(head):
+    with deepspeed.zero.GatheredParameters(head.weight, modifier_rank=0):
+        if dist.get_rank() != 0:
+            head.weight.data.mul_(0.5)
+"""
+
+EXAMPLES = (
+    bad(
+        "new rows of the embeddings, averaged in a copy that is thrown away",
+        {"resize.py": _RESIZE % ""},
+        at="resize.py:9 error",
+        fixed={"resize.py": _RESIZE % ", modifier_rank=0"},
+    ),
+    bad(
+        "`modifier_rank=None` and an initialisation at random, where the file says stage 3",
+        {
+            "init.py": """\
+import deepspeed
+import torch
+from torch import nn
+
+CONFIG = {"train_batch_size": 8, "zero_optimization": {"stage": 3}}
+
+with deepspeed.zero.Init(config_dict_or_path=CONFIG):
+    head = nn.Linear(1024, 1024)
+params = [head.weight, head.bias]
+with deepspeed.zero.GatheredParameters(params, modifier_rank=None):
+    nn.init.normal_(head.weight, std=0.02)
+"""
+        },
+        at="init.py:11",
+    ),
+    bad(
+        "every parameter of a model, in a context that stage 3 alone enters",
+        {
+            "merge.py": """\
+import contextlib
+
+from deepspeed import zero
+from transformers.integrations import is_deepspeed_zero3_enabled
+
+
+def merge(model, other, weight):
+    context = zero.GatheredParameters(list(model.parameters())) if is_deepspeed_zero3_enabled() else None
+    with context or contextlib.nullcontext():
+        pass
+    with zero.GatheredParameters(model.parameters()):
+        for mine, theirs in zip(model.parameters(), other):
+            theirs.copy_(mine)
+        for parameter in model.parameters():
+            parameter.data.mul_(weight)
+"""
+        },
+        at="merge.py:15",
+    ),
+    bad("the rank whose values are kept does not write", {"scale.py": _RANK_1}, at="scale.py:8"),
+    good("rank 0 hands its values on", {"resize.py": _RESIZE % ", modifier_rank=0"}),
+    good(
+        "rank 0 alone writes, and its values are kept",
+        {"scale.py": _RANK_1.replace("!= 0", "== 0")},
+    ),
+    good(
+        "the gathered weights are read, a copy of them is written",
+        {
+            "ema.py": """\
+import deepspeed
+
+
+def update(model, shadow, decay):
+    for name, parameter in model.named_parameters():
+        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=None):
+            shadow[name].mul_(decay).add_(parameter.data, alpha=1 - decay)
+            norm = parameter.detach().clone().div_(2).norm()
+    return norm
+"""
+        },
+    ),
+    good(
+        "the run is at stage 2: nothing is gathered, and the write stays",
+        {"train.py": 'CONFIG = {"train_batch_size": 8, "zero_optimization": {"stage": 2}}\n' + _RESIZE % ""},
+    ),
+    good(
+        "a context that is switched off",
+        {
+            "load.py": """\
+import deepspeed
+
+
+def load(layer, values):
+    with deepspeed.zero.GatheredParameters([layer.weight], enabled=False):
+        layer.weight.data.copy_(values)
+"""
+        },
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A gathering context is entered or made, and something is written in this file."""
+    nodes = flat(tree)
+    calls = nodes.nodes(ast.Call)
+    if not any(call_name(c) == "GatheredParameters" for c in calls):
+        return False
+    if any(call_name(c).endswith("_") or call_name(c) in MODULE_WRITERS for c in calls):
+        return True
+    targets = [t for a in nodes.nodes(ast.Assign) for t in a.targets] + [a.target for a in nodes.nodes(ast.AugAssign)]
+    return any(isinstance(t, ast.Subscript | ast.Attribute) for t in targets)
+
+
+class Check(ScriptCheck):
+    """Looks into every gathering block."""
+
+    def visit_With(self, node: cst.With) -> None:
+        """Fire on the first write that is lost."""
+        gathers = [g for g in self.ctx.gathers.of_block(node) if self._counts(g)]
+        if not gathers:
+            return
+        for write in self.ctx.gathers.writes(node.body):
+            holding = next((g for g in gathers if self.ctx.gathers.holds(g, write)), None)
+            if holding is not None and self._is_innermost(node, write) and self._judge(holding, write):
+                return
+
+    def _counts(self, gather: Gather) -> bool:
+        if gather.enabled is not None and self.ctx.constant(gather.enabled).get_or(True) in (False, None):
+            return False
+        return self.ctx.zero.at(gather.call).may_be(3) and not self.ctx.has_unpacked_arguments(gather.call)
+
+    def _is_innermost(self, block: cst.With, write: Write) -> bool:
+        """No other gather stands between: it may hand the values on."""
+        between = (p for p in self.ctx.parents(write.node) if isinstance(p, cst.With))
+        for outer in between:
+            if outer is block:
+                return True
+            if any(True for _ in self.ctx.gathers.of_block(outer)):
+                return False
+        return False
+
+    def _judge(self, gather: Gather, write: Write) -> bool:
+        if not self.ctx.zero.at(write.node).may_be(3):
+            return False
+        modifier = known_rank = None
+        if gather.modifier is not None:
+            modifier = self.ctx.constant(gather.modifier)
+            if not modifier.is_known:
+                return False
+            known_rank = modifier.value
+        guard = self.ctx.guard(write.node)
+        if known_rank is None:
+            self._report_lost(gather, write, guard is None or guard.ranks is Ranks.MAIN)
+            return True
+        if guard is None or known_rank != 0 or guard.ranks is not Ranks.OTHERS:
+            return False
+        self.report(
+            write.node,
+            f"`{self.ctx.text(gather.call.func)}` keeps what rank 0 writes (`modifier_rank=0`), and rank 0 does not "
+            "come to this write: at ZeRO stage 3 it is lost when the context ends, without an error",
+            hint="Write on every rank, or on the rank that `modifier_rank` names",
+            related=(self.ctx.location(gather.call, "keeps the values of rank 0"),),
+            facts={"modifier_rank": 0, "writer": 1},
+        )
+        return True
+
+    def _report_lost(self, gather: Gather, write: Write, rank_0_writes: bool) -> None:
+        said = "`modifier_rank=None`" if gather.modifier is not None else "no `modifier_rank`"
+        edit = keyword_edit(self.ctx.doc, gather.call, "modifier_rank", "0") if rank_0_writes else None
+        safety = Safety.UNSAFE if write.is_random else Safety.SAFE
+        self.report(
+            write.node,
+            f"`{self.ctx.text(write.target)}` is written inside `{self.ctx.text(gather.call.func)}` with {said}: at "
+            "ZeRO stage 3 the gathered copy is thrown away when the context ends, and no error says so",
+            hint="Pass `modifier_rank=0`, so that the values of rank 0 are broadcast",
+            related=(self.ctx.location(gather.call, "gathers without a modifier rank"),),
+            fix=Fix("Keep what rank 0 writes", (edit,), safety) if edit is not None else None,
+            facts={"modifier_rank": None, "writer": -1},
+        )
