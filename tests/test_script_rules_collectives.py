@@ -13,6 +13,7 @@ from dslint.core.fix import Safety, apply_edits
 from dslint.model.context import Context
 from dslint.model.script.vocabulary import COLLECTIVE_NAMES
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
+from dslint.rules.script import dsl202_conditional_collective_under_rank_guard as dsl202
 from dslint.rules.script import dsl207_uneven_loop_with_collective as dsl207
 
 STAGE3 = Context(zero_stage=known(3))
@@ -144,18 +145,22 @@ CONDITIONAL = [
 
 
 @pytest.mark.parametrize("code", CONDITIONAL)
-def test_dsl201_reports_what_only_stage_3_makes_collective_when_stage_3_is_known(code: str) -> None:
-    (found,) = findings(dsl201, code, STAGE3)
+def test_dsl202_reports_what_only_stage_3_makes_collective_as_far_as_the_stage_is_known(code: str) -> None:
+    (found,) = findings(dsl202, code, STAGE3)
     assert "under ZeRO stage 3" in found.message
-    for context in (Context(), STAGE2, Context(zero_stage=unknown("two configs"))):
+    assert found.severity is Severity.ERROR
+    assert findings(dsl202, code, STAGE2) == []
+    (found,) = findings(dsl202, code, Context(zero_stage=unknown("two configs")))
+    assert found.severity is (Severity.INFO if re.search(r"chat|generate|\((batch|x)\)", code) else Severity.WARNING)
+    for context in (Context(), STAGE2, STAGE3):
         assert findings(dsl201, code, context) == []
 
 
-def test_dsl201_gathering_first_does_not_help_because_the_hooks_of_stage_3_gather_again() -> None:
+def test_dsl202_gathering_first_does_not_help_because_the_hooks_of_stage_3_gather_again() -> None:
     code = "with deepspeed.zero.GatheredParameters(p):\n    if rank == 0:\n        engine.module.generate(x)\n"
-    assert len(findings(dsl201, ENGINE + code, STAGE3)) == 1
+    assert len(findings(dsl202, ENGINE + code, STAGE3)) == 1
     reads = "with deepspeed.zero.GatheredParameters(p):\n    if rank == 0:\n        torch.save(p, f)\n"
-    assert findings(dsl201, ENGINE + reads, STAGE3) == []
+    assert findings(dsl202, ENGINE + reads, STAGE3) == []
 
 
 def test_dsl201_reports_every_collective_in_a_branch() -> None:

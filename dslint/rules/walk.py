@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dslint.model.script.objects import Objects
     from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
+    from dslint.model.script.traces.divergence import Divergences
     from dslint.model.script.uneven import UnevenLoops
     from dslint.model.script.zero3 import ZeroStages
 
@@ -193,6 +194,13 @@ class ScriptContext:
         from dslint.model.script.summaries import Summaries
 
         return Summaries(self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence)
+
+    @cached_property
+    def divergences(self) -> Divergences:
+        """Collectives that some ranks run and others do not."""
+        from dslint.model.script.traces.divergence import Divergences
+
+        return Divergences(self.tree, self.names, self.guards, self.objects, sharded=self.zero3_evidence)
 
     @cached_property
     def uneven_loops(self) -> UnevenLoops:

@@ -162,6 +162,10 @@ class Guards:
             elif name in OTHER_DECORATORS:
                 yield Condition(_chosen(expression), "decorator", decorator, function)
 
+    def let_in(self, function: cst.FunctionDef) -> Ranks | None:
+        """The ranks that a decorator lets into a function; ``None`` without such a decorator."""
+        return next((c.ranks for c in self._decorators(function) if c.ranks.is_partial), None)
+
     def _is_plain(self, test: cst.CSTNode) -> bool:
         if isinstance(test, cst.Name | cst.Attribute):
             test = self._names.single_value(test) or test

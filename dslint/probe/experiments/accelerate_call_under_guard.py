@@ -19,7 +19,7 @@ from dslint.probe.parts.accel import make_accelerator
 EXPERIMENT = Experiment(
     name="accelerate-call-under-guard",
     summary="the main process makes a collective call of accelerate that the other ranks do not make",
-    rules=("DSL201",),
+    rules=("DSL201", "DSL202"),
     scales=True,
     flavour="transformers",
     expect=Expect((Kind.STALL,), r"distributed_c10d\.py"),

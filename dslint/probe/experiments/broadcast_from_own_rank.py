@@ -12,6 +12,7 @@ from dslint.probe.outcome import Kind
 EXPERIMENT = Experiment(
     name="broadcast-from-own-rank",
     summary="every rank broadcasts from itself, and nobody receives",
+    rules=("DSL206",),
     expect=Expect((Kind.STALL,), r"broadcast \(distributed_c10d\.py"),
     cases=(Case("tensor", {"call": "broadcast"}), Case("objects", {"call": "broadcast_object_list"})),
 )

@@ -17,6 +17,7 @@ _MISMATCH = Expect(
 EXPERIMENT = Experiment(
     name="collectives-in-other-order",
     summary="ranks make the same collectives in another order, and values are summed that do not belong together",
+    rules=("DSL206",),
     expect=Expect((Kind.WRONG,), r"the sum of \w+ is"),
     cases=(
         Case("same-shape", {"sizes": {"loss": 1, "tokens": 1}}),

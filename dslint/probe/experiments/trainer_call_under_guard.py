@@ -19,7 +19,7 @@ from dslint.probe.parts.hf import make_trainer
 EXPERIMENT = Experiment(
     name="trainer-call-under-guard",
     summary="rank 0 evaluates or trains with a Trainer while the other ranks go on",
-    rules=("DSL201",),
+    rules=("DSL201", "DSL202"),
     flavour="transformers",
     expect=Expect((Kind.STALL,), r"evaluation_loop|training_step|inner_training_loop|_verify_param_shape"),
     cases=(

@@ -15,7 +15,7 @@ from dslint.probe.outcome import Kind, Verdict
 EXPERIMENT = Experiment(
     name="zero3-forward-on-one-rank",
     summary="rank 0 runs a forward of a model whose weights are spread over all ranks",
-    rules=("DSL201",),
+    rules=("DSL201", "DSL202"),
     scales=True,
     flavour="deepspeed",
     expect=Expect((Kind.STALL,), r"_all_?gather|partitioned_param_coordinator|distributed_c10d\.py"),

@@ -33,18 +33,12 @@ two barriers against one: the lonely side times out or loses its peer (torch 2.1
 
 from __future__ import annotations
 
-import libcst as cst
-
 from dslint.core.finding import Severity
-from dslint.core.fix import Fix, Safety
-from dslint.core.source import Location
-from dslint.model.script.dedent import only_statement_dedented
-from dslint.model.script.guards import Guard
 from dslint.model.script.precheck import has_guarded_collective
-from dslint.model.script.rankset import Ranks
-from dslint.model.script.summaries import Event
+from dslint.model.script.traces.divergence import Divergence
 from dslint.model.script.vocabulary import GUARDED_COLLECTIVE
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.lonely import dedented, guard_place, lonely_sides
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -73,92 +67,41 @@ _HINTS = {
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
     "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
 }
-_PASSES = {
-    Ranks.MAIN: "only rank 0 gets past this test",
-    Ranks.OTHERS: "rank 0 does not get past this test",
-    Ranks.SOME: "only some ranks get past this test",
-}
-
 precheck = has_guarded_collective
 
 
 class Check(ScriptCheck):
-    """Reports unpaired collectives behind rank guards."""
+    """Reports collectives that some ranks run and others do not."""
 
-    def start(self) -> None:
+    def finish(self) -> None:
         """After an early exit, the first collective stands for all: the exit is the mistake."""
-        self.seen: dict[tuple[int, Ranks], None] = {}
+        seen: set[int] = set()
+        for found in self.ctx.divergences.certain():
+            if found.order or found.op.collective.needs_stage3 or id(found.guard.owner) in seen:
+                continue
+            if found.guard.kind != "test":
+                seen.add(id(found.guard.owner))
+            self._report(found)
 
-    def visit_Call(self, node: cst.Call) -> None:
-        """Look at every call behind a guard."""
-        guard = self.ctx.guard(node)
-        if guard is None or (id(guard.owner), guard.ranks) in self.seen:
-            return
-        event = self.ctx.summaries.event(node)
-        if event is None or self.ctx.summaries.is_paired(event):
-            return
+    def _report(self, found: Divergence) -> None:
+        op, guard = found.op, found.guard
+        name = self.ctx.text(op.call.func)
+        who, others = lonely_sides(self.ctx, found)
+        what = f"`{name}` must be called by every rank"
+        related = [guard_place(self.ctx, guard)]
+        if op.through is not None:
+            what = f"`{name}` runs the collective `{op.key}`, which needs every rank"
+            related.append(self.ctx.location(op.through.name, "runs the collective"))
         if guard.kind != "test":
-            self.seen[id(guard.owner), guard.ranks] = None
-        self._report(event, guard)
-
-    def _report(self, event: Event, guard: Guard) -> None:
-        name = self.ctx.text(event.call.func)
-        who, others = self._sides(event, guard)
-        stage = " under ZeRO stage 3" if event.collectives[0].needs_stage3 else ""
-        what = f"`{name}` must be called by every rank{stage}"
-        related = [self._guard_place(guard)]
-        if event.through is not None:
-            what = f"`{name}` runs the collective `{event.collectives[0].key}`, which needs every rank"
-            related.append(self.ctx.location(event.through.name, "runs the collective"))
-        if stage:
-            related += self.ctx.zero3_evidence.origins
-        more = [e for e in self.ctx.summaries.behind(guard, event.call) if e.call is not event.call]
-        if guard.kind != "test":
-            related += [self.ctx.location(e.call, "another collective that they miss") for e in more[:3]]
+            related += [self.ctx.location(o.call, "another collective that they miss") for o in found.behind[:3]]
         self.report(
-            event.call,
+            op.call,
             f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
-            hint=_HINTS.get(event.collectives[0].key, "Call it on every rank and keep only logging behind the test"),
+            hint=_HINTS.get(op.key, "Call it on every rank and keep only logging behind the test"),
             related=tuple(related),
-            fix=self._fix(event, guard, bool(more)),
-            facts={
-                "collective": event.collectives[0].key,
-                "family": event.collectives[0].family,
-                "stage": self.ctx.stage,
-            },
+            fix=dedented(self.ctx, found),
+            facts={"collective": op.key, "family": op.collective.family, "stage": self.ctx.stage},
         )
-
-    def _sides(self, event: Event, guard: Guard) -> tuple[str, str]:
-        """Who calls it, and what the others do."""
-        mine, other = self.ctx.summaries.calls_by_side(event)
-        if guard.ranks is Ranks.SOME:
-            return "only some ranks call it", "the others go on without it"
-        main = guard.ranks is Ranks.MAIN
-        if other:
-            times = f"rank 0 calls it {mine if main else other} times and the other ranks {other if main else mine}"
-            return times, "the last calls find no partner"
-        if main:
-            each = " of each node" if "local" in self.ctx.text(guard.test).lower() else ""
-            return f"only rank 0{each} calls it", "the other ranks go on without it"
-        return "rank 0 never calls it", "the others wait for rank 0"
-
-    def _guard_place(self, guard: Guard) -> Location:
-        passes = _PASSES[guard.ranks]
-        if guard.kind == "decorator":
-            who = "rank 0 runs" if guard.ranks is Ranks.MAIN else "some ranks run"
-            passes = f"only {who} the function"
-        return self.ctx.location(guard.test, passes)
-
-    def _fix(self, event: Event, guard: Guard, has_more: bool) -> Fix | None:
-        """Dedent the call when nothing else stands behind a test that asks for the rank alone."""
-        if has_more or guard.kind != "test" or not guard.is_plain:
-            return None
-        edit = only_statement_dedented(self.ctx.doc, self.ctx.tree, guard.owner, event.call)
-        if edit is None:
-            return None
-        first = event.collectives[0]
-        safe = event.through is None and (first.family in ("engine", "trainer") or first.key == "barrier")
-        return Fix("Call it on every rank", (edit,), Safety.SAFE if safe else Safety.UNSAFE)
 
 
 _ENGINE = """\

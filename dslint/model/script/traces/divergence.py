@@ -1,0 +1,185 @@
+"""The divergences of one module: calls that some ranks make and others do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.core.fact import Fact
+from dslint.model.script.collectives import Collective, Collectives
+from dslint.model.script.guards import Guard, Guards
+from dslint.model.script.names import Names
+from dslint.model.script.objects import Objects
+from dslint.model.script.rankset import Ranks
+from dslint.model.script.traces.compare import Mismatch, compare
+from dslint.model.script.traces.elements import Decided, Op, Trace, operations
+from dslint.model.script.traces.ranks import LAST, RankTruth, ranks_of_interest
+from dslint.model.script.traces.record import Recorder
+from dslint.model.script.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A collective that some ranks run and others do not, in one function.
+
+    ``guard``: the test that separates them. ``times``: in how many places only rank 0, and only the others, run it.
+    ``order``: both run the same operations, in another order; ``against`` is what the others run at that moment.
+    ``behind``: the other lonely operations behind the same guard.
+    """
+
+    op: Op
+    scope: cst.CSTNode
+    guard: Guard
+    times: tuple[int, int]
+    order: bool = False
+    against: Op | None = None
+    behind: tuple[Op, ...] = ()
+
+
+class RankSide:
+    """What one rank knows about tests."""
+
+    def __init__(self, truth: RankTruth, guards: Guards, ranks: list[int], rank: int) -> None:
+        self._truth = truth
+        self._guards = guards
+        self._ranks = ranks
+        self.rank = rank
+
+    def decide(self, test: cst.BaseExpression) -> bool | None:
+        """Whether the test is true on this rank."""
+        return self._truth(test, self.rank)
+
+    def is_split(self, test: cst.BaseExpression) -> bool:
+        """It comes out differently on another rank."""
+        mine = self._truth(test, self.rank)
+        return any(self._truth(test, other) is not mine for other in self._ranks)
+
+    def equals(self, subject: cst.BaseExpression, number: int) -> bool | None:
+        """``match rank: case 0:``."""
+        return number == self.rank if self._guards.rank_values.is_rank(subject) else None
+
+    def runs(self, function: cst.FunctionDef) -> bool | None:
+        """``@rank_zero_only`` and the like."""
+        let_in = self._guards.let_in(function)
+        if let_in is None:
+            return None
+        return {Ranks.MAIN: self.rank == 0, Ranks.SOME: self.rank == LAST}.get(let_in, self.rank != 0)
+
+    def raises(self, _: cst.CSTNode) -> bool:
+        """Exceptions are not what tells ranks apart."""
+        return False
+
+
+class Divergences:
+    """Compares rank 0 with the other ranks of interest in every function of a module."""
+
+    def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects, *, sharded: Fact[bool]) -> None:
+        self._tree = tree
+        self._names = names
+        self._guards = guards
+        self._collectives = Collectives(names, objects)
+        self._sharded = sharded.is_known and bool(sharded.value)
+        self._known: dict[bool, list[Divergence]] = {}
+        self._calls: dict[int, Collective | None] = {}
+
+    def certain(self) -> list[Divergence]:
+        """Those of calls that wait for all ranks as the run is known to be, in source order."""
+        return self._all(sharded=self._sharded)
+
+    def if_sharded(self) -> list[Divergence]:
+        """Those of calls that wait for all ranks only when parameters are partitioned."""
+        return [d for d in self._all(sharded=True) if d.op.collective.needs_stage3]
+
+    def _all(self, *, sharded: bool) -> list[Divergence]:
+        found = self._known.get(sharded)
+        if found is None:
+            found = self._known[sharded] = sorted(self._find(sharded), key=lambda d: self._tree.position(d.op.call))
+        return found
+
+    def _collective(self, call: cst.Call) -> Collective | None:
+        if id(call) not in self._calls:
+            self._calls[id(call)] = self._collectives.of(call)
+        return self._calls[id(call)]
+
+    def _find(self, sharded: bool) -> Iterator[Divergence]:
+        def collective(call: cst.Call) -> Collective | None:
+            found = self._collective(call)
+            return found if found is not None and (sharded or not found.needs_stage3) else None
+
+        ranks = ranks_of_interest(self._tree, self._guards)
+        truth = RankTruth(self._guards)
+        sides = [
+            Recorder(self._tree, self._names, collective, RankSide(truth, self._guards, ranks, rank)) for rank in ranks
+        ]
+        scopes = [n for n in self._tree.order if isinstance(n, cst.FunctionDef | cst.Module)]
+        excess: dict[int, set[tuple[str, int]]] = {}
+        found: list[_Found] = []
+        for scope in scopes:
+            base = sides[0].scope(scope)
+            for rank, side in zip(ranks[1:], sides[1:], strict=True):
+                other = side.scope(scope)
+                if not (operations(base) or operations(other)):
+                    continue
+                excess.setdefault(id(scope), set()).update(_excess(base, other))
+                found += [_Found(scope, rank, m, _places(m.op.key, base, other)) for m in compare(base, other)]
+        yield from self._judged(found, excess)
+
+    def _judged(self, found: list[_Found], excess: dict[int, set[tuple[str, int]]]) -> Iterator[Divergence]:
+        everywhere = {e for others in excess.values() for e in others}
+        seen: set[int] = set()
+        grouped: dict[int, list[Op]] = {}
+        kept: list[tuple[_Found, Guard]] = []
+        for one in found:
+            op = one.mismatch.op
+            here = {amount for key, amount in excess.get(id(one.scope), ()) if key == op.key}
+            # The halves of a begin/end pair or of a context manager stand in two functions.
+            halves = not one.mismatch.order and any((op.key, -amount) in everywhere for amount in here if amount)
+            guard = self._guard(one.mismatch, one.rank)
+            if halves or guard is None or id(op.call) in seen:
+                continue
+            seen.add(id(op.call))
+            grouped.setdefault(id(guard.owner), []).append(op)
+            kept.append((one, guard))
+        for one, guard in kept:
+            mismatch = one.mismatch
+            behind = tuple(o for o in grouped[id(guard.owner)] if o.call is not mismatch.op.call)
+            yield Divergence(mismatch.op, one.scope, guard, one.times, mismatch.order, mismatch.against, behind)
+
+    def _guard(self, mismatch: Mismatch, rank: int) -> Guard | None:
+        """The test behind which the lonely call stands, or the one that sent the other ranks away."""
+        plain = self._guards.guard(mismatch.op.call)
+        if plain is not None:
+            return plain
+        decided = [d for d in reversed(mismatch.after[1 - mismatch.side]) if self._is_new(d, mismatch)]
+        decided += list(reversed(mismatch.after[mismatch.side]))
+        if not decided:
+            return None
+        ranks = Ranks.MAIN if mismatch.side == 0 else Ranks.OTHERS if rank != LAST else Ranks.SOME
+        return Guard(ranks, "exit", decided[0].test, decided[0].owner)
+
+    def _is_new(self, decided: Decided, mismatch: Mismatch) -> bool:
+        return self._tree.position(decided.owner) < self._tree.position(mismatch.op.call)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    scope: cst.CSTNode
+    rank: int
+    mismatch: Mismatch
+    times: tuple[int, int]
+
+
+def _places(key: str, one: Trace, other: Trace) -> tuple[int, int]:
+    """In how many places each side runs an operation that the other does not run there."""
+    sides = [{id(o.call) for o in operations(t) if o.key == key} for t in (one, other)]
+    return len(sides[0] - sides[1]), len(sides[1] - sides[0])
+
+
+def _excess(one: Trace, other: Trace) -> set[tuple[str, int]]:
+    """By operation, how much more often rank 0 runs it than the others, in all branches together."""
+    counts = Counter(o.key for o in operations(one))
+    counts.subtract(Counter(o.key for o in operations(other)))
+    return set(counts.items())

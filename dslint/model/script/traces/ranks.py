@@ -1,0 +1,134 @@
+"""What a test says on one given rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from dslint.model.script.guards import Guards
+from dslint.model.script.rankset import FLIPPED, SIGNS, Ranks, number_of
+from dslint.model.script.tree import Tree
+
+# Stands for the last rank of the job, whose number no file states.
+LAST = 1 << 30
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "==": int.__eq__,
+    "!=": int.__ne__,
+    "<": int.__lt__,
+    "<=": int.__le__,
+    ">": int.__gt__,
+    ">=": int.__ge__,
+}
+# Ranks that a file tells apart by number beyond these are left out: two of a kind behave alike.
+_MOST = 6
+
+
+class RankTruth:
+    """Evaluates tests of one module for a given rank; ``None`` where the rank does not decide."""
+
+    def __init__(self, guards: Guards) -> None:
+        self._guards = guards
+        self._values = guards.rank_values
+        self._known: dict[tuple[int, int], bool | None] = {}
+
+    def __call__(self, test: cst.BaseExpression, rank: int) -> bool | None:
+        """Whether the test is true on this rank of a distributed run."""
+        key = id(test), rank
+        if key not in self._known:
+            self._known[key] = self._truth(test, rank)
+        return self._known[key]
+
+    def differs(self, test: cst.BaseExpression, one: int, other: int) -> bool:
+        """The test decides, for at least one of two ranks, and not alike."""
+        return self(test, one) is not self(test, other)
+
+    def _truth(self, test: cst.BaseExpression, rank: int) -> bool | None:
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            inner = self(test.expression, rank)
+            return None if inner is None else not inner
+        if isinstance(test, cst.BooleanOperation):
+            sides = {self(test.left, rank), self(test.right, rank)}
+            decisive = isinstance(test.operator, cst.Or)
+            if decisive in sides:
+                return decisive
+            return None if None in sides else not decisive
+        if isinstance(test, cst.NamedExpr):
+            return self(test.value, rank)
+        if isinstance(test, cst.Comparison):
+            found = self._comparison(test, rank)
+            if found is not None:
+                return found
+        return self._by_sets(test, rank)
+
+    def _comparison(self, test: cst.Comparison, rank: int) -> bool | None:
+        if len(test.comparisons) != 1:
+            return None
+        left, operator, right = test.left, test.comparisons[0].operator, test.comparisons[0].comparator
+        if isinstance(operator, cst.In | cst.NotIn):
+            inside = self._membership(left, right, rank)
+            return inside if isinstance(operator, cst.In) or inside is None else not inside
+        sign = SIGNS.get(type(operator), "")
+        if sign in ("==", "!=") and self._values.is_last(left, right):
+            return (rank == LAST) is (sign == "==")
+        number, subject = number_of(right), left
+        if number is None:
+            number, subject, sign = number_of(left), right, FLIPPED.get(sign, sign)
+        # Negative numbers mean "not distributed"; a rank of a node counts as one of the job, as if there were one node.
+        if number is None or number < 0 or not sign or not self._values.is_rank(subject):
+            return None
+        return _COMPARE[sign](rank, number)
+
+    def _membership(self, left: cst.BaseExpression, right: cst.BaseExpression, rank: int) -> bool | None:
+        if not (isinstance(right, cst.Tuple | cst.List | cst.Set) and self._values.is_rank(left)):
+            return None
+        numbers = {number_of(e.value) for e in right.elements}
+        return None if None in numbers else rank in numbers
+
+    def _by_sets(self, test: cst.BaseExpression, rank: int) -> bool | None:
+        """Names like ``is_main_process``, flags, functions, "is this run distributed"."""
+        yes, no = self._guards.branches(test)
+        for ranks, answer in ((yes, True), (no, False)):
+            if not _may_hold(ranks, rank):
+                return not answer
+        return None
+
+
+def _may_hold(ranks: Ranks, rank: int) -> bool:
+    if ranks is Ranks.MAIN:
+        return rank == 0
+    if ranks is Ranks.OTHERS or ranks is Ranks.SOME:
+        return rank != 0
+    return ranks is not Ranks.NONE
+
+
+def ranks_of_interest(tree: Tree, guards: Guards) -> list[int]:
+    """Rank 0, a rank that the file does not name, and those that it compares the rank with for equality."""
+    found = {0}
+    for node in tree.order:
+        if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+            found |= _named(node, guards)
+        elif isinstance(node, cst.MatchCase) and isinstance(node.pattern, cst.MatchValue):
+            number = number_of(node.pattern.value)
+            found |= {number} if number is not None and 0 <= number < LAST else set()
+        elif isinstance(node, cst.FunctionDef) and node.decorators and guards.let_in(node) is Ranks.SOME:
+            found.add(LAST)  # ``@accelerator.on_last_process``: one that is not rank 0
+    numbers = sorted(n for n in found if n != LAST)[:_MOST]
+    return [*numbers, numbers[-1] + 1, *([LAST] if LAST in found else [])]
+
+
+def _named(node: cst.Comparison, guards: Guards) -> set[int]:
+    left, operator, right = node.left, node.comparisons[0].operator, node.comparisons[0].comparator
+    sign = SIGNS.get(type(operator), "")
+    number, subject = number_of(right), left
+    if number is None:
+        number, subject, sign = number_of(left), right, FLIPPED.get(sign, sign)
+    if number is not None and number > 0 and sign in ("==", "!=", ">", ">=") and guards.rank_values.is_rank(subject):
+        return {number + (sign == ">")}
+    if isinstance(operator, cst.In | cst.NotIn) and isinstance(right, cst.Tuple | cst.List | cst.Set):
+        numbers = {number_of(e.value) for e in right.elements}
+        if guards.rank_values.is_rank(left):
+            return {n for n in numbers if n is not None and n > 0}
+    if sign in ("==", "!=") and guards.rank_values.is_last(left, right):
+        return {LAST}
+    return set()

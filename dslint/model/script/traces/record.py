@@ -1,0 +1,362 @@
+"""The trace of one rank through a function of one module."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import libcst as cst
+
+from dslint.model.script.collectives import Collective
+from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.names import Names
+from dslint.model.script.rankset import number_of
+from dslint.model.script.traces.elements import (
+    Choice,
+    Decided,
+    Element,
+    Leave,
+    Maybe,
+    Op,
+    Protected,
+    Repeat,
+    Scope,
+    Trace,
+    leaves_early,
+    operations,
+    parts,
+    speaks,
+)
+from dslint.model.script.tree import Tree
+
+_EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+_GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
+_MAX_DEPTH = 6
+_COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
+_LEAVES = (cst.Return, cst.Break, cst.Continue, cst.Raise)
+# A call that may well be the counterpart of a collective, although its code is not in this file.
+_MAYBE_COLLECTIVE = re.compile(
+    r"barrier|sync|wait|recv|receive|broadcast|bcast|gather|reduce|scatter|all_to_all|save_ch"
+)
+
+
+class Side(Protocol):
+    """One of the two that are compared: what it knows about tests."""
+
+    def decide(self, test: cst.BaseExpression) -> bool | None:
+        """Whether the test is true; ``None`` when it is not known, but the same on both sides."""
+
+    def is_split(self, test: cst.BaseExpression) -> bool:
+        """The test came, or may have come, out differently on some other rank."""
+
+    def equals(self, subject: cst.BaseExpression, number: int) -> bool | None:
+        """Whether a ``match`` subject has this value."""
+
+    def runs(self, function: cst.FunctionDef) -> bool | None:
+        """Whether a decorator lets this side in; ``None`` without such a decorator."""
+
+    def raises(self, node: cst.CSTNode) -> bool:
+        """This side meets an exception in the body of this ``try``."""
+
+
+class Recorder:
+    """Records traces of one side. One instance for each module and side; functions are recorded once."""
+
+    def __init__(
+        self, tree: Tree, names: Names, collective: Callable[[cst.Call], Collective | None], side: Side
+    ) -> None:
+        self._tree = tree
+        self._names = names
+        self._collective = collective
+        self._side = side
+        self._functions: dict[int, Trace] = {}
+        self._noted: dict[int, list[int]] = {}
+        self._split = 0
+        self._depth = 0
+        self._texts: dict[int, str] = {}
+
+    def scope(self, scope: cst.CSTNode) -> Trace:
+        """The trace of a function, or of the statements of the module."""
+        if not isinstance(scope, cst.FunctionDef):
+            return tuple(self._block(scope.body)) if isinstance(scope, cst.Module) else ()
+        found = self._functions.get(id(scope))
+        if found is None:
+            self._functions[id(scope)] = ()  # a recursive function adds nothing to itself
+            let_in = self._side.runs(scope)
+            body = list(self._block(scope.body.body)) if let_in is not False else []
+            head: list[Element] = [Decided(scope.decorators[0], scope)] if let_in is not None else []
+            found = self._functions[id(scope)] = (*head, *body)
+        return found
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def _block(self, statements: Sequence[cst.CSTNode]) -> list[Element]:
+        found: list[Element] = []
+        split = self._split
+        for statement in statements:
+            if not self._has_news(statement):
+                continue
+            found += self._statement(statement)
+            if found and type(found[-1]) is Leave:
+                break
+        self._split = split
+        return found
+
+    def _suite(self, suite: cst.BaseSuite) -> list[Element]:
+        return self._block(suite.body)
+
+    def _statement(self, node: cst.CSTNode) -> list[Element]:
+        if isinstance(node, cst.SimpleStatementLine | cst.SimpleStatementSuite):
+            return [e for small in node.body for e in self._small(small)]
+        if isinstance(node, cst.If):
+            return [*self._expression(node.test), *self._if(node)]
+        if isinstance(node, cst.For):
+            body = Repeat(f"for {self._text(node.iter)}", tuple(self._suite(node.body)))
+            return [*self._expression(node.iter), *self._told(body), *self._else(node.orelse)]
+        if isinstance(node, cst.While):
+            return [*self._while(node), *self._else(node.orelse)]
+        if isinstance(node, cst.With):
+            items = [e for item in node.items for e in self._expression(item.item)]
+            return [*items, *self._suite(node.body)]
+        if isinstance(node, cst.Try | cst.TryStar):
+            return self._try(node)
+        if isinstance(node, cst.Match):
+            return [*self._expression(node.subject), *self._match(node.subject, list(node.cases))]
+        return self._small(node) if isinstance(node, cst.BaseSmallStatement) else []
+
+    def _small(self, node: cst.CSTNode) -> list[Element]:
+        if isinstance(node, cst.Raise):
+            raised = node.exc.func if isinstance(node.exc, cst.Call) else node.exc
+            kind = "crash"
+            if last_name(raised) == "SystemExit":
+                kind = _ending(node.exc)
+            return [Leave(kind)]
+        found = self._expression(node)
+        if isinstance(node, cst.Return):
+            found.append(Leave("return"))
+        elif isinstance(node, cst.Break | cst.Continue):
+            found.append(Leave("break" if isinstance(node, cst.Break) else "continue"))
+        elif isinstance(node, cst.Expr) and _is_exit(node.value):
+            found.append(Leave(_ending(node.value)))
+        return found
+
+    def _if(self, node: cst.If) -> list[Element]:
+        return self._branch(
+            node.test, node, lambda: self._suite(node.body), lambda: self._else(node.orelse), is_block=True
+        )
+
+    def _else(self, node: cst.If | cst.Else | None) -> list[Element]:
+        if isinstance(node, cst.If):
+            return [*self._expression(node.test), *self._if(node)]
+        return self._suite(node.body) if node is not None else []
+
+    def _branch(
+        self,
+        test: cst.BaseExpression,
+        owner: cst.CSTNode,
+        then: Callable[[], Iterable[Element]],
+        orelse: Callable[[], Iterable[Element]],
+        *,
+        is_block: bool = False,
+    ) -> list[Element]:
+        """What a test decides, when it does; else a choice."""
+        answer = self._side.decide(test)
+        is_split = self._side.is_split(test)
+        self._split += is_split
+        if answer is None:
+            choice = Choice(self._symbol(test), tuple(then()), tuple(orelse()))
+            found: list[Element] = [choice] if speaks(choice.then) or speaks(choice.orelse) else []
+        else:
+            found = list(then() if answer else orelse())
+        # After ``if rank != 0: ...; return`` only the other ranks go on.
+        if not (is_block and found and type(found[-1]) is Leave):
+            self._split -= is_split
+        return [Decided(test, owner), *found] if is_split else found
+
+    def _while(self, node: cst.While) -> list[Element]:
+        header = self._expression(node.test)
+
+        def body() -> list[Element]:
+            return self._told(Repeat(f"while {self._symbol(node.test)}", (*header, *self._suite(node.body))))
+
+        if self._side.decide(node.test) is None:
+            return [*header, *body()]
+        return [*header, *self._branch(node.test, node, body, list)]
+
+    def _try(self, node: cst.Try | cst.TryStar) -> list[Element]:
+        if self._side.raises(node):
+            body = self._suite(node.handlers[0].body) if node.handlers else []
+            body.insert(0, Decided(node, node))
+        else:
+            body = self._suite(node.body)
+            if not (body and type(body[-1]) is Leave):
+                body += self._else(node.orelse)
+        final = self._suite(node.finalbody.body) if node.finalbody is not None else []
+        if not speaks(tuple(final)):
+            return body
+        return [Protected(tuple(body), tuple(final))] if leaves_early(tuple(body)) else [*body, *final]
+
+    def _match(self, subject: cst.BaseExpression, cases: list[cst.MatchCase]) -> list[Element]:
+        if not cases:
+            return []
+        case, rest = cases[0], cases[1:]
+        pattern = case.pattern
+        if case.guard is None and isinstance(pattern, cst.MatchAs) and pattern.pattern is None:
+            return self._suite(case.body)
+        number = number_of(pattern.value) if isinstance(pattern, cst.MatchValue) else None
+        answer = self._side.equals(subject, number) if number is not None and case.guard is None else None
+        if answer is None:
+            choice = Choice(self._text(case.pattern), tuple(self._suite(case.body)), tuple(self._match(subject, rest)))
+            return [choice] if speaks(choice.then) or speaks(choice.orelse) else []
+        self._split += 1
+        found = self._suite(case.body) if answer else self._match(subject, rest)
+        self._split -= 1
+        return [Decided(subject, case), *found]
+
+    @staticmethod
+    def _told(element: Repeat) -> list[Element]:
+        return [element] if speaks(element.body) else []
+
+    # -- expressions --------------------------------------------------------------------------------------------
+
+    def _expression(self, node: cst.CSTNode) -> list[Element]:
+        found: list[Element] = []
+        for at in self._calls_in(node):
+            call = self._tree.order[at]
+            elements = self._call(call) if isinstance(call, cst.Call) else []
+            if elements:
+                found += self._inside_expression(elements, call, node)
+        return found
+
+    def _inside_expression(self, found: list[Element], call: cst.CSTNode, root: cst.CSTNode) -> list[Element]:
+        """``rank == 0 and barrier()``, ``barrier() if main else None``, ``[reduce(x) for x in xs]``."""
+        inner = call
+        for outer in self._tree.parents(call):
+            if inner is root:
+                break
+            if isinstance(outer, cst.BooleanOperation) and inner is outer.right:
+                kept, dropped = (lambda e=found: e), list
+                both = (kept, dropped) if isinstance(outer.operator, cst.And) else (dropped, kept)
+                found = self._branch(outer.left, outer, *both)
+            elif isinstance(outer, cst.IfExp) and inner is not outer.test:
+                kept, dropped = (lambda e=found: e), list
+                both = (kept, dropped) if inner is outer.body else (dropped, kept)
+                found = self._branch(outer.test, outer, *both)
+            elif isinstance(outer, _COMPREHENSIONS) and inner is not outer.for_in:
+                found = [Repeat(f"for {self._text(outer.for_in.iter)}", tuple(found))]
+            inner = outer
+        return found
+
+    def _call(self, call: cst.Call) -> list[Element]:
+        direct = self._collective(call)
+        if direct is not None:
+            return [Op(direct, call)]
+        helper = self._names.local_function(call)
+        if helper is not None:
+            return self._helper(call, helper)
+        name = last_name(call.func)
+        # Ranks that have left are no part of a group that the others make afterwards.
+        is_open = name in _GROUP_MAKERS or (self._split and _MAYBE_COLLECTIVE.search(name) is not None)
+        return [Maybe(call)] if is_open else []
+
+    def _helper(self, call: cst.Call, helper: cst.FunctionDef) -> list[Element]:
+        """What a function of the project does, told of the call that runs it."""
+        if self._depth >= _MAX_DEPTH:
+            return []
+        self._depth += 1
+        split, self._split = self._split, 0
+        body = self.scope(helper)
+        self._split = split
+        self._depth -= 1
+        if not operations(body) and not _may_end(body):
+            return []
+        told = tuple(_retold(e, call, helper) for e in body if type(e) is not Decided)
+        return [Scope(told)] if leaves_early(told) else list(told)
+
+    # -- what to look at ----------------------------------------------------------------------------------------
+
+    def _has_news(self, node: cst.CSTNode) -> bool:
+        """The node holds a call or a way out; nothing else changes a trace."""
+        start = self._tree.position(node)
+        places = self._places()
+        at = bisect_left(places, start)
+        return at < len(places) and places[at] < self._tree.ends[start]
+
+    def _calls_in(self, node: cst.CSTNode) -> list[int]:
+        """The calls that run when the node runs, in source order."""
+        start = self._tree.position(node)
+        end, places = self._tree.ends[start], self._places()
+        found = places[bisect_left(places, start) : bisect_left(places, end)]
+        own = {cst.Lambda, cst.FunctionDef, cst.ClassDef}
+        kept = []
+        for at in found:
+            item = self._tree.order[at]
+            if type(item) is cst.Call and not any(
+                type(p) in own for p in self._tree.parents(item) if self._tree.contains(node, p)
+            ):
+                kept.append(at)
+        return kept
+
+    def _places(self) -> list[int]:
+        found = self._noted.get(0)
+        if found is None:
+            kinds = (cst.Call, *_LEAVES)
+            found = self._noted[0] = [at for at, n in enumerate(self._tree.order) if type(n) in kinds]
+        return found
+
+    def _symbol(self, test: cst.BaseExpression) -> str:
+        """The text of what is unknown in a test: ``flag`` of ``rank == 0 and flag``."""
+        if isinstance(test, cst.BooleanOperation):
+            left, right = self._side.decide(test.left), self._side.decide(test.right)
+            if left is not None and right is None:
+                return self._symbol(test.right)
+            if right is not None and left is None:
+                return self._symbol(test.left)
+        return self._text(test)
+
+    def _text(self, node: cst.CSTNode) -> str:
+        found = self._texts.get(id(node))
+        if found is None:
+            found = self._texts[id(node)] = self._tree.module.code_for_node(node).strip()
+        return found
+
+
+def _retold(element: Element, call: cst.Call, helper: cst.FunctionDef) -> Element:
+    """The same element, at the call that runs the function around it."""
+
+    def inner(trace: Trace) -> Trace:
+        return tuple(_retold(e, call, helper) for e in trace if type(e) is not Decided)
+
+    if isinstance(element, Op):
+        return replace(element, call=call, through=helper)
+    if isinstance(element, Maybe):
+        return Maybe(call)
+    if isinstance(element, Choice):
+        return Choice(element.symbol, inner(element.then), inner(element.orelse), inner=True)
+    if isinstance(element, Repeat):
+        return Repeat(element.symbol, inner(element.body))
+    if isinstance(element, Scope):
+        return Scope(inner(element.body))
+    return Protected(inner(element.body), inner(element.final)) if isinstance(element, Protected) else element
+
+
+def _may_end(trace: Trace) -> bool:
+    """The process may end in it."""
+    return any((isinstance(e, Leave) and e.kind == "end") or any(map(_may_end, parts(e))) for e in trace)
+
+
+def _is_exit(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS
+
+
+def _ending(node: cst.BaseExpression | None) -> str:
+    """``exit(1)`` tells the launcher to stop the other ranks; ``exit()`` leaves them alone."""
+    code = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+    quiet = code is None or (isinstance(code, cst.Integer) and code.value == "0") or last_name(code) == "None"
+    return "end" if quiet else "crash"
+
+
+__all__ = ["Recorder", "Side"]

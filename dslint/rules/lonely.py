@@ -1,0 +1,57 @@
+"""What the rules about lonely collectives say in the same words: who calls, which test decides, the fix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dslint.core.fix import Fix, Safety
+from dslint.core.source import Location
+from dslint.model.script.dedent import only_statement_dedented
+from dslint.model.script.guards import Guard
+from dslint.model.script.rankset import Ranks
+
+if TYPE_CHECKING:
+    from dslint.model.script.traces.divergence import Divergence
+    from dslint.rules.walk import ScriptContext
+
+_PASSES = {
+    Ranks.MAIN: "only rank 0 gets past this test",
+    Ranks.OTHERS: "rank 0 does not get past this test",
+    Ranks.SOME: "only some ranks get past this test",
+}
+
+
+def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:
+    """Who calls the operation, and what the others do."""
+    guard = found.guard
+    main_calls, others_call = found.times
+    if guard.ranks is Ranks.SOME:
+        return "only some ranks call it", "the others go on without it"
+    if min(main_calls, others_call):
+        times = f"rank 0 calls it {main_calls} times and the other ranks {others_call}"
+        return times, "the last calls find no partner"
+    if guard.ranks is Ranks.MAIN:
+        each = " of each node" if "local" in ctx.text(guard.test).lower() else ""
+        return f"only rank 0{each} calls it", "the other ranks go on without it"
+    return "rank 0 never calls it", "the others wait for rank 0"
+
+
+def guard_place(ctx: ScriptContext, guard: Guard) -> Location:
+    """The test that decides, with what it lets through."""
+    passes = _PASSES[guard.ranks]
+    if guard.kind == "decorator":
+        who = "rank 0 runs" if guard.ranks is Ranks.MAIN else "some ranks run"
+        passes = f"only {who} the function"
+    return ctx.location(guard.test, passes)
+
+
+def dedented(ctx: ScriptContext, found: Divergence) -> Fix | None:
+    """Dedent the call when nothing else stands behind a test that asks for the rank alone."""
+    guard, op = found.guard, found.op
+    if found.behind or guard.kind != "test" or not guard.is_plain:
+        return None
+    edit = only_statement_dedented(ctx.doc, ctx.tree, guard.owner, op.call)
+    if edit is None:
+        return None
+    safe = op.through is None and (op.collective.family in ("engine", "trainer") or op.key == "barrier")
+    return Fix("Call it on every rank", (edit,), Safety.SAFE if safe else Safety.UNSAFE)

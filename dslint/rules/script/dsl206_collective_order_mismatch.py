@@ -1,0 +1,223 @@
+"""The ranks make the same collectives in another order, or each with a root of its own.
+
+**What.** On the two sides of a rank test the same collectives stand in different order (`all_reduce(loss)` before
+`all_reduce(tokens)` here, after it there), or a `broadcast`, `reduce`, `gather` or `scatter` names the rank of the
+process itself as its root: `dist.broadcast(x, src=rank)`.
+
+**Why it hurts.** Collectives pair up by the order in which they are made, not by their names or tensors. Two sums of
+the same shape are then exchanged without any error: each rank adds the loss of one to the token count of the other.
+Tensors of different shape abort the job over gloo and hang or corrupt memory over NCCL. When every rank believes to be
+the root, each sends and nobody receives, until the timeout.
+
+**Fix.** Make the calls in one order, outside of the test; name one root, the same number on every rank (`src=0`).
+
+**When it stays quiet.** The operations of the two sides are not all known; conditions or loops stand between them; the
+call is on a subgroup (`group=`), where each group may have its own root.
+
+**Evidence.** Two ranks over gloo: swapped `all_reduce` of equal shape end with wrong sums on both ranks and exit code
+0; of different shape with a size mismatch; `broadcast(x, src=rank)` in the send timeout (torch 2.13).
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.precheck import has_guarded_collective
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.traces.divergence import Divergence
+from dslint.model.script.vocabulary import GUARDED_COLLECTIVE
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.lonely import guard_place
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL206",
+    name="collective-order-mismatch",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="ranks make the same collectives in another order, or each with a root of its own",
+    markers=(
+        r"(?:broadcast|reduce|gather|scatter)\w*\(",
+        GUARDED_COLLECTIVE[0],
+        r"\.distributed|torch import|deepspeed",
+    ),
+    references=(
+        "https://pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast",
+        "https://arxiv.org/abs/1310.5552",
+    ),
+)
+# The position and the keyword of the root of a collective of torch.distributed.
+_ROOTS = {
+    "broadcast": ("src", 1),
+    "broadcast_object_list": ("src", 1),
+    "reduce": ("dst", 1),
+    "gather": ("dst", 2),
+    "gather_object": ("dst", 2),
+    "scatter": ("src", 2),
+    "scatter_object_list": ("src", 2),
+}
+
+
+class Check(ScriptCheck):
+    """Reports swapped collectives and roots that differ between ranks."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """A root that is the rank of the process."""
+        func = node.func
+        name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
+        if name not in _ROOTS:
+            return
+        found = self.ctx.summaries.collective(node)
+        if found is None or found.family != "torch":
+            return
+        keyword, position = _ROOTS[name]
+        root = self.ctx.argument(node, keyword, position)
+        # A parameter called ``rank`` may be the number of the root: the file must say that it is that of the process.
+        value = self.ctx.names.single_value(root) if isinstance(root, cst.Name | cst.Attribute) else root
+        if root is None or value is None or not self.ctx.guards.rank_values.is_rank(value):
+            return
+        if self.ctx.guard(node) is not None:
+            return  # behind ``if rank == 0:`` the root may be meant, and being alone is the mistake
+        self.report(
+            node,
+            f"`{self.ctx.text(root)}` is another number on every rank, so that each rank takes itself for the root of"
+            f" `{name}`: nobody takes the other part, and the job hangs until the process-group timeout",
+            hint=f"Pass one number that is the same everywhere, such as `{keyword}=0`",
+            related=(self.ctx.location(root, "the rank of the process"),),
+            facts={"what": "root", "collective": name},
+        )
+
+    def finish(self) -> None:
+        """Operations in another order."""
+        for found in self.ctx.divergences.certain():
+            if found.order:
+                self._report(found)
+
+    def _report(self, found: Divergence) -> None:
+        against = found.against or found.op
+        mine, theirs = self.ctx.text(found.op.call), self.ctx.text(against.call)
+        related = (
+            guard_place(self.ctx, found.guard),
+            self.ctx.location(against.call, "the other ranks are here at the same time"),
+        )
+        self.report(
+            found.op.call,
+            f"rank 0 runs `{mine}` while the other ranks run `{theirs}`: collectives pair up by their order, so that"
+            " values which do not belong together are exchanged, or the job hangs",
+            hint="Make these calls in the same order on every rank, best outside of the test",
+            related=related,
+            facts={"what": "order", "collective": found.op.key},
+        )
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A collective behind a rank test, or one with a root that is no number."""
+    calls = (c for c in flat(tree).nodes(ast.Call) if call_name(c) in _ROOTS)
+    return any(_computed_root(call) for call in calls) or has_guarded_collective(tree)
+
+
+def _computed_root(call: ast.Call) -> bool:
+    keyword, position = _ROOTS[call_name(call)]
+    named = next((k.value for k in call.keywords if k.arg == keyword), None)
+    root = named or (call.args[position] if len(call.args) > position else None)
+    return root is not None and not isinstance(root, ast.Constant)
+
+
+EXAMPLES = (
+    bad(
+        "A reduction and a broadcast change places",
+        {
+            "metrics.py": """\
+import torch.distributed as dist
+
+
+def share(rank, loss, config):
+    if rank == 0:
+        dist.broadcast(config, src=0)
+        dist.all_reduce(loss)
+    else:
+        dist.all_reduce(loss)
+        dist.broadcast(config, src=0)
+"""
+        },
+        "metrics.py:6",
+    ),
+    bad(
+        "The same operation on other tensors",
+        {
+            "metrics.py": """\
+import torch.distributed as dist
+
+
+def share(rank, loss, tokens):
+    if rank == 0:
+        dist.all_reduce(loss)
+        dist.all_reduce(tokens)
+    else:
+        dist.all_reduce(tokens)
+        dist.all_reduce(loss)
+"""
+        },
+        "metrics.py:6",
+    ),
+    bad(
+        "Every rank is its own root",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(weights):
+    dist.broadcast(weights, src=dist.get_rank())
+    return weights
+"""
+        },
+        "share.py:5",
+    ),
+    good(
+        "One root, one order",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(rank, weights, loss):
+    if rank == 0:
+        print("sharing")
+        dist.broadcast(weights, src=0)
+        dist.all_reduce(loss)
+    else:
+        dist.broadcast(weights, src=0)
+        dist.all_reduce(loss)
+"""
+        },
+    ),
+    good(
+        "A parameter names the root",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(items, rank=0):
+    dist.broadcast_object_list(items, src=rank)
+    return items
+"""
+        },
+    ),
+    good(
+        "Each subgroup has a root of its own",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(weights, group, rank):
+    dist.broadcast(weights, src=rank, group=group)
+"""
+        },
+    ),
+)
