@@ -49,7 +49,7 @@ def _load(rank: RankApi, place: str) -> int:
         if place == here:
             dist.all_reduce(torch.ones(1, device=rank.device))
 
-    class Items(Dataset):  # type: ignore[type-arg]
+    class Items(Dataset[int]):
         def __len__(self) -> int:
             return 4 + (rank.params["more"] if rank.index == 0 else 0)
 
