@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_true, keyword, last_name
+from dslint.model.script.frameworks import BY_KIND, function_family
 from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
+from dslint.model.script.sharded import ShardedCalls
 from dslint.model.script.vocabulary import (
     ACCELERATE_FUNCTIONS,
+    ACCELERATE_ROOTS,
     ACCELERATOR,
     BARRIERS,
     CHECKPOINT_FUNCTIONS,
@@ -18,15 +23,30 @@ from dslint.model.script.vocabulary import (
     DEFAULT_GROUPS,
     DISTRIBUTED_ROOTS,
     ENGINE,
+    ENGINE_MODULE,
     GROUP_POSITION,
     METHODS,
     MMENGINE,
     PREPARED,
+    SHARDED_METHODS,
     TRAINER,
+    TRAINING_ARGUMENTS,
 )
 
 # Objects whose call is a forward pass. What accelerate prepared may be a loader, but that is never called.
 _FORWARDS = ("engine", "engine_module", "prepared", "prepared_model")
+_MODEL = re.compile(r"(?:^|_)(?:model|unet|net|transformer)$")
+# Kind -> family, and the methods that wait for all ranks.
+_METHODS: dict[str, tuple[str, Mapping[str, bool]]] = {
+    "engine": ("engine", ENGINE),
+    "engine_module": ("engine", ENGINE_MODULE),
+    "prepared": ("engine", {name: ENGINE[name] for name in PREPARED}),
+    "prepared_model": ("engine", {name: ENGINE[name] for name in PREPARED}),
+    "accelerator": ("accelerate", ACCELERATOR),
+    "trainer": ("trainer", TRAINER),
+    "training_arguments": ("trainer", TRAINING_ARGUMENTS),
+    **{kind: (family.family, family.methods) for kind, family in BY_KIND.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +54,8 @@ class Collective:
     """A call that waits for all ranks.
 
     ``key`` names the operation for pairing (all barriers are one operation, whatever the wrapper).
-    ``family``: ``torch`` | ``engine`` | ``accelerate`` | ``trainer`` | ``mmengine`` | ``project``.
+    ``family``: ``torch`` | ``engine`` | ``accelerate`` | ``trainer`` | ``mmengine`` | ``project``, or one of
+    ``frameworks.py``.
     ``needs_stage3``: it only talks to other ranks when parameters are partitioned (ZeRO stage 3).
     """
 
@@ -49,6 +70,7 @@ class Collectives:
     def __init__(self, names: Names, objects: Objects) -> None:
         self._names = names
         self._objects = objects
+        self._sharded = ShardedCalls(names, objects)
 
     def of(self, call: cst.Call) -> Collective | None:
         """The collective that a call is, or ``None``; calls on a subgroup are not for all ranks."""
@@ -57,7 +79,7 @@ class Collectives:
             return Collective((name or last_name(call.func)).rpartition(".")[2], "project")
         if name is not None:
             return self._function(name, call)
-        found = self._method(call.func) if isinstance(call.func, cst.Attribute) else None
+        found = self._method(call, call.func) if isinstance(call.func, cst.Attribute) else None
         return found or self._forward(call.func)
 
     def _function(self, name: str, call: cst.Call) -> Collective | None:
@@ -71,41 +93,64 @@ class Collectives:
         if self._objects.class_kind(name) == "ddp":
             return Collective("DistributedDataParallel", "torch")
         if module in CHECKPOINT_ROOTS and function in CHECKPOINT_FUNCTIONS:
-            alone = any(_keyword(call, k) is not None for k in ("no_dist", "process_group"))
+            alone = any(keyword(call, k) is not None for k in ("no_dist", "process_group"))
             return None if alone else Collective(f"checkpoint.{function}", "torch")
         if module.startswith("mmengine.dist") and function in MMENGINE:
-            return None if _keyword(call, "group") else Collective(_key(function), "mmengine")
-        if module in ("accelerate.utils", "accelerate.utils.operations") and function in ACCELERATE_FUNCTIONS:
+            return None if keyword(call, "group") else Collective(_key(function), "mmengine")
+        if module in ACCELERATE_ROOTS and function in ACCELERATE_FUNCTIONS:
             return Collective(_key(function), "accelerate")
-        return None
+        if self._sharded.function(module, function, call):
+            return Collective(function, "fsdp")
+        return self._framework(module, function, call)
 
-    def _method(self, called: cst.Attribute) -> Collective | None:
+    def _framework(self, module: str, function: str, call: cst.Call) -> Collective | None:
+        family = function_family(module, function)
+        if not family or keyword(call, "group") is not None:
+            return None
+        return Collective(_key(function), family)
+
+    def _method(self, call: cst.Call, called: cst.Attribute) -> Collective | None:
         method = called.attr.value
+        if method in SHARDED_METHODS and self._sharded.method(called):
+            return Collective(method, "fsdp")
         if method not in METHODS:
             return None
         kind = self._objects.likely(called.value)
         if not kind and isinstance(called.value, cst.Call) and last_name(called.value.func) == "super":
             return None
-        if kind == "engine" and method in ENGINE:
-            return Collective(_key(method), "engine", ENGINE[method])
-        if kind == "engine_module" and method in ("generate", "chat", "forward"):
-            return Collective(method, "engine", needs_stage3=True)
-        if kind == "accelerator" and method in ACCELERATOR:
-            return Collective(_key(method), "accelerate", ACCELERATOR[method])
-        if kind in ("prepared", "prepared_model") and method in PREPARED:
-            return Collective(_key(method), "engine", ENGINE[method])
-        if kind == "trainer" and method in TRAINER:
-            return Collective(method, "trainer", TRAINER[method])
-        return None
+        family, methods = _METHODS.get(kind, ("", {}))
+        if method not in methods or not self._takes_part(call, called, kind):
+            return None
+        return Collective(_key(method), family, methods[method])
+
+    def _takes_part(self, call: cst.Call, called: cst.Attribute, kind: str) -> bool:
+        """The arguments make the call wait for all ranks."""
+        method = called.attr.value
+        if method in ("log", "log_dict"):
+            return kind == "lightning_module" and is_true(call, "sync_dist")
+        if method == "prepare":
+            return keyword(call, "evaluation_mode") is None and any(self._is_model(a) for a in call.args)
+        if kind == "lightning_trainer":
+            made = self._objects.made(called.value)
+            return made is None or not any(_is_one(keyword(made, name)) for name in ("devices", "gpus"))
+        return all(keyword(call, name) is None for name in ("group", "process_group"))
+
+    def _is_model(self, arg: cst.Arg) -> bool:
+        """An argument of ``accelerator.prepare`` that DDP, FSDP or DeepSpeed will wrap."""
+        if arg.star or arg.keyword is not None:
+            return False
+        return self._objects.likely(arg.value) == "model" or _MODEL.search(last_name(arg.value)) is not None
 
     def _forward(self, called: cst.BaseExpression) -> Collective | None:
         """``engine(batch)``: every forward of a partitioned model gathers its parameters."""
         if isinstance(called, cst.Name | cst.Attribute) and self._objects.likely(called) in _FORWARDS:
             return Collective("forward", "engine", needs_stage3=True)
+        if isinstance(called, cst.Name | cst.Attribute) and self._sharded.is_sharded(called):
+            return Collective("forward", "fsdp")
         return None
 
     def _on_subgroup(self, call: cst.Call, function: str) -> bool:
-        group = _keyword(call, "group")
+        group = keyword(call, "group")
         position = GROUP_POSITION[function]
         if (
             group is None
@@ -122,5 +167,5 @@ def _key(function: str) -> str:
     return "barrier" if function in BARRIERS else function
 
 
-def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
-    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+def _is_one(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Integer) and node.value == "1"

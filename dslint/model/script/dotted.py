@@ -31,3 +31,14 @@ def last_name(node: cst.CSTNode | None) -> str:
     if isinstance(node, cst.Attribute):
         return node.attr.value
     return node.value if isinstance(node, cst.Name) else ""
+
+
+def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
+    """What a call passes as ``name=``."""
+    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+
+
+def is_true(call: cst.Call, name: str) -> bool:
+    """The call passes ``name=True``."""
+    value = keyword(call, name)
+    return isinstance(value, cst.Name) and value.value == "True"

@@ -15,6 +15,7 @@ from dslint.model.script.objectkinds import (
     MODELS,
     PREPARE_ONE,
     PREPARED,
+    SHARD_IN_PLACE,
     UNKNOWN,
     Thing,
     function_kind,
@@ -48,6 +49,8 @@ class CallResults:
         name = self._names.qualified(call.func) or ""
         if name == "torch.compile" and call.args:
             return self._flow.things(call.args[0].value)
+        if name in SHARD_IN_PLACE:  # newer releases return the module
+            return frozenset({Thing("fsdp", call)})
         if name and function_kind(name):
             return frozenset({Thing(function_kind(name), call)})
         if self._names.local_function(call) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.model.context import is_named
+from dslint.model.script import frameworks
 from dslint.model.script.bindings import Binding
 from dslint.model.script.conditions import Conditions
 from dslint.model.script.dotted import dotted, is_self
@@ -163,6 +164,9 @@ class Flow:
         if things == _UNKNOWN and _is_open(reached):
             if name == "accelerator":
                 return frozenset({Thing("accelerator")})
+            family = frameworks.called(name)
+            if family is not None and self.names.imported(*family.packages):
+                return frozenset({Thing(family.kind)})
             if self._imports_deepspeed and self._looks_like_engine(node, name):
                 return frozenset({Thing("engine")})
         return things

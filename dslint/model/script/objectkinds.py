@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from dslint.model.script import frameworks
+
 
 @dataclass(frozen=True, slots=True)
 class Thing:
@@ -69,6 +71,7 @@ ATTRIBUTES = {
     ("engine", "training_dataloader"): "ds_loader",
     ("trainer", "accelerator"): "accelerator",
     ("trainer", "args"): "training_arguments",
+    **frameworks.ATTRIBUTES,
 }
 # Methods of models that return the model.
 FLUENT = frozenset(
@@ -110,8 +113,8 @@ _SCHEDULE_MAKERS = ("transformers.", "diffusers.optimization.")
 
 def class_kind(qualified: str) -> str:
     """The kind of the instances of a class; empty for any other name."""
-    found = _CLASSES.get(qualified)
-    if found is not None:
+    found = _CLASSES.get(qualified) or frameworks.made_by(qualified)
+    if found:
         return found
     last = qualified.rpartition(".")[2]
     if not last[:1].isupper():

@@ -24,8 +24,9 @@ class Objects:
     inside: ``engine.module``, or the variable that was handed to it); of DDP and FSDP in the same way ``ddp``,
     ``ddp_module``, ``fsdp``, ``fsdp_module``; of accelerate ``accelerator`` and ``prepared_model``,
     ``prepared_optimizer``, ``prepared_loader``, ``prepared_scheduler``, ``prepared_module``, or ``prepared`` where the
-    argument is not known; of transformers and trl ``trainer`` (subclasses too), ``training_arguments``; plain
-    ``model``, ``optimizer``, ``scheduler``, ``loader``, ``sampler``, ``distributed_sampler``.
+    argument is not known; of transformers and trl ``trainer`` (subclasses too), ``training_arguments``; of other
+    frameworks what ``frameworks.py`` lists; plain ``model``, ``optimizer``, ``scheduler``, ``loader``, ``sampler``,
+    ``distributed_sampler``.
 
     Kinds flow through assignment, unpacking, walrus, ``with``, ``self.x``, literals of containers, and calls of
     functions of the file. Where arms join, every kind that may arrive counts; what depends on a test is decided by the

@@ -8,10 +8,17 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
+from dslint.model.script.frameworks import CALLED, MAKERS
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
-from dslint.model.script.vocabulary import CHECKPOINT_FUNCTIONS, COLLECTIVE_NAMES, MAIN_DECORATORS, OTHER_DECORATORS
+from dslint.model.script.vocabulary import (
+    CHECKPOINT_FUNCTIONS,
+    COLLECTIVE_NAMES,
+    COMMON,
+    MAIN_DECORATORS,
+    OTHER_DECORATORS,
+)
 
 _RANKISH = re.compile(r"rank|main|master|should_save|process_zero|global_zero|process_index|procid|localid", re.I)
 # How scripts call ``torch.distributed.checkpoint``.
@@ -114,12 +121,13 @@ class _Waiting(_Marked):
         super().__init__(nodes)
         self._calls: dict[str, list[int]] = {}
         direct = []
+        holders = CALLED | _holders(nodes)
         for at in nodes.places(ast.Call):
             call = nodes.order[at]
             if isinstance(call, ast.Call):
                 name = call_name(call)
                 self._calls.setdefault(name, []).append(at)
-                if _may_wait(call, name):
+                if _may_wait(call, name, holders):
                     direct.append(at)
         self.add(direct)
         self._call_by_name(_engines(nodes) | _wrappers(nodes))
@@ -189,13 +197,25 @@ def _wrappers(nodes: Flat) -> set[str]:
     return {a.asname for a in imports if a.asname and a.name in COLLECTIVE_NAMES}
 
 
-def _may_wait(call: ast.Call, name: str) -> bool:
+def _holders(nodes: Flat) -> set[str]:
+    """Names of what frameworks make, under the names that the file has for their classes."""
+    imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names)
+    makers = MAKERS | {a.asname for a in imports if a.asname and a.name in MAKERS}
+    made = (n for n in nodes.nodes(ast.Assign) if isinstance(n.value, ast.Call) and call_name(n.value) in makers)
+    return {name.lower() for node in made for name in _targets(node)} | {name.lower() for name in makers}
+
+
+def _may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
     """The call may be a collective; ``model.train()`` and ``loss.backward()`` are not."""
     receiver = _name(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
+    if name in ("log", "log_dict"):
+        return any(k.arg == "sync_dist" for k in call.keywords)
+    if name in COMMON and receiver in holders:
+        return True
     if name not in COLLECTIVE_NAMES:
         return name in CHECKPOINT_FUNCTIONS and _CHECKPOINT_MODULE.search(receiver) is not None
     if name == "train":
-        return "trainer" in receiver
+        return "trainer" in receiver or receiver in holders
     if name == "backward":
         return bool(call.args)
     return not (name == "step" and ("optim" in receiver or "sched" in receiver))
