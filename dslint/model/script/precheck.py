@@ -18,11 +18,14 @@ from dslint.model.script.vocabulary import (
     COMMON,
     MAIN_DECORATORS,
     OTHER_DECORATORS,
+    SHARDED_METHODS,
 )
 
 _RANKISH = re.compile(r"rank|main|master|should_save|process_zero|global_zero|process_index|procid|localid", re.I)
 # How scripts call ``torch.distributed.checkpoint``.
 _CHECKPOINT_MODULE = re.compile(r"dcp|_cp$|checkpoint")
+# What makes a model whose forward gathers its parameters.
+_SHARDING = frozenset({"FullyShardedDataParallel", "fully_shard"})
 _SIZEISH = re.compile(r"world|size|num_processes|n_?gpus?", re.I)
 # Calls that deal out work, with their number of positional arguments (0: any).
 _STRIDED = {"range": 3, "islice": 4, "split_between_processes": 0, "shard": 0, "split_dataset_by_node": 0}
@@ -130,7 +133,7 @@ class _Waiting(_Marked):
                 if _may_wait(call, name, holders):
                     direct.append(at)
         self.add(direct)
-        self._call_by_name(_engines(nodes) | _wrappers(nodes))
+        self._call_by_name(_engines(nodes) | _wrappers(nodes) | _made(nodes, _SHARDING))
         functions = {(at, _defined(nodes.order[at])) for at in nodes.places(*_FUNCTIONS)}
         while self.any() and (waiting := {f for f in functions if self.inside(f[0])}):
             functions -= waiting
@@ -199,18 +202,26 @@ def _wrappers(nodes: Flat) -> set[str]:
 
 def _holders(nodes: Flat) -> set[str]:
     """Names of what frameworks make, under the names that the file has for their classes."""
+    return {name.lower() for name in _made(nodes, MAKERS | _SHARDING) | MAKERS}
+
+
+def _made(nodes: Flat, makers: Set[str]) -> set[str]:
+    """Names that are assigned what a maker returns, under whatever name it is imported, or that one takes."""
     imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names)
-    makers = MAKERS | {a.asname for a in imports if a.asname and a.name in MAKERS}
-    made = (n for n in nodes.nodes(ast.Assign) if isinstance(n.value, ast.Call) and call_name(n.value) in makers)
-    return {name.lower() for node in made for name in _targets(node)} | {name.lower() for name in makers}
+    names = makers | {a.asname for a in imports if a.asname and a.name in makers}
+    made = (n for n in nodes.nodes(ast.Assign) if isinstance(n.value, ast.Call) and call_name(n.value) in names)
+    taken = (n.args[0] for n in nodes.nodes(ast.Call) if n.args and call_name(n) == "fully_shard")
+    return {name for node in made for name in _targets(node)} | {_name(n) for n in taken}
 
 
 def _may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
     """The call may be a collective; ``model.train()`` and ``loss.backward()`` are not."""
     receiver = _name(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
+    if name == "prepare":
+        return "accel" in receiver
     if name in ("log", "log_dict"):
         return any(k.arg == "sync_dist" for k in call.keywords)
-    if name in COMMON and receiver in holders:
+    if name in COMMON | SHARDED_METHODS and (receiver in holders or name in ("full_tensor", "clip_grad_norm_")):
         return True
     if name not in COLLECTIVE_NAMES:
         return name in CHECKPOINT_FUNCTIONS and _CHECKPOINT_MODULE.search(receiver) is not None

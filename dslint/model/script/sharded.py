@@ -27,8 +27,8 @@ _STATIC_OF = FSDP_CLASS.rpartition(".")[2]
 _SHARDING = frozenset({"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 _CLIP = frozenset({"torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_"})
 _FSDP_ROOTS = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
-# What FSDP2 waits in; its ``state_dict`` holds the parts.
-_FSDP2_METHODS = frozenset({"forward", "generate"})
+# What FSDP2 waits in, ``parameters`` where their norm is asked for; its ``state_dict`` holds the parts.
+_FSDP2_METHODS = frozenset({"forward", "generate", "parameters"})
 
 
 class ShardedCalls:
@@ -63,7 +63,7 @@ class ShardedCalls:
         if self._names.qualified(call.func) in SHARD_IN_PLACE:
             return method in _FSDP2_METHODS
         strategy = keyword(call, "sharding_strategy")
-        return strategy is None or last_name(strategy) in _SHARDING
+        return method != "parameters" and (strategy is None or last_name(strategy) in _SHARDING)
 
     def _clips_fsdp2(self, call: cst.Call) -> bool:
         """``clip_grad_norm_(model.parameters(), ...)`` adds up the norms of the parts."""

@@ -165,7 +165,8 @@ GUARDED_COLLECTIVE = (
     r"|_nested_gather|_save_checkpoint|save_ckpt|optimizer_step|block_all|priority_execution|manual_backward"
     r"|full_tensor|[gs]et_\w*state_dict|optim_state_dict|cpu_state_dict|full_params|process_hf_dataset"
     r"|load_(?:checkpoint|from_full_\w+|fsdp_model)|save_fsdp_\w+|initialize_model_parallel|safe_get_full_\w+"
-    r"|distributed_\w+)\(|Fabric\b|Lightning|Booster\b|Runner\b|\.Trainer\b|sync_dist|_engine\b|DeepSpeedEngine|trainer\w*\.train\("
+    r"|distributed_\w+)\(|Fabric\b|Lightning|Booster\b|Runner\b|\.Trainer\b|sync_dist"
+    r"|FullySharded|fully_shard|\.prepare\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\("
     r"|(?:dcp|_cp|checkpoint)\.(?:async_)?(?:save|load)\w*\(",
     # A test or decorator that asks for the rank.
     r"\b(?:if|elif|while|and|or|not|return|match)\b[^\n]*(?i:rank)|(?i:rank|process_index|procid)\W*[=!<>]=?\s*[\"'(\[]?\d"
