@@ -1215,9 +1215,9 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl201_collective_under_rank_guard",
         markers=(
             "rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
-            "(?:barrier|wait_for_everyone|synchronize\\w*|all_\\w+|reduce\\w*|broadcast\\w*|gather\\w*|scatter\\w*|initialize|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP|collect_results\\w*|pad_across_processes)\\(|_engine\\b|DeepSpeedEngine|trainer\\w*\\.train\\(|(?:dcp|_cp|checkpoint)\\.(?:async_)?(?:save|load)\\w*\\(",
+            "(?:barrier|wait_for_everyone|synchronize\\w*|all_\\w+|reduce\\w*|broadcast\\w*|gather\\w*|scatter\\w*|initialize|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP|collect_results\\w*|pad_across_processes|process_first|zero_first|evaluation_loop|prediction_\\w+|training_step|_nested_gather|_save_checkpoint|save_ckpt|optimizer_step|block_all|priority_execution|manual_backward|full_tensor|[gs]et_\\w*state_dict|optim_state_dict|cpu_state_dict|full_params|process_hf_dataset|load_(?:checkpoint|from_full_\\w+|fsdp_model)|save_fsdp_\\w+|initialize_model_parallel|safe_get_full_\\w+|distributed_\\w+)\\(|Fabric\\b|Lightning|Booster\\b|Runner\\b|\\.Trainer\\b|sync_dist|FullySharded|fully_shard|\\.prepare\\(|_engine\\b|DeepSpeedEngine|trainer\\w*\\.train\\(|(?:dcp|_cp|checkpoint)\\.(?:async_)?(?:save|load)\\w*\\(",
             "\\b(?:if|elif|while|and|or|not|return|match)\\b[^\\n]*(?i:rank)|(?i:rank|process_index|procid)\\W*[=!<>]=?\\s*[\\\"'(\\[]?\\d|rank\\S* (?:not )?in\\b|@[\\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero|global_zero|process_index|@[\\w.]*on_\\w*process|\\n[ \\t]*(?!\\w*rank)\\w+(?:, ?\\w+)* *= *[^\\n=]*(?:get_rank\\(|[\\\"'][A-Z_]*RANK)",
-            "\\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine",
+            "\\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron",
         ),
         fix="safe",
         since="0.1.0",
@@ -1232,9 +1232,9 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl202_conditional_collective_under_rank_guard",
         markers=(
             "rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
-            "(?:barrier|wait_for_everyone|synchronize\\w*|all_\\w+|reduce\\w*|broadcast\\w*|gather\\w*|scatter\\w*|initialize|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP|collect_results\\w*|pad_across_processes)\\(|_engine\\b|DeepSpeedEngine|trainer\\w*\\.train\\(|(?:dcp|_cp|checkpoint)\\.(?:async_)?(?:save|load)\\w*\\(",
+            "(?:barrier|wait_for_everyone|synchronize\\w*|all_\\w+|reduce\\w*|broadcast\\w*|gather\\w*|scatter\\w*|initialize|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP|collect_results\\w*|pad_across_processes|process_first|zero_first|evaluation_loop|prediction_\\w+|training_step|_nested_gather|_save_checkpoint|save_ckpt|optimizer_step|block_all|priority_execution|manual_backward|full_tensor|[gs]et_\\w*state_dict|optim_state_dict|cpu_state_dict|full_params|process_hf_dataset|load_(?:checkpoint|from_full_\\w+|fsdp_model)|save_fsdp_\\w+|initialize_model_parallel|safe_get_full_\\w+|distributed_\\w+)\\(|Fabric\\b|Lightning|Booster\\b|Runner\\b|\\.Trainer\\b|sync_dist|FullySharded|fully_shard|\\.prepare\\(|_engine\\b|DeepSpeedEngine|trainer\\w*\\.train\\(|(?:dcp|_cp|checkpoint)\\.(?:async_)?(?:save|load)\\w*\\(",
             "\\b(?:if|elif|while|and|or|not|return|match)\\b[^\\n]*(?i:rank)|(?i:rank|process_index|procid)\\W*[=!<>]=?\\s*[\\\"'(\\[]?\\d|rank\\S* (?:not )?in\\b|@[\\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero|global_zero|process_index|@[\\w.]*on_\\w*process|\\n[ \\t]*(?!\\w*rank)\\w+(?:, ?\\w+)* *= *[^\\n=]*(?:get_rank\\(|[\\\"'][A-Z_]*RANK)",
-            "\\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine",
+            "\\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron",
         ),
         fix="safe",
         since="0.1.0",
