@@ -85,6 +85,7 @@ class Context:
     ``processes_per_node`` and ``launcher``: for a script, how many processes of it its launch commands start on each
     machine, and by which launcher (``torchrun``, ``deepspeed``, ``accelerate`` ...); known where all commands agree.
     ``zero_stage``: ZeRO stage of the run(s) that use this script, from its configs.
+    ``accumulation``: for a script, the micro batches that DeepSpeed accumulates for a step in its run(s).
     ``deepspeed``: version of DeepSpeed; ``libraries`` of other packages by name.
     ``consumer``: who reads a config: ``deepspeed`` | ``hf`` | ``accelerate`` | ``lightning``; a known ``unknown`` where
     its users contradict each other, or a program fills it by rules of its own.
@@ -100,6 +101,7 @@ class Context:
 
     world_size: Fact[int] = field(default_factory=absent)
     zero_stage: Fact[int] = field(default_factory=absent)
+    accumulation: Fact[int] = field(default_factory=absent)
     deepspeed: VersionFact = field(default_factory=VersionFact)
     libraries: Mapping[str, VersionFact] = field(default_factory=dict)
     consumer: Fact[str] = field(default_factory=absent)

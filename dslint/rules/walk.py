@@ -31,6 +31,7 @@ from dslint.parse.python import ScriptDoc
 from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
+    from dslint.model.script.accumulation import Accumulation
     from dslint.model.script.gathers import Gathers
     from dslint.model.script.guards import Guard, Guards
     from dslint.model.script.hfloading import HfLoading
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.traces.divergence import Divergences
+    from dslint.model.script.trainingstep import TrainingSteps
     from dslint.model.script.uneven import UnevenLoops
     from dslint.model.script.zero3 import ZeroStages
 
@@ -210,6 +212,20 @@ class ScriptContext:
         return UnevenLoops(
             self.tree, self.names, self.guards, self.constants, self.objects, self.summaries, self.run.world_size
         )
+
+    @cached_property
+    def training(self) -> TrainingSteps:
+        """Which forward a loss comes from, and what an engine does in the same step."""
+        from dslint.model.script.trainingstep import TrainingSteps
+
+        return TrainingSteps(self.tree, self.names, self.objects)
+
+    @cached_property
+    def accumulation(self) -> Accumulation:
+        """How many micro batches DeepSpeed takes for a step."""
+        from dslint.model.script.accumulation import Accumulation
+
+        return Accumulation(self.tree, self.constants, self.run)
 
     @cached_property
     def zero(self) -> ZeroStages:

@@ -56,6 +56,23 @@ class BatchVerdict:
 OK = BatchVerdict("ok")
 
 
+def accumulation_of(batch: Batch, world: Fact[int]) -> Fact[int]:
+    """The micro batches that a step accumulates, stated or worked out as DeepSpeed does; absent without any size."""
+    if not batch.steps.is_absent:
+        steps = batch.steps.get_or(0)
+        is_count = isinstance(steps, int) and not isinstance(steps, bool) and steps > 0
+        return known(steps, *batch.steps.origins) if is_count and isinstance(steps, int) else unknown("not a number")
+    if batch.train.is_absent and batch.micro.is_absent:
+        return absent()
+    if batch.train.is_absent or batch.micro.is_absent:
+        return known(1, *batch.train.origins, *batch.micro.origins)
+    if not (batch.train.is_known and batch.micro.is_known and world.is_known):
+        return unknown("a part of the batch size is not known")
+    a_step = batch.micro.get() * world.get()
+    whole = a_step > 0 and batch.train.get() % a_step == 0
+    return known(int(batch.train.get() // a_step), *batch.train.origins) if whole else unknown("the sizes do not fit")
+
+
 def read_batch(doc: DataDoc, prefix: str = "") -> Batch:
     """The batch facts of a DeepSpeed config (of the object at pointer ``prefix``)."""
     return Batch(*(number_fact(doc, f"{prefix}/{key}") for key in (TRAIN, MICRO, STEPS)))

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
+from dslint.model.deepspeed.batch import accumulation_of, read_batch
 from dslint.model.plan.config import stage_of
 from dslint.model.plan.users import OWN_RULES, User, agreed_reader
+
+_CHANGED = "the script changes the config"
 
 if TYPE_CHECKING:
     from dslint.model.plan.runplan import RunPlan
@@ -25,7 +28,7 @@ def contexts_for(
     """The context of every script and config that a plan names, by user-facing path.
 
     ``readers`` are the scripts and files that hand a config to a library, by the path of the config; a script that no
-    plan names has the ZeRO stage on which those of its ``configs`` agree.
+    plan names has the ZeRO stage and the accumulation on which those of its ``configs`` agree.
 
     A fact is known only when all runs of the file agree on it. Commands in documentation count only where no
     real launch file names the script or config. Of its runs a config learns only that all of them are one process: a
@@ -39,6 +42,7 @@ def contexts_for(
             zero_stage=_agreed([p.zero_stage for p in users]).or_else(base.zero_stage),
             consumer=_agreed([p.consumer for p in users]).or_else(base.consumer),
             arguments={**base.arguments, **_agreed_arguments(users)},
+            accumulation=_agreed([_accumulation_of_run(p) for p in users]).or_else(base.accumulation),
             processes_per_node=_agreed([p.processes_per_node for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
         )
@@ -54,23 +58,35 @@ def contexts_for(
             consumer=agreed_reader(shown, (*named_by, *_accelerate(found))).or_else(base.consumer),
             client_optimizer=_agreed([p.handover.optimizer if p.handover else absent() for p in found] or [absent()]),
         )
-    for path, stages in _stages_by_script(readers, configs).items():
+    for path, docs in _configs_by_script(readers, configs).items():
         if path not in contexts:
-            contexts[path] = replace(base, zero_stage=_agreed(stages).or_else(base.zero_stage))
+            stages = [stage_of(d) if d is not None else unknown(_CHANGED) for d in docs]
+            steps = [
+                accumulation_of(read_batch(d), base.world_size) if d is not None else unknown(_CHANGED) for d in docs
+            ]
+            contexts[path] = replace(
+                base,
+                zero_stage=_agreed(stages).or_else(base.zero_stage),
+                accumulation=_agreed(steps).or_else(base.accumulation),
+            )
     return contexts
 
 
-def _stages_by_script(readers: Mapping[str, Sequence[User]], configs: Sequence[DataDoc]) -> dict[str, list[Fact[int]]]:
-    """The stages of the configs that each script hands over as they are."""
+def _configs_by_script(
+    readers: Mapping[str, Sequence[User]], configs: Sequence[DataDoc]
+) -> dict[str, list[DataDoc | None]]:
+    """The configs that each script hands over; ``None`` for one that it changes before."""
     by_path = {doc.source.path: doc for doc in configs}
-    stages: dict[str, list[Fact[int]]] = {}
+    handed: dict[str, list[DataDoc | None]] = {}
     for path, users in readers.items():
         doc = by_path.get(path)
         for user in users if doc is not None and not doc.problems else ():
-            is_changed = user.consumer == "unknown"
-            stage = unknown("the script changes the config") if is_changed or doc is None else stage_of(doc)
-            stages.setdefault(user.location.path, []).append(stage)
-    return stages
+            handed.setdefault(user.location.path, []).append(None if user.consumer == "unknown" else doc)
+    return handed
+
+
+def _accumulation_of_run(plan: RunPlan) -> Fact[int]:
+    return unknown(_CHANGED) if plan.config_is_rewritten else accumulation_of(plan.batch, plan.batch_world)
 
 
 def _reader(plan: RunPlan) -> Fact[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from dslint.model.script.bindings import Binding
 from dslint.model.script.conditions import Conditions
 from dslint.model.script.handovers import HandOvers
 from dslint.model.script.names import Names
@@ -73,6 +74,16 @@ class Objects:
         """The one call that the object was handed to before: ``deepspeed.initialize(optimizer=...)``."""
         found = {t.taken for t in self.things(node) if t.kind != "none"}
         return found.pop() if len(found) == 1 else None
+
+    def reached(self, node: cst.Name | cst.Attribute) -> list[Binding]:
+        """The assignments of a variable that may be the last before a node."""
+        return self._flow.reached(node)
+
+    def reached_before(self, node: cst.Name | cst.Attribute, place: cst.CSTNode) -> list[Binding]:
+        """The same for another place of the variable's function."""
+        if not isinstance(node, cst.Name):
+            return []
+        return self._flow.reaching.of_bindings(self._flow.names.bindings(node.value, node), place)
 
     def class_kind(self, qualified: str) -> str:
         """The kind of the instances of a class."""

@@ -18,6 +18,7 @@ EXPERIMENT = Experiment(
     name="backward-without-engine",
     summary="the loss runs its own backward and the engine does not hear of it",
     flavour="deepspeed",
+    rules=("DSL216",),
     expect=Expect((Kind.RAISE,), r"KeyError"),
     cases=(
         Case("z0", {"stage": 0, "gas": 1}, Expect((Kind.RAISE,), r"RuntimeError.*backward"), needs=_NEW),

@@ -4,7 +4,7 @@ As written, the script steps the optimizer that it made itself and handed to `de
 that it got back, or both; as fixed, it calls `engine.step()`. Under ZeRO the client's optimizer holds parts that the
 engine fills only in its own step: the weights never move. The returned optimizer moves them but skips the engine's
 count of steps, on which accumulation, schedule and checkpoints rest. At stage 0 both are the same object to the
-weights.
+weights, so that a client that steps before the engine moves them twice; under ZeRO it then does nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from dslint.probe.parts.compare import off_course
 
 # Before 0.18.3 the next backward stumbles over the gradients that nobody took.
 _FROZEN = Expect((Kind.WRONG, Kind.RAISE), r"never moved|TypeError: 'NoneType' object|AssertionError.*ds_shape")
+_TWICE = Expect((Kind.WRONG,), r"away from those of the correct run")
 _UNCOUNTED = Expect((Kind.WRONG,), r"counts 0 steps")
 
 EXPERIMENT = Experiment(
     name="client-optimizer-step",
     summary="an optimizer steps behind the engine's back",
     flavour="deepspeed",
+    rules=("DSL215",),
     expect=_FROZEN,
     cases=(
         *(Case(f"client-z{stage}", {"who": "client", "stage": stage, "gas": 1}) for stage in (2, 1, 3)),
@@ -31,6 +33,13 @@ EXPERIMENT = Experiment(
         ),
         Case("returned-z2-accumulating", {"who": "returned", "stage": 2, "gas": 2}, Expect((Kind.RAISE,), r"KeyError")),
         Case("both-z2", {"who": "both", "stage": 2, "gas": 1}, Expect((Kind.RAISE,), r"TypeError")),
+        Case("both-z0", {"who": "both", "stage": 0, "gas": 1}, verdict=Verdict.NOT_REPRODUCED),
+        Case("client-before-engine-z0", {"who": "client-and-engine", "stage": 0, "gas": 1}, _TWICE),
+        Case(
+            "client-before-engine-z2",
+            {"who": "client-and-engine", "stage": 2, "gas": 1},
+            verdict=Verdict.NOT_REPRODUCED,
+        ),
         Case("engine-z2", {"who": "engine", "stage": 2, "gas": 1}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )  # fmt: skip
@@ -60,7 +69,9 @@ def _train(rank: RankApi, who: str) -> Json:
     start = weights(trained)
     for step in range(2 * rank.params["gas"]):
         trained.backward(loss_of(trained(batch(rank, step))))
-        if who in ("engine", "both"):
+        if who == "client-and-engine":
+            client.step()
+        if who in ("engine", "both", "client-and-engine"):
             trained.step()
         if who == "client":
             client.step()
