@@ -42,10 +42,23 @@ class Arguments:
 
     def at(self, node: cst.Attribute) -> Argument | None:
         """The argument that ``args.x`` reads, unless the file also assigns to ``.x``."""
-        name = node.attr.value
-        if name in self._rewritten or not isinstance(node.value, cst.Name):
+        return self.named(node.value, node.attr.value) if isinstance(node.value, cst.Name) else None
+
+    def is_parsed(self, space: cst.Name) -> bool:
+        """The variable holds the arguments of a command line, read by argparse in this file or before."""
+        found = self._names.bindings(space.value, space)
+        if len(found) != 1:
+            return False
+        value = found[0].value
+        if isinstance(value, cst.Call):
+            return last_name(value.func) in _PARSE_CALLS
+        return found[0].kind == "param" and space.value in _USUAL_NAMES
+
+    def named(self, space: cst.Name, name: str) -> Argument | None:
+        """The argument of that name in the namespace that a variable holds, unless the file also assigns to it."""
+        if name in self._rewritten:
             return None
-        found = self._names.bindings(node.value.value, node)
+        found = self._names.bindings(space.value, space)
         if len(found) != 1:
             return None
         only = found[0]
@@ -55,7 +68,7 @@ class Arguments:
                 return self._argparse.get(name)
             if called in _DATACLASS_CALLS:
                 return self._field(name, only.value, only.position)
-        if only.kind == "param" and node.value.value in _USUAL_NAMES:
+        if only.kind == "param" and space.value in _USUAL_NAMES:
             return self._argparse.get(name)
         return None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
 from dslint.model.script.rankvalues import RankValues
@@ -76,6 +76,8 @@ class OwnValues:
             return self._named(node, steps, is_certain)
         if self._ranks.is_rank(node):
             return OwnValue(node, "rank", "the rank", True)
+        if isinstance(node, cst.Subscript):
+            return self._cut(node, steps, is_certain)
         parts: list[cst.BaseExpression] = []
         if isinstance(node, cst.FormattedString):
             parts = [p.expression for p in node.parts if isinstance(p, cst.FormattedStringExpression)]
@@ -91,6 +93,13 @@ class OwnValues:
         elif isinstance(node, cst.Tuple):
             parts = [e.value for e in node.elements]
         return next((f for p in parts if (f := self._of(p, steps - 1, is_certain)) is not None), None)
+
+    def _cut(self, node: cst.Subscript, steps: int, is_certain: bool) -> OwnValue | None:
+        """``str(uuid.uuid4())[:8]``; an item of a list is what the list holds, which may have been broadcast."""
+        if not any(isinstance(part.slice, cst.Slice) for part in node.slice):
+            return None
+        found = self._of(node.value, steps - 1, is_certain)
+        return replace(found, is_certain=found.kind == "unique") if found is not None else None
 
     def _call(self, node: cst.Call, steps: int, is_certain: bool) -> OwnValue | None:
         name = self._names.qualified(node.func) or ""
@@ -127,7 +136,7 @@ class OwnValues:
     def _named(self, node: cst.Name | cst.Attribute, steps: int, is_certain: bool) -> OwnValue | None:
         if self._ranks.is_rank(node) and not self._is_counter(node):
             return OwnValue(node, "rank", "the rank", True)
-        if isinstance(node, cst.Attribute) and (dotted(node) or "").endswith((".hex", ".nodename")):
+        if isinstance(node, cst.Attribute) and node.attr.value in ("hex", "nodename"):
             return self._of(node.value, steps - 1, is_certain)
         value = self._names.single_value(node)
         return self._of(value, steps - 1, is_certain) if value is not None else None

@@ -22,10 +22,10 @@ EXPERIMENT = Experiment(
         Case("no-config", {"args": None}, _NONE, rules=("DSL243",)),
         Case("args-without-it", {"args": {"local_rank": 0}}, _NONE, rules=("DSL243",)),
         Case("args-name-it", {"args": {"deepspeed_config": "ds.json"}}, _NONE, Verdict.NOT_REPRODUCED, ("DSL243",)),
-        Case("two-configs", {"args": {"deepspeed_config": "ds.json"}, "config": True}, _TWO, rules=()),
+        Case("two-configs", {"args": {"deepspeed_config": "ds.json"}, "config": True}, _TWO, rules=("DSL244",)),
         Case(
             "second-is-none", {"args": {"deepspeed_config": None}, "config": True}, _TWO, Verdict.NOT_REPRODUCED,
-            (),
+            ("DSL244",),
         ),
     ),
 )  # fmt: skip

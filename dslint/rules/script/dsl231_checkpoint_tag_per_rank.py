@@ -133,11 +133,8 @@ EXAMPLES = (
     ),
     bad(
         "a tag with a UUID, made before",
-        {
-            "train.py": _HEAD + "run = uuid.uuid4().hex[:8]\nname = 'run-' + str(uuid.uuid4())\n"
-            "engine.save_checkpoint('out', name)\n"
-        },
-        at="train.py:12 error",
+        {"train.py": _HEAD + "name = 'run-' + uuid.uuid4().hex[:8]\nengine.save_checkpoint('out', name)\n"},
+        at="train.py:11 error",
     ),
     bad(
         "the rank in the tag, and the minute in the folder",

@@ -1,0 +1,154 @@
+"""**What.** The default process group has a timeout of its own, and a subgroup is made without one.
+
+**Why it hurts.** `new_group`, `new_subgroups` and the groups of a device mesh do not take over the timeout of the
+default group: they wait 10 minutes with NCCL and 30 with gloo. Where the default group may wait for hours (data
+preparation on rank 0, long generation), a collective on the subgroup still ends the job; where the timeout was
+shortened to find hangs early, one on the subgroup is found late.
+
+**Fix.** `dist.new_group(ranks, timeout=timeout)` with the same value. A device mesh takes no timeout; make its groups
+before with `new_group` and `DeviceMesh.from_group`, or let no rank be late there.
+
+**When it stays quiet.** No call in the file gives the default group a timeout; the subgroup gets one; a mesh of one
+dimension, which takes the default group itself when it holds all ranks. One finding a file.
+
+**Evidence.** Two gloo ranks, torch 2.13: with a default group of 7,200 s (60 s) `new_group`, `new_subgroups` and the
+second dimension of a device mesh wait 1,800 s; a mesh of one dimension waits 7,200 s.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.timeouts import GROUP_CREATORS, timedelta_seconds
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL224",
+    name="subgroup-timeout-missing",
+    kind="script",
+    severity=Severity.INFO,
+    summary="A subgroup does not have the timeout of the default process group",
+    markers=(
+        r"new_group\s*\(|new_subgroups\w*\s*\(|init_device_mesh\s*\(",
+        r"init_process_group\s*\(|init_distributed\s*\(",
+        r"timeout|timedelta",
+    ),
+    references=(
+        "https://github.com/pytorch/pytorch/issues/135352",
+        "https://github.com/pytorch/pytorch/issues/121676",
+    ),
+)
+# The position of ``timeout``; a device mesh takes none.
+_MAKERS = {
+    "torch.distributed.new_group": 1,
+    "torch.distributed.new_subgroups": 2,
+    "torch.distributed.new_subgroups_by_enumeration": 1,
+    "torch.distributed.init_device_mesh": None,
+    "torch.distributed.device_mesh.init_device_mesh": None,
+}
+_NAMES = frozenset(name.rpartition(".")[2] for name in _MAKERS)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A subgroup is made without a timeout, and the default group with one."""
+    calls = flat(tree).nodes(ast.Call)
+    made = (c for c in calls if call_name(c) in ("init_process_group", "init_distributed"))
+    return any(len(c.args) > 2 or any(k.arg == "timeout" for k in c.keywords) for c in made) and any(
+        call_name(c) in _NAMES and not any(k.arg in (None, "timeout") for k in c.keywords) for c in calls
+    )
+
+
+class Check(ScriptCheck):
+    """Looks at the first subgroup without a timeout."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire when the file gives the default group a timeout."""
+        name = self.ctx.qualified_name(node.func) or ""
+        if self.findings or name not in _MAKERS or self.ctx.has_unpacked_arguments(node):
+            return
+        maker = name.rpartition(".")[2]
+        if self.ctx.argument(node, "timeout", _MAKERS[name]) is not None:
+            return
+        if maker == "init_device_mesh" and not self._has_several_dimensions(node):
+            return
+        given = self._default_timeout()
+        if given is None:
+            return
+        text = self.ctx.text(given)
+        self.report(
+            node,
+            f"`{self.ctx.text(node.func)}` does not take over the timeout of the default group (`{text}`): this group"
+            " waits 10 minutes with NCCL and 30 with gloo",
+            hint=f"Pass `timeout={text}` here as well"
+            if maker != "init_device_mesh"
+            else "Let no rank be late for this mesh, or make its groups with `new_group(timeout=...)`",
+            related=(self.ctx.location(given, "the timeout of the default group"),),
+            facts={
+                "maker": "new_subgroups" if maker.startswith("new_subgroups") else maker,
+                "timeout": timedelta_seconds(self.ctx.names, self.ctx.constants, given),
+            },
+        )
+
+    def _has_several_dimensions(self, node: cst.Call) -> bool:
+        shape = self.ctx.argument(node, "mesh_shape", 1)
+        value = (self.ctx.names.single_value(shape) or shape) if shape is not None else None
+        return isinstance(value, cst.Tuple | cst.List) and len(value.elements) > 1
+
+    def _default_timeout(self) -> cst.BaseExpression | None:
+        """The timeout that the file certainly gives to the default group."""
+        found = []
+        for node in self.ctx.tree.order:
+            name = self.ctx.qualified_name(node.func) if isinstance(node, cst.Call) else None
+            if isinstance(node, cst.Call) and name in GROUP_CREATORS:
+                found.append(self.ctx.argument(node, "timeout", GROUP_CREATORS[name]))
+        values = [v for v in found if v is not None and last_name(v) != "None"]
+        return values[0] if values and len(values) == len(found) else None
+
+
+_HEAD = """\
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+"""
+
+EXAMPLES = (
+    bad(
+        "a group for one node",
+        {
+            "train.py": _HEAD + "dist.init_process_group('nccl', timeout=timedelta(hours=2))\n"
+            "group = dist.new_group([0, 1], backend='nccl')\n"
+        },
+        at="train.py:7 info",
+    ),
+    bad(
+        "a mesh of two dimensions",
+        {
+            "train.py": _HEAD + "dist.init_process_group('nccl', None, timedelta(hours=2))\n"
+            "mesh = init_device_mesh('cuda', (2, 4), mesh_dim_names=('dp', 'tp'))\n"
+        },
+        at="train.py:7 info",
+    ),
+    good(
+        "the same timeout",
+        {
+            "train.py": _HEAD + "timeout = timedelta(hours=2)\ndist.init_process_group('nccl', timeout=timeout)\n"
+            "group = dist.new_group([0, 1], timeout=timeout)\n"
+        },
+    ),
+    good(
+        "the default everywhere, and a mesh of one dimension",
+        {
+            "train.py": _HEAD + "dist.init_process_group('nccl', timeout=None)\ngroup = dist.new_group([0, 1])\n",
+            "mesh.py": _HEAD + "dist.init_process_group('nccl', timeout=timedelta(hours=2))\n"
+            "mesh = init_device_mesh('cuda', (8,))\n",
+        },
+    ),
+)

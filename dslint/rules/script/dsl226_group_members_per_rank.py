@@ -1,0 +1,210 @@
+"""**What.** The ranks do not make the same process groups: the list of members passed to `new_group` is computed from
+the rank of the process, or `new_group` stands in a loop whose length is.
+
+**Why it hurts.** Every rank must make every group, in the same order and with the same members, also the groups of
+which it is no member. Otherwise a rank waits in `new_group` for members that make another group under the same name,
+or the first collective on the group waits; the job hangs until the timeout of the new group (10 to 30 minutes, not
+that of the default group).
+
+**Fix.** Make all groups on all ranks and keep the one that holds this rank:
+
+```python
+for first in range(0, world_size, 8):
+    members = list(range(first, first + 8))
+    group = dist.new_group(members)
+    if rank in members:
+        mine = group
+```
+
+or pass `use_local_synchronization=True`, with which only the members take part.
+
+**When it stays quiet.** `use_local_synchronization` is passed; a group of the rank alone (`new_group([rank])`), which
+waits for nobody; a rank within a subgroup (`tp_rank`); loop variables and parameters that are called `rank`;
+`new_group` behind a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
+
+**Evidence.** Four gloo ranks, torch 2.13: `new_group([rank, (rank + 1) % 4])`, and `new_group()` in
+`for _ in range(rank + 1)`, hang; all groups on all ranks pass. Controls: `[rank]` passes, and pairs with
+`use_local_synchronization=True` do. Groups that do not overlap get through by luck in some runs over gloo.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import call_name, expression_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL226",
+    name="group-members-per-rank",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="The ranks make other process groups, since the members or their number come from the rank",
+    markers=(r"new_group\s*\(|new_subgroups_by_enumeration\s*\(", r"rank|RANK", r"distributed|deepspeed"),
+    references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.new_group",),
+)
+_MAKERS = frozenset(
+    f"{root}.{name}"
+    for root in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
+    for name in ("new_group", "new_subgroups_by_enumeration")
+)
+_MAX_STEPS = 5
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A group is made of more than literals, or in a loop."""
+    nodes = flat(tree)
+    makers = [c for c in nodes.nodes(ast.Call) if call_name(c) in ("new_group", "new_subgroups_by_enumeration")]
+    if not any(c.args or c.keywords for c in makers) and not nodes.places(ast.For):
+        return False
+    ranks = (n for kind in (ast.Name, ast.Attribute, ast.Call) for n in nodes.nodes(kind))
+    texts = (n.value for n in nodes.nodes(ast.Constant) if isinstance(n.value, str))
+    return bool(makers) and (
+        any("rank" in expression_name(n).lower() or "process_index" in expression_name(n) for n in ranks)
+        or any("RANK" in text for text in texts)
+    )
+
+
+class Check(ScriptCheck):
+    """Looks at each group that all ranks make."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire when the members or the number of groups certainly come from the rank."""
+        if self.ctx.qualified_name(node.func) not in _MAKERS or self.ctx.has_unpacked_arguments(node):
+            return
+        if self.ctx.argument(node, "use_local_synchronization", 4) is not None or self.ctx.guard(node) is not None:
+            return
+        members = self.ctx.argument(node, "ranks", 0) or self.ctx.argument(node, "ranks_per_subgroup_list", 0)
+        rank = self._rank_in(members, _MAX_STEPS) if members is not None and not self._is_alone(members) else None
+        if members is not None and rank is not None:
+            self._report(node, members, rank, "the members are computed from the rank", "members")
+            return
+        for loop in self.ctx.loops(node):
+            rank = self._rank_in(loop.iter, _MAX_STEPS) if isinstance(loop, cst.For) and _counts(loop) else None
+            if rank is not None and not any(u.call is node for u in self.ctx.uneven_loops.all()):
+                self._report(node, node, rank, "the loop around it depends on the rank", "count")
+                return
+
+    def _is_alone(self, members: cst.BaseExpression) -> bool:
+        """`[rank]`: a group that waits for nobody."""
+        value = self.ctx.names.single_value(members) or members
+        return isinstance(value, cst.List | cst.Tuple) and len(value.elements) == 1
+
+    def _rank_in(self, value: cst.BaseExpression, steps: int) -> cst.BaseExpression | None:
+        """The rank of the process in an expression, looked for behind variables too."""
+        for node in self.ctx.descendants(value):
+            if not isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+                continue
+            inner = self.ctx.names.single_value(node) if isinstance(node, cst.Name) and steps else None
+            other = isinstance(node, cst.Name) and self._is_other(node)
+            if not other and self.ctx.guards.rank_values.is_rank(node):
+                return node
+            found = self._rank_in(inner, steps - 1) if inner is not None and not self._is_gathered(inner) else None
+            if found is not None:
+                return found
+        return None
+
+    def _is_gathered(self, value: cst.BaseExpression) -> bool:
+        """What another function makes of the rank may be the same everywhere."""
+        return (
+            isinstance(value, cst.Call)
+            and not self.ctx.guards.rank_values.is_rank(value)
+            and last_name(value.func) not in ("list", "range", "sorted", "tuple", "set", "int", "max", "min")
+        )
+
+    def _is_other(self, node: cst.Name) -> bool:
+        """The name cannot hold this process's rank: a loop or a parameter gives it its value, or a list does."""
+        parent = self.ctx.parent(node)
+        if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Arg) and parent.keyword is node):
+            return True
+        found = self.ctx.names.bindings(node.value, node)
+        many = (cst.List, cst.ListComp, cst.Tuple, cst.Dict, cst.Set)
+        return not found or any(
+            b.kind not in ("assign", "unpack", "import") or (b.kind == "assign" and isinstance(b.value, many))
+            for b in found
+        )
+
+    def _report(self, node: cst.Call, place: cst.CSTNode, rank: cst.CSTNode, why: str, members: str) -> None:
+        name = self.ctx.text(node.func)
+        self.report(
+            place,
+            f"every rank must make the same groups in the same order, but {why}: ranks wait in `{name}` for members"
+            " that make another group",
+            hint="Make all groups on all ranks and keep the one that holds this rank, or pass"
+            " `use_local_synchronization=True`",
+            related=(self.ctx.location(rank, "the rank"),) if rank is not place else (),
+            facts={"members": members},
+        )
+
+
+def _counts(loop: cst.For) -> bool:
+    return isinstance(loop.iter, cst.Call) and last_name(loop.iter.func) == "range"
+
+
+_HEAD = """\
+import torch.distributed as dist
+
+rank, world_size = dist.get_rank(), dist.get_world_size()
+"""
+
+EXAMPLES = (
+    bad(
+        "each rank makes a group with its neighbour",
+        {"train.py": _HEAD + "pair = dist.new_group([rank, (rank + 1) % world_size])\n"},
+        at="train.py:4 error",
+    ),
+    bad(
+        "each rank makes the group of its node",
+        {
+            "train.py": (
+                "import os\n\nimport torch.distributed as dist\n\nrank = int(os.environ['RANK'])\n"
+                "first = rank // 8 * 8\nmembers = list(range(first, first + 8))\n"
+                "group = dist.new_group(ranks=members, backend='nccl')\n"
+            )
+        },
+        at="train.py:8 error",
+    ),
+    bad(
+        "as many groups as the rank says",
+        {"train.py": _HEAD + "for last in range(rank + 1):\n    group = dist.new_group(list(range(last + 1)))\n"},
+        at="train.py:5 error",
+    ),
+    good(
+        "all groups on all ranks",
+        {
+            "train.py": _HEAD + "for first in range(0, world_size, 8):\n    members = list(range(first, first + 8))\n"
+            "    group = dist.new_group(members)\n    if rank in members:\n        mine = group\n"
+        },
+    ),
+    good(
+        "a group of the rank alone, and one that its members make by themselves",
+        {
+            "train.py": _HEAD + "alone = dist.new_group([rank])\n"
+            "pair = dist.new_group([rank, rank ^ 1], use_local_synchronization=True)\n"
+        },
+    ),
+    good(
+        "lists and variables of loops that are called rank",
+        {
+            "train.py": "import torch.distributed as dist\n\nworld_size = dist.get_world_size()\n"
+            "local_rank = [0, 1]\nfirst = dist.new_group(local_rank)\n"
+            "for rank in range(world_size):\n    group = dist.new_group([rank, 0])\n"
+            "groups = [dist.new_group([rank, 0]) for rank in range(1, world_size)]\n"
+        },
+    ),
+    good(
+        "a helper that is called for each rank",
+        {
+            "train.py": (
+                "import torch.distributed as dist\n\n\ndef pair(rank):\n"
+                "    return dist.new_group([rank, rank + 1])\n\n\n"
+                "pairs = [pair(first) for first in range(0, dist.get_world_size(), 2)]\n"
+            )
+        },
+    ),
+)

@@ -1,0 +1,158 @@
+"""**What.** A collective inside `with main_process_first():` (of accelerate, transformers, or a helper such as
+`torch_distributed_zero_first`).
+
+**Why it hurts.** The block is a pair of barriers: the other ranks wait at the first one until rank 0 has run the
+body. A collective in the body of rank 0 meets that barrier instead of the same call of the other ranks, and the job
+hangs. The same does a model that is loaded there under ZeRO stage 3: `from_pretrained` then broadcasts each layer.
+
+**Fix.** Keep in the block what rank 0 shall do first (download, tokenize, write a cache), and move the collective, or
+the loading of the model, behind it.
+
+**When it stays quiet.** A barrier in the block pairs up with those of the block and does no harm; a collective behind a
+rank test is DSL201; the stage is not known to be 3; the function that runs the collective is not in this file.
+
+**Evidence.** Two gloo ranks, accelerate 1.15: `gather`, `all_reduce`, `broadcast` and `deepspeed.zero.Init` in the
+block hang (rank 0 in the collective, rank 1 in the barrier); behind the block they pass. `barrier` in the block
+passes, and rank 0 still runs the body first.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import expression_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL229",
+    name="collective-in-main-process-first",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="A collective meets the barrier of `main_process_first`",
+    markers=(r"main_process_first|zero_first", r"\bwith\b[^\n]*_first"),
+    references=(
+        "https://huggingface.co/docs/accelerate/package_reference/accelerator",
+        "PartialState.main_process_first in accelerate/state.py",
+    ),
+    depends_on_run=True,
+)
+_BLOCKS = frozenset({"main_process_first", "local_main_process_first", "torch_distributed_zero_first", "zero_first"})
+_MODELS = re.compile(r"transformers\.(?:.*\.)?(?:AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\.from_pretrained$")
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Such a block holds a call."""
+    return any(
+        expression_name(item.context_expr) in _BLOCKS for node in flat(tree).nodes(ast.With) for item in node.items
+    )
+
+
+class Check(ScriptCheck):
+    """Looks into each block that rank 0 runs first."""
+
+    def start(self) -> None:
+        """The case of the experiment, set by the collective that was found."""
+        self.key = ""
+
+    def visit_With(self, node: cst.With) -> None:
+        """Fire on the first collective of the body that every rank runs."""
+        named = (i.item.func for i in node.items if isinstance(i.item, cst.Call))
+        name = next((last_name(f) for f in named if last_name(f) in _BLOCKS), "")
+        if not name:
+            return
+        # One finding a block: what follows hangs as well.
+        for call in self.ctx.tree.own_nodes(node.body):
+            found = self._collective(call) if isinstance(call, cst.Call) else None
+            if found is None:
+                continue
+            self.report(
+                call,
+                f"inside `{name}` the other ranks wait at a barrier until rank 0 is through, and {found} of rank 0"
+                " meets that barrier: the job hangs until the process-group timeout",
+                hint="Move the call behind the block and keep there only what rank 0 shall do first",
+                related=(self.ctx.location(node.items[0], "rank 0 runs this block first"),),
+                facts={"collective": self.key, "stage": self.ctx.stage},
+            )
+            return
+
+    def _collective(self, call: cst.Call) -> str | None:
+        """What a call of the body waits for, in words; ``self.key`` is the case of the experiment."""
+        event = self.ctx.summaries.event(call)
+        if event is not None and event.guard is None and not self.ctx.guards.is_conditional(call):
+            keys = sorted(event.keys - {"barrier"})
+            if keys:
+                self.key = keys[0]
+                return f"`{self.ctx.text(call.func)}`"
+        loads_model = _MODELS.match(self.ctx.qualified_name(call.func) or "") is not None
+        if loads_model and self.ctx.zero3_evidence.get_or(False):
+            self.key = "zero.Init"
+            return f"`{self.ctx.text(call.func)}`, which under ZeRO stage 3 broadcasts each layer,"
+        return None
+
+
+_HEAD = """\
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+"""
+
+EXAMPLES = (
+    bad(
+        "a gather in the block",
+        {
+            "train.py": _HEAD + "with accelerator.main_process_first():\n    data = data.map(tokenize)\n"
+            "    sizes = accelerator.gather(torch.tensor(len(data)))\n"
+        },
+        at="train.py:8 error",
+    ),
+    bad(
+        "a helper that reduces",
+        {
+            "train.py": _HEAD + "\n\ndef total(number):\n    dist.all_reduce(number)\n    return number\n\n\n"
+            "with accelerator.local_main_process_first():\n    print(total(torch.tensor(1)))\n"
+        },
+        at="train.py:14 error",
+    ),
+    bad(
+        "a model under ZeRO 3",
+        {
+            "train.py": (
+                "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n"
+                "args = TrainingArguments('out', deepspeed={'zero_optimization': {'stage': 3}})\n"
+                "with args.main_process_first():\n    model = AutoModelForCausalLM.from_pretrained('base')\n"
+                "Trainer(model=model, args=args).train()\n"
+            )
+        },
+        at="train.py:5 error",
+    ),
+    good(
+        "what the block is for",
+        {
+            "train.py": _HEAD + "with accelerator.main_process_first():\n    data = data.map(tokenize)\n"
+            "sizes = accelerator.gather(torch.tensor(len(data)))\n"
+        },
+    ),
+    good(
+        "a barrier pairs up with those of the block",
+        {"train.py": _HEAD + "with accelerator.main_process_first():\n    accelerator.wait_for_everyone()\n"},
+    ),
+    good(
+        "a model, with a stage that nobody knows",
+        {
+            "train.py": (
+                "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n"
+                "args = TrainingArguments('out')\n"
+                "with args.main_process_first():\n    model = AutoModelForCausalLM.from_pretrained('base')\n"
+                "Trainer(model=model, args=args).train()\n"
+            )
+        },
+    ),
+)

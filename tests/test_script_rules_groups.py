@@ -1,0 +1,245 @@
+"""Script rules about process groups, checkpoints and the start of DeepSpeed, and the parts of the model they ask."""
+
+from __future__ import annotations
+
+import pytest
+from script_helpers import call, calls, findings, script
+
+from dslint.core.fact import known
+from dslint.core.finding import Severity
+from dslint.model.context import Context
+from dslint.model.script.groupsetup import GroupSetup
+from dslint.model.script.ownvalues import OwnValues
+from dslint.model.script.timeouts import timedelta_seconds
+from dslint.rules.script import dsl225_ddp_timeout_without_effect as dsl225
+from dslint.rules.script import dsl226_group_members_per_rank as dsl226
+from dslint.rules.script import dsl228_gather_list_on_every_rank as dsl228
+from dslint.rules.script import dsl229_collective_in_main_process_first as dsl229
+from dslint.rules.script import dsl231_checkpoint_tag_per_rank as dsl231
+from dslint.rules.script import dsl232_checkpoint_load_under_rank_guard as dsl232
+from dslint.rules.script import dsl242_process_group_made_twice as dsl242
+from dslint.rules.script import dsl243_initialize_without_config as dsl243
+from dslint.rules.script import dsl244_initialize_with_two_configs as dsl244
+
+DIST = "import os\nimport torch\nimport torch.distributed as dist\n"
+NAMES = "import datetime, os, platform, socket, tempfile, time, uuid\nimport torch.distributed as dist\n"
+ENGINE = "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=m, config='ds.json')\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "certain"),
+    [
+        ("f'a-{time.time()}'", "clock", True),
+        ("f'a-{time.time():.0f}'", "clock", False),
+        ("'a-' + str(int(time.time()))", "clock", False),
+        ("time.strftime('%H%M')", "clock", False),
+        ("datetime.datetime.now().isoformat()", "clock", True),
+        ("datetime.datetime.now().strftime('%H%M%S')", "clock", False),
+        ("'%s-%d' % ('a', os.getpid())", "unique", True),
+        ("os.path.join('out', uuid.uuid4().hex)", "unique", True),
+        ("str(uuid.uuid4())[:8]", "unique", True),
+        ("str(time.time())[:8]", "clock", False),
+        ("'a-{}'.format(uuid.uuid1())", "unique", True),
+        ("tempfile.mkdtemp()", "unique", True),
+        ("f'{socket.gethostname()}'", "host", False),
+        ("f'{platform.node()}-x'", "host", False),
+        ("f'r{dist.get_rank()}'", "rank", True),
+        ("f'r{os.environ[\"RANK\"]}'", "rank", True),
+    ],
+)
+def test_values_of_the_process_itself(expression: str, kind: str, certain: bool) -> None:
+    ctx = script(NAMES + f"name = {expression}\nuse(name)\n")
+    found = OwnValues(ctx.names, ctx.guards.rank_values, ctx.objects).of(call(ctx, "use").args[0].value)
+    assert found is not None
+    assert (found.kind, found.is_certain) == (kind, certain)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "use(f'step-{step}')\n",
+        "name = f'{time.time()}'\nname = share(name)\nuse(name)\n",
+        "use(f'{time.time() // 3600}')\n",
+        "use(f'{dist.get_rank() // 8}')\n",
+        "def save(rank):\n    use(f'r{rank}')\n",
+        "for rank in range(4):\n    use(f'r{rank}')\n",
+        "use(names[0])\n",
+        "use(dist.get_rank)\n",
+    ],
+)
+def test_values_that_may_be_the_same_everywhere(code: str) -> None:
+    ctx = script(NAMES + code)
+    assert OwnValues(ctx.names, ctx.guards.rank_values, ctx.objects).of(call(ctx, "use").args[0].value) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "before"),
+    [
+        ("dist.init_process_group('nccl')\nuse(1)\n", True),
+        ("def start():\n    dist.init_process_group('nccl')\nstart()\nuse(1)\n", True),
+        ("with timer():\n    dist.init_process_group('nccl')\nuse(1)\n", True),
+        ("if x:\n    dist.init_process_group('nccl')\n    use(1)\n", True),
+        ("use(1)\ndist.init_process_group('nccl')\n", False),
+        ("if x:\n    dist.init_process_group('nccl')\nuse(1)\n", False),
+        ("if x:\n    dist.init_process_group('nccl')\nelse:\n    use(1)\n", False),
+        ("try:\n    dist.init_process_group('nccl')\nexcept RuntimeError:\n    use(1)\n", False),
+        ("def start():\n    if x:\n        return\n    dist.init_process_group('nccl')\nstart()\nuse(1)\n", False),
+        ("def start():\n    dist.init_process_group('nccl')\ndef main():\n    use(1)\n", False),
+        ("x and dist.init_process_group('nccl')\nuse(1)\n", False),
+        ("dist.init_process_group('nccl')\ndist.destroy_process_group()\nuse(1)\n", False),
+    ],
+)
+def test_the_group_is_made_before(code: str, before: bool) -> None:
+    ctx = script(DIST + code)
+    found = GroupSetup(ctx.tree, ctx.names).before(call(ctx, "use"))
+    assert (found is not None) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("timedelta(hours=2)", 7200),
+        ("timedelta(minutes=1, seconds=30)", 90),
+        ("timedelta(1)", 86400),
+        ("timedelta(seconds=n)", None),
+        ("timedelta(1, 30)", None),
+        ("other(hours=2)", None),
+    ],
+)
+def test_seconds_of_a_timedelta(text: str, seconds: float | None) -> None:
+    ctx = script(f"from datetime import timedelta\nuse({text})\n")
+    value = next(calls(ctx, "use")).args[0].value
+    assert timedelta_seconds(ctx.names, ctx.constants, value) == seconds
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f():\n    rank = dist.get_rank()\n    dist.new_group([r for r in range(8) if r // 2 == rank // 2])\n",
+        "rank = int(os.environ['RANK'])\nstart = rank // 4 * 4\ndist.new_group(list(range(start, start + 4)))\n",
+        "import deepspeed.comm as comm\nme = comm.get_rank()\ncomm.new_group(ranks=[me, me + 1])\n",
+    ],
+)
+def test_dsl226_sees_the_rank_behind_variables(code: str) -> None:
+    (found,) = findings(dsl226, DIST + code)
+    assert "computed from the rank" in found.message
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "tp_rank = dist.get_rank() % 4\nfor r in range(4):\n    dist.new_group([r * 2, r * 2 + 1])\n",
+        "dist.new_group([dist.get_rank()])\n",
+        "rank = dist.get_rank()\nmembers = make(rank)\ndist.new_group(members)\n",
+        "rank = dist.get_rank()\nif rank < 2:\n    dist.new_group([0, 1], use_local_synchronization=True)\n",
+        "for rank in range(dist.get_world_size()):\n    dist.new_group([rank, rank + 1])\n",
+    ],
+)
+def test_dsl226_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl226, DIST + code) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "parts = [torch.zeros(1) for _ in range(n if dist.get_rank() == 0 else 0)]\ndist.gather(x, parts)\n",
+        "parts = make()\ndist.gather(x, parts)\n",
+        "def f(parts):\n    dist.gather(x, parts)\n",
+        "def f():\n    parts = [x] * 2\n    dist.gather(x, parts)\nif dist.get_rank() == 0:\n    f()\n",
+        "parts = [x] * 2\nif is_src:\n    dist.gather(x, parts)\n",
+        "parts = [x] * 2\ndist.gather(x, parts, dst=dist.get_rank())\n",
+        "parts = [x] * 2\ndist.gather(**options)\n",
+    ],
+)
+def test_dsl228_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl228, DIST + code) == []
+
+
+def test_dsl229_knows_every_spelling_of_the_block() -> None:
+    body = "    dist.all_reduce(x)\n"
+    for block in (
+        "args.main_process_first(desc='map')",
+        "torch_distributed_zero_first(local_rank)",
+        "zero_first(main)",
+    ):
+        (found,) = findings(dsl229, DIST + f"with {block}:\n{body}")
+        assert dict(found.facts)["collective"] == "all_reduce"
+    assert findings(dsl229, DIST + f"with torch.no_grad():\n{body}") == []
+
+
+def test_dsl229_leaves_guarded_calls_to_dsl201() -> None:
+    code = "with zero_first(main):\n    if dist.get_rank() == 0:\n        dist.all_reduce(x)\n"
+    assert findings(dsl229, DIST + code) == []
+
+
+def test_dsl231_is_an_error_only_where_the_ranks_never_agree() -> None:
+    code = "import time\n" + ENGINE + "engine.save_checkpoint('out', tag={0})\n"
+    (certain,) = findings(dsl231, code.format("str(time.time())"))
+    (coarse,) = findings(dsl231, code.format("time.strftime('%H%M')"))
+    assert (certain.severity, coarse.severity) == (Severity.ERROR, Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if rank == 0:\n    model.load_state_dict(torch.load('a'))\n",
+        "if args.resume:\n    engine.load_checkpoint('out')\n",
+        "if rank == 0:\n    other.load_checkpoint('out')\n",
+        "if rank == 0:\n    engine.load_checkpoint('a')\nelse:\n    engine.load_checkpoint('b')\n",
+    ],
+)
+def test_dsl232_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl232, DIST + ENGINE + "rank = dist.get_rank()\n" + code) == []
+
+
+def test_dsl225_reads_the_timeout_of_the_first_call() -> None:
+    code = "from transformers import TrainingArguments\n{0}\nargs = TrainingArguments('out', ddp_timeout=9000)\n"
+    assert len(findings(dsl225, DIST + code.format("dist.init_process_group('nccl')"))) == 1
+    for quiet in ("dist.init_process_group('nccl', timeout=t)", "dist.init_process_group('nccl', None, t)", "pass"):
+        assert findings(dsl225, DIST + code.format(quiet)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "dist.init_process_group('nccl')\nif not dist.is_initialized():\n    dist.init_process_group('nccl')\n",
+        "for port in ports:\n    dist.init_process_group('nccl')\n",
+        "from datetime import timedelta as td\nimport deepspeed\ndist.init_process_group('nccl', timeout=td(hours=1))\n"
+        "deepspeed.init_distributed('nccl', timeout=td(minutes=60))\n",
+        "import deepspeed\ndist.init_process_group('cpu:gloo,cuda:nccl')\ndeepspeed.init_distributed('nccl')\n",
+        "import deepspeed\ndist.init_process_group(backend)\ndeepspeed.init_distributed('nccl')\n",
+    ],
+)
+def test_dsl242_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl242, DIST + code) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "fires"),
+    [
+        ("parser = argparse.ArgumentParser()\nargs = parser.parse_args()\n", True),
+        ("parser = argparse.ArgumentParser()\nextend(parser)\nargs = parser.parse_args()\n", False),
+        ("parser = argparse.ArgumentParser()\nargs = parser.parse_args()\nfill(args)\n", False),
+        ("parser = argparse.ArgumentParser(parents=[base])\nargs = parser.parse_args()\n", False),
+        ("parser = argparse.ArgumentParser()\nargs, rest = parser.parse_known_args()\n", False),
+        ("parser = make_parser()\nargs = parser.parse_args()\n", False),
+        (
+            "parser = argparse.ArgumentParser()\nargs = parser.parse_args()\nsetattr(args, 'deepspeed_config', 'a')\n",
+            False,
+        ),
+    ],
+)
+def test_dsl243_knows_what_a_parser_lacks(code: str, fires: bool) -> None:
+    code = "import argparse\nimport deepspeed\n" + code + "deepspeed.initialize(args=args, model=m)\n"
+    assert bool(findings(dsl243, code)) == fires
+
+
+def test_dsl244_needs_a_command_that_names_the_config() -> None:
+    code = (
+        "import argparse\nimport deepspeed\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\n"
+        "args = parser.parse_args()\ndeepspeed.initialize(args=args, model=m, config={'train_batch_size': 8})\n"
+    )
+    assert findings(dsl244, code) == []
+    assert len(findings(dsl244, code, Context(arguments={"deepspeed_config": known("ds.json")}))) == 1
+    asked = code.replace("deepspeed.init", "if args.deepspeed_config is None:\n    deepspeed.init")
+    assert findings(dsl244, asked, Context(arguments={"deepspeed_config": known("ds.json")})) == []
