@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="zero3-with-device-map",
     summary="a device map is given for weights that stage 3 spreads over the ranks",
+    rules=("DSL214",),
     flavour="transformers",
     one_host=True,
     expect=Expect((Kind.RAISE,), r"ValueError: DeepSpeed Zero-3 is not compatible with passing a `device_map`"),
@@ -54,3 +55,9 @@ def _load(rank: RankApi, arguments: dict[str, Any]) -> Json:
     module = AutoModelForCausalLM.from_pretrained(saved, **arguments)
     rank.mark("loaded")
     return [kept is not None, len(list(module.parameters()))]
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """``auto``, or one device; the probe has the CPU only."""
+    stated = "auto" if subject.finding.fact("device_map") == "auto" else "cpu"
+    return {} if (stated, 3) == (case.params["device_map"], case.params["stage"]) else None

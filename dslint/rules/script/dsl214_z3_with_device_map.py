@@ -1,0 +1,213 @@
+"""A device map for a model that ZeRO stage 3 spreads over the ranks.
+
+**What.** `from_pretrained(..., device_map=...)` with a value other than `None` in a run at ZeRO stage 3, after
+transformers has been told of it (`HfDeepSpeedConfig`, `TrainingArguments`, `accelerate`).
+
+**Why it hurts.** Stage 3 places the weights itself. transformers refuses the combination: `ValueError: DeepSpeed Zero-3
+is not compatible with passing a device_map` on every rank, when the model is loaded.
+
+**Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
+
+**When it stays quiet.** The value is `None` wherever stage 3 can come to it, or not known; the stage is not known to be
+3; transformers does not know of stage 3 at that point (then DSL213 speaks), so that it accepts the map; tokenizers and
+other things that are no models.
+
+**Evidence.** `check_and_set_device_map` of transformers 5.23 raises the `ValueError`. Two ranks at stage 3: `"auto"`
+and one device both raise on every rank; at stage 2 the model loads.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.quick import call_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL214",
+    name="z3-with-device-map",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
+    markers=(r"device_map", r"from_pretrained\(", r"deepspeed|accelerat|TrainingArguments|trl|zero"),
+    references=(
+        "check_and_set_device_map in transformers/integrations/accelerate.py",
+        "https://huggingface.co/docs/transformers/main/en/deepspeed",
+    ),
+    depends_on_run=True,
+)
+
+_TRAIN = """\
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers.integrations import is_deepspeed_zero3_enabled
+
+ZERO = {"stage": %s, "stage3_gather_16bit_weights_on_model_save": True}
+CONFIG = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": ZERO}
+
+
+def main(dataset, local_rank, lora):
+    args = TrainingArguments("out", deepspeed=CONFIG)
+    %s
+    Trainer(model=model, args=args, train_dataset=dataset).train()
+"""
+
+
+def _loads(call: str, stage: int = 3) -> dict[str, str]:
+    return {"train.py": _TRAIN % (stage, call)}
+
+
+EXAMPLES = (
+    bad(
+        "`auto`",
+        _loads('model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")'),
+        at="train.py:11 error",
+    ),
+    bad(
+        "a whole device for each rank, by way of a variable",
+        _loads('place = {"": local_rank}\n    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=place)'),
+        at="train.py:12",
+    ),
+    bad(
+        "the stage of the config that a plain DeepSpeed script names",
+        {
+            "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}\n',
+            "train.py": """\
+import deepspeed
+from transformers import AutoModelForCausalLM
+from transformers.integrations import HfDeepSpeedConfig
+
+dschf = HfDeepSpeedConfig("ds.json")
+model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="cuda")
+engine, _, _, _ = deepspeed.initialize(model=model, config="ds.json", model_parameters=model.parameters())
+""",
+        },
+        at="train.py:6",
+    ),
+    bad(
+        "the wrong arm of a test that asks for stage 3",
+        {
+            "load.py": """\
+from transformers import AutoModel
+from transformers.integrations import is_deepspeed_zero3_enabled
+
+
+def load(path):
+    return AutoModel.from_pretrained(path, device_map="auto" if is_deepspeed_zero3_enabled() else None)
+"""
+        },
+        at="load.py:6",
+    ),
+    good(
+        "none at stage 3",
+        _loads(
+            'place = None if is_deepspeed_zero3_enabled() else "auto"\n'
+            '    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=place)'
+        ),
+    ),
+    good(
+        "stage 2 keeps whole models, each on its device",
+        _loads('model = AutoModelForCausalLM.from_pretrained("gpt2", device_map={"": local_rank})', 2),
+    ),
+    good(
+        "a map for quantized models only, and nobody knows whether they are",
+        _loads(
+            "place = None\n    if lora.q_lora:\n        place = {'': local_rank}\n"
+            '    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=place)'
+        ),
+    ),
+    good(
+        "`None`, and a map for something that is no model",
+        _loads(
+            'model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=None)\n'
+            '    store = AutoProcessor.from_pretrained("gpt2", device_map="auto")'
+        ),
+    ),
+    good(
+        "an inference script that nothing connects with DeepSpeed",
+        {
+            "chat.py": """\
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")
+print(model)
+"""
+        },
+    ),
+)
+_MAX_STEPS = 4
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A model is loaded with a device map other than ``None``."""
+    for call in flat(tree).nodes(ast.Call):
+        if call_name(call) == "from_pretrained":
+            for keyword in call.keywords:
+                if keyword.arg == "device_map" and not _is_none(keyword.value):
+                    return True
+    return False
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+class Check(ScriptCheck):
+    """Looks at the device map of every model that is loaded."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on a map that is there at stage 3."""
+        loading = self.ctx.hf_loading
+        value = self.ctx.argument(node, "device_map")
+        if value is None or not loading.is_load(node):
+            return
+        here = self.ctx.zero.at(node)
+        if here.is_open or not here.may_be(3):
+            return
+        said = self._values(value, 0)
+        at_3 = [v for v in said or () if self.ctx.zero.at(v).may_be(3) or self.ctx.zero.at(v).is_open]
+        # Each value that stage 3 can come to is a map, and one of them certainly is there at stage 3.
+        if not at_3 or any(self._is_none_or_open(v) for v in at_3):
+            return
+        told = bool(loading.tellers_before(node))
+        certain = [v for v in at_3 if self.ctx.zero.at(v).is_among(3) and (told or self.ctx.zero.at(v).tests)]
+        if here.is_among(3) and (told or here.tests):
+            certain = at_3
+        if not certain:
+            return
+        shown = self.ctx.text(certain[0])
+        self.report(
+            value,
+            f"`device_map={shown}` for a model that is loaded at ZeRO stage 3, which places the weights itself: "
+            "transformers raises a `ValueError` on every rank",
+            hint="Drop `device_map`, or pass `None` when `is_deepspeed_zero3_enabled()`",
+            related=self.ctx.zero.origins(self.ctx.zero.at(certain[0])),
+            facts={"device_map": "auto" if shown.strip("\"'") == "auto" else "one device"},
+        )
+
+    def _values(self, node: cst.BaseExpression, steps: int) -> list[cst.BaseExpression] | None:
+        """The expressions that a map may come from; ``None`` when the file does not say all of them."""
+        if steps > _MAX_STEPS:
+            return None
+        if isinstance(node, cst.IfExp):
+            arms = self._values(node.body, steps + 1), self._values(node.orelse, steps + 1)
+            return None if arms[0] is None or arms[1] is None else [*arms[0], *arms[1]]
+        if not isinstance(node, cst.Name) or node.value in ("None", "True", "False"):
+            return [node]
+        found = self.ctx.names.bindings(node.value, node)
+        if not found or any(b.kind != "assign" or b.value is None for b in found):
+            return None
+        parts = [self._values(b.value, steps + 1) for b in found if b.value is not None]
+        return None if any(p is None for p in parts) else [value for p in parts for value in p or ()]
+
+    def _is_none_or_open(self, value: cst.BaseExpression) -> bool:
+        if self.ctx.zero.at(value).is_open:
+            return True
+        if isinstance(value, cst.Dict | cst.DictComp):
+            return False
+        fact = self.ctx.constant(value)
+        return not fact.is_known or fact.value is None
