@@ -47,6 +47,7 @@ def here(code: str, context: Context | None = None) -> StageHere:
         ("args.zero_stage", {1, 2, 3}),
         ("self.is_zero3", {3}),
         ("step % 2 == 0", {0, 1, 2, 3}),
+        ("trainer.is_world_process_zero()", {0, 1, 2, 3}),
     ],
 )
 def test_a_branch_narrows_the_stages(test: str, possible: set[int]) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dslint.model.script.hfloading import HfLoading
     from dslint.model.script.loaders import Loaders
     from dslint.model.script.objects import Objects
+    from dslint.model.script.partitioned import Partitioned
     from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.traces.divergence import Divergences
@@ -254,6 +255,13 @@ class ScriptContext:
         from dslint.model.script.hfloading import HfLoading
 
         return HfLoading(self.tree, self.names, self.objects)
+
+    @cached_property
+    def partitioned(self) -> Partitioned:
+        """Which models ZeRO stage 3 spreads over the ranks."""
+        from dslint.model.script.partitioned import Partitioned
+
+        return Partitioned(self.tree, self.names, self.objects, self.hf_loading)
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:

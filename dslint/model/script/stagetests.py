@@ -35,7 +35,10 @@ _PARTITIONS = frozenset({"zero_optimization_partition_weights"})
 _PARTITIONED = frozenset({"ds_id", "ds_tensor", "ds_status", "ds_shape", "ds_numel", "ds_process_group"})
 _USES_DEEPSPEED = re.compile(r"^(?:is_|use_|using_|_)*(?:deepspeed|ds)(?:_enabled|_config|_plugin)?$", re.I)
 # A test with such a word may ask for the stage in a way that is not understood.
-_MAYBE = re.compile(r"zero|(?<![a-z])stage|fsdp|shard|z3|deepspeed|gather|partition", re.I)
+_MAYBE = re.compile(
+    r"(?<!process_)(?<!rank_)(?<!rank)(?<!global_)zero(?!_grad|s)|(?<![a-z])stage|fsdp|shard|z3|deepspeed|gather|partition",
+    re.I,
+)
 _COMPARE: dict[type[cst.BaseCompOp], Callable[[int, int], bool]] = {
     cst.Equal: int.__eq__,
     cst.NotEqual: int.__ne__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from dslint.model.script.tree import Tree
 from dslint.parse.python import ScriptDoc
 
 _MAX_CALLS = 3
+_SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
 _STATING = frozenset({cst.DictElement, cst.Call})
 _DEEPSPEED = (
     "deepspeed",
@@ -158,6 +160,25 @@ class ZeroStages:
         asked = (self._doc.location(test, "asks for the ZeRO stage") for test in here.tests)
         stated = (place.labelled(place.label or "ZeRO stage") for place in self.stated.origins)
         return tuple(dict.fromkeys((*stated, *asked)))
+
+    def is_left_to_another_branch(self, node: cst.CSTNode) -> bool:
+        """The function around a node, or one that calls it, has a branch for stage 3 alone that saves or gathers."""
+        function = self._tree.function(node)
+        scopes: list[cst.CSTNode] = [function or self._tree.module]
+        calls = self._calls_of(function) if function is not None else []
+        scopes += [self._tree.function(call) or self._tree.module for call in calls]
+        return any(self._saves_at_3(scope) for scope in scopes)
+
+    def _saves_at_3(self, scope: cst.CSTNode) -> bool:
+        for branch in self._tree.own_nodes(scope):
+            if not isinstance(branch, cst.If):
+                continue
+            outcome = self._tests.outcome(branch.test) or (ALL, ALL)
+            arms = [arm for arm, stages in ((branch.body, outcome[0]), (branch.orelse, outcome[1])) if stages == ZERO3]
+            for node in (n for arm in arms if arm is not None for n in self._tree.descendants(arm)):
+                if isinstance(node, cst.Call) and _SAVES.search(last_name(node.func)):
+                    return True
+        return False
 
     def _narrowed(self, node: cst.CSTNode, before: StageHere, calls: int) -> StageHere:
         here = before

@@ -1,8 +1,8 @@
 """`save_pretrained` of a ZeRO-3 model without a state dict.
 
 As written, rank 0 calls `engine.module.save_pretrained(folder)`; as fixed, the weights are gathered on all ranks while
-it runs. transformers takes `self.state_dict()`, which holds empty tensors at stage 3: they are written without an error,
-or none is. At stage 2 the folder is whole. The tiny Llama has random weights and is made in place.
+it runs. transformers takes `self.state_dict()`, which holds empty tensors at stage 3, and no error comes. At stage 2
+the folder is whole. The tiny Llama has random weights and is made in place.
 """
 
 from __future__ import annotations

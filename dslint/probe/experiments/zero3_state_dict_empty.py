@@ -7,12 +7,13 @@ file is whole.
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="zero3-state-dict-empty",
     summary="the saved state dict of a partitioned model holds empty tensors",
+    rules=("DSL212",),
     flavour="deepspeed",
     expect=Expect((Kind.WRONG,), r"has the shape \[0\]"),
     cases=(
@@ -58,3 +59,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
         if shape != reference[0][name]:
             return f"`{name}` in the file has the shape {shape}, the weight {reference[0][name]}"
     return None
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The call that the finding names, at stage 3."""
+    return {} if (subject.finding.fact("call"), case.params["stage"]) == ("torch.save", 3) else None
