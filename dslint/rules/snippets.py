@@ -45,3 +45,15 @@ model = make_model()
 %s
 model, optimizer, _, _ = deepspeed.initialize(model=model, config="ds.json"%s)
 """
+
+# The loop of a DDP model; the body of the loop follows.
+DDP_LOOP = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def train(net, loader, optimizer, limit):
+    model = DDP(net)
+    for step, batch in enumerate(loader):
+"""

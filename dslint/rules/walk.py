@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dslint.model.script.partitioned import Partitioned
     from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
+    from dslint.model.script.traces.data import DataDivergences
     from dslint.model.script.traces.divergence import Divergences
     from dslint.model.script.trainingstep import TrainingSteps
     from dslint.model.script.uneven import UnevenLoops
@@ -204,6 +205,16 @@ class ScriptContext:
         from dslint.model.script.traces.divergence import Divergences
 
         return Divergences(self.tree, self.names, self.guards, self.objects, sharded=self.zero3_evidence)
+
+    @cached_property
+    def data_divergences(self) -> DataDivergences:
+        """Tests of a rank's own data, and handlers, that let one rank go on without the others."""
+        from dslint.model.script.traces.data import DataDivergences
+        from dslint.model.script.variance import Variances
+
+        variances = Variances(self.tree, self.names, self.objects)
+        is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
+        return DataDivergences(self.tree, self.names, self.guards, self.objects, variances, is_sharded=is_sharded)
 
     @cached_property
     def uneven_loops(self) -> UnevenLoops:

@@ -36,9 +36,9 @@ class Objects:
 
     def __init__(self, tree: Tree, names: Names) -> None:
         self.conditions = Conditions(tree, names)
-        reaching = Reaching(tree, names, self.conditions)
-        handed = HandOvers(tree, names, self.conditions, reaching)
-        self._flow = Flow(tree, names, self.conditions, reaching, handed)
+        self.reaching = Reaching(tree, names, self.conditions)
+        handed = HandOvers(tree, names, self.conditions, self.reaching)
+        self._flow = Flow(tree, names, self.conditions, self.reaching, handed)
         self._known: dict[int, frozenset[Thing]] = {}
 
     def kind(self, node: cst.CSTNode) -> str:

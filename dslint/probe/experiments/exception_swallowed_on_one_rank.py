@@ -14,6 +14,7 @@ from dslint.probe.outcome import Kind
 EXPERIMENT = Experiment(
     name="exception-swallowed-on-one-rank",
     summary="a caught exception skips a collective on one rank, and later calls pair up wrongly",
+    rules=("DSL205",),
     expect=Expect((Kind.STALL,), r"all_reduce \(distributed_c10d\.py"),
     cases=(
         Case("one-rank", {"broken": [[], [1]]}),

@@ -17,10 +17,11 @@ from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer
 EXPERIMENT = Experiment(
     name="step-skipped-on-one-rank",
     summary="one rank skips a step or leaves the loop, and the backward of the others waits for it",
+    rules=("DSL204",),
     expect=Expect((Kind.STALL,), r"_engine_run_backward"),
     cases=(
         Case("continue-on-nan", {"cause": "nan", "then": "continue"}),
-        Case("continue-on-out-of-memory", {"cause": "memory", "then": "continue"}),
+        Case("continue-on-out-of-memory", {"cause": "memory", "then": "continue"}, rules=("DSL205",)),
         Case("leave-early", {"cause": "metric", "then": "leave"}),
     ),
 )

@@ -68,9 +68,8 @@ class RankSide:
             return None
         return {Ranks.MAIN: self.rank == 0, Ranks.SOME: self.rank == LAST}.get(let_in, self.rank != 0)
 
-    def raises(self, _: cst.CSTNode) -> bool:
+    def handler(self, _: cst.Try | cst.TryStar) -> None:
         """Exceptions are not what tells ranks apart."""
-        return False
 
 
 class Divergences:

@@ -58,8 +58,8 @@ class Side(Protocol):
     def runs(self, function: cst.FunctionDef) -> bool | None:
         """Whether a decorator lets this side in; ``None`` without such a decorator."""
 
-    def raises(self, node: cst.CSTNode) -> bool:
-        """This side meets an exception in the body of this ``try``."""
+    def handler(self, node: cst.Try | cst.TryStar) -> cst.ExceptHandler | cst.ExceptStarHandler | None:
+        """The handler that this side takes: it meets an exception in the body of this ``try``."""
 
 
 class Recorder:
@@ -187,9 +187,9 @@ class Recorder:
         return [*header, *self._branch(node.test, node, body, list)]
 
     def _try(self, node: cst.Try | cst.TryStar) -> list[Element]:
-        if self._side.raises(node):
-            body = self._suite(node.handlers[0].body) if node.handlers else []
-            body.insert(0, Decided(node, node))
+        handler = self._side.handler(node)
+        if handler is not None:
+            body = [Decided(handler, node), *self._suite(handler.body)]
         else:
             body = self._suite(node.body)
             if not (body and type(body[-1]) is Leave):

@@ -1,0 +1,183 @@
+"""Divergence by data: one rank skips a step, leaves a loop or catches an exception for a reason of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.model.script.collectives import Collective, Collectives
+from dslint.model.script.dotted import last_name
+from dslint.model.script.guards import Guards
+from dslint.model.script.names import Names
+from dslint.model.script.objects import Objects
+from dslint.model.script.traces.compare import Mismatch, compare
+from dslint.model.script.traces.elements import Op
+from dslint.model.script.traces.ranks import RankTruth
+from dslint.model.script.traces.record import Recorder
+from dslint.model.script.tree import Tree
+from dslint.model.script.variance import Variances, Variant
+
+Handler = cst.ExceptHandler | cst.ExceptStarHandler
+# Models whose backward exchanges gradients.
+_EXCHANGING = frozenset({"ddp", "fsdp", "prepared_model", "prepared"})
+_STEPS = frozenset({"backward", "step", "train_batch", "forward", "clip_grad_norm_"})
+# What a handler must catch to catch what happens on one rank: out of memory, a broken sample, a NaN check.
+_CAUGHT = frozenset(
+    {
+        *("Exception", "BaseException", "RuntimeError", "OutOfMemoryError", "ValueError", "FloatingPointError"),
+        *("AssertionError", "IndexError", "KeyError", "StopIteration", "OSError", "IOError", "TypeError"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataDivergence:
+    """A test or a handler that one rank takes alone, and the operation ``op`` that the ranks then do not share.
+
+    ``skips``: the rank that takes it (the test is true, the exception came) is the one without ``op``.
+    """
+
+    node: cst.CSTNode
+    op: Op
+    skips: bool
+    variant: Variant | None = None
+
+
+class _DataSide:
+    """One of two ranks that differ in one test, or in one exception."""
+
+    def __init__(
+        self,
+        truth: RankTruth,
+        test: cst.BaseExpression | None = None,
+        answer: bool = False,
+        node: cst.CSTNode | None = None,
+        handler: Handler | None = None,
+    ) -> None:
+        self._truth = truth
+        self._test = test
+        self._answer = answer
+        self._node = node
+        self._handler = handler
+
+    def decide(self, test: cst.BaseExpression) -> bool | None:
+        if test is self._test:
+            return self._answer
+        # What the rank decides is not the point here: only what is the same on all of them.
+        answers = {self._truth(test, rank) for rank in (0, 1)}
+        return answers.pop() if len(answers) == 1 else None
+
+    def is_split(self, test: cst.BaseExpression) -> bool:
+        return test is self._test
+
+    def equals(self, _subject: cst.BaseExpression, _number: int) -> bool | None:
+        return None
+
+    def runs(self, _function: cst.FunctionDef) -> bool | None:
+        return None
+
+    def handler(self, node: cst.Try | cst.TryStar) -> Handler | None:
+        return self._handler if node is self._node else None
+
+
+class DataDivergences:
+    """Answers for one module."""
+
+    def __init__(
+        self, tree: Tree, names: Names, guards: Guards, objects: Objects, variances: Variances, *, is_sharded: bool
+    ) -> None:
+        self._tree = tree
+        self._names = names
+        self._guards = guards
+        self._objects = objects
+        self._variances = variances
+        self._is_sharded = is_sharded
+        self._collectives = Collectives(names, objects)
+        self._truth = RankTruth(guards)
+        self._calls: dict[int, Collective | None] = {}
+
+    def tests(self) -> Iterator[DataDivergence]:
+        """Tests of this rank's own data that decide over a collective, in source order."""
+        for node in self._tree.order:
+            if isinstance(node, cst.If | cst.While):
+                variant = self._variances.test(node.test)
+                if variant is not None and self._guards.guard(node) is None:
+                    yield from self._of_test(node, variant)
+
+    def handlers(self) -> Iterator[DataDivergence]:
+        """Handlers that let one rank go on without the collectives of the body, in source order."""
+        for node in self._tree.order:
+            if isinstance(node, cst.Try | cst.TryStar) and self._guards.guard(node) is None:
+                handler = next((h for h in node.handlers if _catches(h)), None)
+                steps = self._steps(node.body)
+                if handler is None or not steps or (node.orelse is not None and _raises(node.orelse)):
+                    continue
+                one = self._recorder(_DataSide(self._truth, node=node, handler=handler))
+                for found in self._compared(node, handler, one):
+                    if found.skips and any(found.op.call is step for step in steps):
+                        yield found
+                        break
+
+    def _of_test(self, node: cst.If | cst.While, variant: Variant) -> Iterator[DataDivergence]:
+        one = self._recorder(_DataSide(self._truth, node.test, True))
+        other = self._recorder(_DataSide(self._truth, node.test, False))
+        for found in self._compared(node, node.test, one, other):
+            yield DataDivergence(found.node, found.op, found.skips, variant)
+            break
+
+    def _compared(
+        self, node: cst.CSTNode, cause: cst.CSTNode, one: Recorder, other: Recorder | None = None
+    ) -> Iterator[DataDivergence]:
+        scope = self._tree.function(node) or self._tree.module
+        other = other or self._recorder(_DataSide(self._truth))
+        found: list[Mismatch] = [m for m in compare(one.scope(scope), other.scope(scope)) if not m.order]
+        for mismatch in found:
+            yield DataDivergence(cause, mismatch.op, skips=mismatch.side == 1)
+
+    def _recorder(self, side: _DataSide) -> Recorder:
+        return Recorder(self._tree, self._names, self._collective, side)
+
+    def _steps(self, body: cst.BaseSuite) -> list[cst.Call]:
+        """The calls of a body that train: each works on data of its own and may fail for one rank."""
+        found = []
+        for node in self._tree.own_nodes(body):
+            collective = self._collective(node) if isinstance(node, cst.Call) else None
+            if isinstance(node, cst.Call) and collective is not None and collective.key in _STEPS:
+                found.append(node)
+        return found
+
+    def _collective(self, call: cst.Call) -> Collective | None:
+        if id(call) not in self._calls:
+            found = self._collectives.of(call) or self._backward(call)
+            keep = found is not None and (self._is_sharded or not found.needs_stage3)
+            self._calls[id(call)] = found if keep else None
+        return self._calls[id(call)]
+
+    def _backward(self, call: cst.Call) -> Collective | None:
+        """``loss.backward()`` and ``accelerator.backward(loss)`` where a model is trained that exchanges gradients."""
+        if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "backward":
+            return None
+        if self._objects.kind(call.func.value) == "accelerator":
+            return Collective("backward", "accelerate")
+        scope = self._tree.function(call) or self._tree.module
+        forwards = (n.func for n in self._tree.own_nodes(scope) if isinstance(n, cst.Call))
+        exchanging = any(
+            isinstance(f, cst.Name | cst.Attribute) and self._objects.likely(f) in _EXCHANGING for f in forwards
+        )
+        return Collective("backward", "torch") if exchanging and not call.args else None
+
+
+def _raises(node: cst.Else) -> bool:
+    """``else: raise AssertionError("...")``: the exception is expected on every rank."""
+    last = node.body.body[-1] if node.body.body else None
+    inner = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
+    return isinstance(inner, cst.Raise)
+
+
+def _catches(handler: Handler) -> bool:
+    kinds = [handler.type] if handler.type is not None else []
+    if isinstance(handler.type, cst.Tuple):
+        kinds = [e.value for e in handler.type.elements]
+    return handler.type is None or any(last_name(k) in _CAUGHT for k in kinds)

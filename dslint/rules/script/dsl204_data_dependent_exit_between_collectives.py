@@ -1,0 +1,211 @@
+"""One rank skips a step, or leaves the loop, because of its own data.
+
+**What.** A test on the data of this rank (`torch.isnan(loss)`, `len(batch) == 0`, `mask.sum() == 0`) decides over a
+collective: `continue`, `break` or `return` before `model_engine.backward(...)`, `loss.backward()` of a DDP model or an
+`all_reduce`, or the collective stands in one branch only.
+
+**Why it hurts.** The other ranks do not see this batch and go on: their backward waits for the rank that skipped, until
+the process-group timeout. When each rank skips one batch at another step, nothing hangs, and gradients of different
+steps are averaged without a word.
+
+**Fix.** Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
+let all of them skip; or keep the graph and multiply the loss by 0.
+
+**When it stays quiet.** The tested value went through an `all_reduce`, `gather` or `broadcast`; the test asks for a
+step counter, an argument, a shape, a key or `None`, which are usually the same on all ranks; the branch raises (the
+launcher then ends the other ranks); both branches run the same collectives; no engine, DDP model or collective is in
+sight.
+
+**Evidence.** Two ranks: a `continue` on a NaN loss, or on a caught out-of-memory error, on one rank of a DDP model
+leaves the other in its backward until the timeout; with the flag reduced first both pass (torch 2.13). One public
+ZeRO-3 example skips batches whose mask is empty in this way.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.core.finding import Severity
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.traces.data import DataDivergence
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import DDP_LOOP
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL204",
+    name="data-dependent-exit-between-collectives",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="one rank skips a collective because of its own data, and the others wait for it",
+    markers=(
+        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(",
+        r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast",
+        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
+        r"\n[ \t]+(?:if|while) ",
+    ),
+    references=(
+        "https://github.com/pytorch/pytorch/issues/38174",
+        "https://pytorch.org/docs/stable/notes/ddp.html",
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A loop with a training step, and a branch on a number that a tensor gives, or on a length."""
+    nodes = flat(tree)
+    tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
+    asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in _ASKING}
+    told = {
+        target.id
+        for assign in nodes.nodes(ast.Assign)
+        if any(n in asking for n in ast.walk(assign.value))
+        for target in assign.targets
+        if isinstance(target, ast.Name)
+    }
+    names = (n for test in tests for n in ast.walk(test))
+    if not any(n in asking or (isinstance(n, ast.Name) and n.id in told) for n in names):
+        return False
+    return any(call_name(call) in _WAITING for call in nodes.nodes(ast.Call))
+
+
+_WAITING = frozenset(
+    {
+        *("backward", "all_reduce", "all_gather", "all_gather_object", "barrier", "gather", "broadcast", "step"),
+        *("save_checkpoint", "train_batch", "reduce", "broadcast_object_list", "wait_for_everyone"),
+    }
+)
+
+
+_ASKING = frozenset({"isnan", "isinf", "isfinite", "item", "sum", "len", "any", "all", "numel", "count_nonzero"})
+
+
+class Check(ScriptCheck):
+    """Reports tests of one rank's data that decide over collectives."""
+
+    def finish(self) -> None:
+        """One finding a test."""
+        for found in self.ctx.data_divergences.tests():
+            self._report(found)
+
+    def _report(self, found: DataDivergence) -> None:
+        test = self.ctx.text(found.node)
+        name = self.ctx.text(found.op.call.func)
+        what = "skips" if found.skips else "makes"
+        others = "the other ranks wait for it there" if found.skips else "the other ranks do not come"
+        related = [self.ctx.location(found.op.call, "what the ranks do not share")]
+        if found.variant is not None:
+            related.append(self.ctx.location(found.variant.source, "each rank has data of its own from here"))
+        self.report(
+            found.node,
+            f"`{test}` looks at the data of this rank alone, and a rank for which it is true {what} `{name}`: {others}"
+            " until the process-group timeout, or take its next call for this one",
+            hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
+            " them decide alike; or multiply the loss by 0",
+            related=tuple(related),
+            facts={"collective": found.op.key, "family": found.op.collective.family},
+        )
+
+
+def _loop(body: str) -> str:
+    return DDP_LOOP + body
+
+
+EXAMPLES = (
+    bad(
+        "A batch with a NaN loss is skipped by the rank that has it",
+        {
+            "train.py": _loop("""\
+        loss = model(batch).mean()
+        if torch.isnan(loss):
+            continue
+        loss.backward()
+        optimizer.step()
+""")
+        },
+        "train.py:10",
+    ),
+    bad(
+        "An empty batch on one rank",
+        {
+            "train.py": """\
+import deepspeed
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    for batch in loader:
+        if len(batch) == 0:
+            continue
+        loss = engine(batch)
+        engine.backward(loss)
+        engine.step()
+"""
+        },
+        "train.py:7",
+    ),
+    good(
+        "The ranks agree before they skip",
+        {
+            "train.py": _loop("""\
+        loss = model(batch).mean()
+        bad = torch.isnan(loss).float()
+        dist.all_reduce(bad, op=dist.ReduceOp.MAX)
+        if bad.item() > 0:
+            continue
+        loss.backward()
+        optimizer.step()
+""")
+        },
+    ),
+    good(
+        "A step counter is the same on all ranks",
+        {
+            "train.py": _loop("""\
+        loss = model(batch).mean()
+        loss.backward()
+        if step % 4 == 0:
+            continue
+        optimizer.step()
+        if step >= limit:
+            break
+""")
+        },
+    ),
+    good(
+        "The job ends for all",
+        {
+            "train.py": _loop("""\
+        loss = model(batch).mean()
+        if not torch.isfinite(loss):
+            raise ValueError("the loss is not finite")
+        loss.backward()
+        optimizer.step()
+""")
+        },
+    ),
+    good(
+        "The loss counts as zero, and every rank goes on",
+        {
+            "train.py": _loop("""\
+        loss = model(batch).mean()
+        if torch.isnan(loss):
+            loss = torch.nan_to_num(loss) * 0
+        loss.backward()
+        optimizer.step()
+""")
+        },
+    ),
+    good(
+        "Only the printing depends on the data",
+        {
+            "train.py": _loop("""\
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+        if loss.item() > 10:
+            print("high")
+""")
+        },
+    ),
+)

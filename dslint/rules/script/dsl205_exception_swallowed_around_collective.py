@@ -1,0 +1,163 @@
+"""An exception on one rank is caught, and the rank goes on without the step that the others make.
+
+**What.** The body of a `try` runs a forward, `backward` or `step` of an engine or DDP model; a handler for
+`Exception`, `RuntimeError`, `torch.cuda.OutOfMemoryError` or the like logs it and goes on (`continue`, `pass`,
+`return`).
+
+**Why it hurts.** Out of memory, a broken sample or a NaN check strikes one rank, at one step. The others stand in the
+backward of that step and wait. When the rank comes back with its next batch, its calls pair up with the wrong calls of
+the others: the job hangs at the end, or sums belong to different steps and nothing says so.
+
+**Fix.** Let the exception end the job, and resume from a checkpoint; or catch it around the loading of the data only;
+or let the ranks agree (`all_reduce` of a flag) before any of them makes the step.
+
+**When it stays quiet.** An `else` of the `try` raises, so that the exception is expected everywhere; the handler ends
+with `raise`, `sys.exit(1)` or `os._exit(1)`; it makes the same calls as the body; the body holds no call of a
+distributed model. The severity is *error* where the handler goes on with the loop.
+
+**Evidence.** Two ranks of a DDP model: out of memory caught on one rank ends in the timeout of the other; a swallowed
+`ValueError` before an `all_reduce` made one rank receive the sum of another record, 21 instead of 30, with exit code 0
+(torch 2.13).
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.traces.data import DataDivergence
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import DDP_LOOP
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL205",
+    name="exception-swallowed-around-collective",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="a caught exception lets one rank go on without the step that the others make",
+    markers=(
+        r"\n[ \t]+except\b",
+        r"\.backward\(|\.step\(|train_batch\(",
+        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard",
+    ),
+    references=("https://github.com/pytorch/pytorch/issues/38174",),
+)
+_TRAINING = frozenset({"backward", "step", "train_batch"})
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A ``try`` whose body trains."""
+    nodes = flat(tree)
+    tries = [at for kind in (ast.Try, getattr(ast, "TryStar", ast.Try)) for at in nodes.places(kind)]
+    return any(_trains(nodes.order[at]) for at in tries)
+
+
+def _trains(node: ast.AST) -> bool:
+    body = node.body if isinstance(node, ast.Try) else getattr(node, "body", [])
+    calls = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Call))
+    return any(call_name(c) in _TRAINING for c in calls)
+
+
+class Check(ScriptCheck):
+    """Reports handlers that let one rank skip a step."""
+
+    def finish(self) -> None:
+        """One finding a handler."""
+        for found in self.ctx.data_divergences.handlers():
+            self._report(found)
+
+    def _report(self, found: DataDivergence) -> None:
+        name = self.ctx.text(found.op.call.func)
+        goes_on = bool(self.ctx.loops(found.node))
+        then = "goes on with the loop" if goes_on else "goes on"
+        self.report(
+            self.ctx.location(_header(found.node)),
+            f"a rank that catches the exception {then} without `{name}`, which the other ranks wait in until the"
+            " process-group timeout; later calls of this rank pair up with the wrong calls of the others",
+            hint="Let the exception end the job, catch it around the loading of data only, or let all ranks agree to"
+            " skip the step",
+            related=(self.ctx.location(found.op.call, "the others wait here"),),
+            severity=Severity.ERROR if goes_on else Severity.WARNING,
+            facts={"collective": found.op.key, "family": found.op.collective.family},
+        )
+
+
+def _header(node: cst.CSTNode) -> cst.CSTNode:
+    """The exception type of a handler, or the handler."""
+    kind = node.type if isinstance(node, cst.ExceptHandler | cst.ExceptStarHandler) else None
+    return kind if kind is not None else node
+
+
+EXAMPLES = (
+    bad(
+        "Out of memory is caught, and the rank takes the next batch",
+        {
+            "train.py": DDP_LOOP
+            + """\
+        try:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            continue
+"""
+        },
+        "train.py:13",
+    ),
+    bad(
+        "Only the message of one kind of error is looked at",
+        {
+            "train.py": """\
+import deepspeed
+
+
+def step(args, model, batch):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    try:
+        loss = engine(batch)
+        engine.backward(loss)
+        engine.step()
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        print("skipping")
+"""
+        },
+        "train.py:10 warning",
+    ),
+    good(
+        "The handler ends the job",
+        {
+            "train.py": DDP_LOOP
+            + """\
+        try:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+        except RuntimeError:
+            print("failed at", step)
+            raise
+"""
+        },
+    ),
+    good(
+        "Only the loading of the sample is tried",
+        {
+            "train.py": DDP_LOOP
+            + """\
+        try:
+            batch = batch.decode()
+        except ValueError:
+            batch = batch.empty()
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+"""
+        },
+    ),
+)
