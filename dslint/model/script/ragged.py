@@ -1,0 +1,98 @@
+"""Tensors whose shape depends on the data of the rank: generated text, boolean selections, positions of non-zeros."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
+from dslint.model.script.tree import Tree
+
+_MAX_STEPS = 8
+# Methods and functions whose result has as many rows as the data says.
+_SELECTS = {"nonzero": "positions of non-zeros", "masked_select": "a boolean selection", "argwhere": "positions"}
+_SELECTS |= {"unique": "distinct values", "unique_consecutive": "distinct values"}
+# What hands a tensor on in its shape.
+_KEEPS = frozenset(
+    {
+        *("contiguous", "to", "cpu", "cuda", "detach", "clone", "float", "long", "int", "half", "bfloat16", "double"),
+        *("type_as", "requires_grad_", "npu", "xpu"),
+    }
+)
+_BOOLEAN = frozenset({"bool", "logical_and", "logical_or", "logical_not", "isin", "eq", "ne", "gt", "lt", "ge", "le"})
+_PARTS = frozenset({"sequences"})
+
+
+class Ragged:
+    """Recognises such tensors in one module, along straight lines of code."""
+
+    def __init__(self, tree: Tree, names: Names) -> None:
+        self._tree = tree
+        self._names = names
+
+    def source(self, node: cst.BaseExpression, steps: int = 0) -> tuple[cst.BaseExpression, str] | None:
+        """The expression that makes a tensor ragged, and what it gives; ``None`` when nothing says so."""
+        if steps > _MAX_STEPS:
+            return None
+        if isinstance(node, cst.Name):
+            value = self.last_value(node)
+            return self.source(value, steps + 1) if value is not None else None
+        if isinstance(node, cst.Attribute):
+            return self.source(node.value, steps + 1) if node.attr.value in _PARTS else None
+        if isinstance(node, cst.Subscript):
+            return self._selected(node, steps)
+        return self._called(node, steps) if isinstance(node, cst.Call) else None
+
+    def last_value(self, name: cst.Name) -> cst.BaseExpression | None:
+        """What the last assignment before a use gives, when every way to the use passes it."""
+        found = self._names.bindings(name.value, name)
+        at = self._tree.position(name)
+        before = [b for b in found if self._tree.position(b.node) < at and not self._assigns_here(b, name)]
+        if not before or before[-1].kind != "assign" or before[-1].value is None:
+            return None
+        if self._tree.function(before[-1].node) is not self._tree.function(name):
+            return None
+        block = self._tree.enclosing(before[-1].node, cst.IndentedBlock, cst.Module)
+        return before[-1].value if block is not None and self._tree.contains(block, name) else None
+
+    def _assigns_here(self, binding: Binding, name: cst.Name) -> bool:
+        """``x = gather(x)``: the target stands before the use, and is bound after it."""
+        return binding.value is not None and self._tree.contains(binding.value, name)
+
+    def _called(self, call: cst.Call, steps: int) -> tuple[cst.BaseExpression, str] | None:
+        name = last_name(call.func)
+        if not isinstance(call.func, cst.Attribute):
+            return None
+        if name == "generate":
+            return call, "generated ids"
+        if name in _SELECTS and not any(a.keyword is not None and a.keyword.value == "size" for a in call.args):
+            return call, _SELECTS[name]
+        if name in _KEEPS:
+            return self.source(call.func.value, steps + 1)
+        return None
+
+    def _selected(self, node: cst.Subscript, steps: int) -> tuple[cst.BaseExpression, str] | None:
+        first = node.slice[0].slice if node.slice else None
+        if len(node.slice) == 1 and isinstance(first, cst.Index):
+            return (node, "a boolean selection") if self._is_boolean(first.value, steps) else None
+        # ``ids[:, length:]`` drops the prompt, the lengths still differ; ``ids[0, :5]`` is another matter.
+        whole = isinstance(first, cst.Slice) and first.lower is None and first.upper is None
+        last = node.slice[-1].slice
+        open_end = isinstance(last, cst.Slice) and last.upper is None
+        return self.source(node.value, steps + 1) if len(node.slice) == 2 and whole and open_end else None
+
+    def _is_boolean(self, node: cst.BaseExpression, steps: int) -> bool:
+        if steps > _MAX_STEPS:
+            return False
+        if isinstance(node, cst.Comparison):
+            return not isinstance(node.comparisons[0].operator, cst.Is | cst.IsNot | cst.In | cst.NotIn)
+        if isinstance(node, cst.UnaryOperation):
+            return isinstance(node.operator, cst.BitInvert) and self._is_boolean(node.expression, steps + 1)
+        if isinstance(node, cst.BinaryOperation):
+            both = isinstance(node.operator, cst.BitAnd | cst.BitOr)
+            return both and (self._is_boolean(node.left, steps + 1) or self._is_boolean(node.right, steps + 1))
+        if isinstance(node, cst.Call):
+            return isinstance(node.func, cst.Attribute) and node.func.attr.value in _BOOLEAN
+        value = self.last_value(node) if isinstance(node, cst.Name) else None
+        return value is not None and self._is_boolean(value, steps + 1)

@@ -1,0 +1,188 @@
+"""A tensor whose shape differs between the ranks is gathered without padding.
+
+**What.** `accelerator.gather(x)`, `gather_for_metrics(x)`, or `dist.all_gather(parts, x)` with parts shaped like `x`,
+where `x` is the result of `generate`, a boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`:
+its length is what the data of this rank makes it.
+
+**Why it hurts.** These calls expect the same shape from every rank and do not check it. Over gloo one rank aborts and
+another returns memory that nobody wrote; NCCL waits for ever, or writes past the end of a buffer. It works as long as
+the lengths happen to agree, as they do with one GPU.
+
+**Fix.** `accelerator.pad_across_processes(x, dim=1, pad_index=pad_id)` before the gather (`gather_for_metrics` does not
+pad), gather text or objects (`gather_object`), or gather first and select afterwards.
+
+**When it stays quiet.** Anything that may have padded or reduced the tensor in between, an assignment in a branch, a
+selection that is reduced (`x[mask].mean()`), the decoded text of generated ids, lists made for the lengths of each
+rank, `gather_object`, and everything whose shape the code does not tell.
+
+**Evidence.** Two gloo ranks, 2 against 3 rows: `Received data size doesn't match` on one rank, numbers that nobody sent
+on the other (accelerate 1.15 `gather`, torch 2.13 `all_gather`). Padded first, both pass.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.ragged import Ragged
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL227",
+    name="gather-of-ragged-tensor",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a tensor is gathered whose shape differs between the ranks",
+    markers=(
+        r"gather\w*\(",
+        r"\.distributed|from torch import|accelerat|deepspeed",
+        r"\.generate\(|nonzero|masked_select|argwhere|\bunique|\w\[[^\]\n]*(?:[<>=!]=|[<>]|mask|~|keep|valid)",
+    ),
+    references=("https://huggingface.co/docs/accelerate/package_reference/accelerator#accelerate.Accelerator.gather",),
+)
+
+_HEAD = "from accelerate import Accelerator\n\naccelerator = Accelerator()\n\n\n"
+
+EXAMPLES = (
+    bad(
+        "generated ids of different length",
+        {
+            "evaluate.py": _HEAD + "def evaluate(model, batch, tokenizer):\n"
+            "    ids = accelerator.unwrap_model(model).generate(**batch, max_new_tokens=64)\n"
+            "    ids = ids[:, batch['input_ids'].shape[1] :].contiguous()\n"
+            "    ids = accelerator.gather_for_metrics(ids)\n"
+            "    return tokenizer.batch_decode(ids)\n"
+        },
+        at="evaluate.py:9",
+    ),
+    bad(
+        "the rows that a mask leaves",
+        {
+            "losses.py": "import torch\nimport torch.distributed as dist\n\n\ndef losses(loss, labels):\n"
+            "    valid = labels != -100\n    mine = loss[valid]\n"
+            "    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]\n"
+            "    dist.all_gather(parts, mine)\n    return torch.cat(parts)\n"
+        },
+        at="losses.py:9",
+    ),
+    good(
+        "padded first, or decoded first",
+        {
+            "evaluate.py": _HEAD + "def evaluate(model, batch, tokenizer):\n"
+            "    ids = accelerator.unwrap_model(model).generate(**batch)\n"
+            "    ids = accelerator.pad_across_processes(ids, dim=1, pad_index=tokenizer.pad_token_id)\n"
+            "    return accelerator.gather(ids)\n\n\n"
+            "def texts(model, batch, tokenizer):\n    ids = model.generate(**batch)\n"
+            "    ids = tokenizer.batch_decode(ids)\n    return accelerator.gather_for_metrics(ids)\n"
+        },
+    ),
+    good(
+        "padded where it is needed",
+        {
+            "evaluate.py": _HEAD + "def evaluate(args, model, batch):\n    ids = model.generate(**batch)\n"
+            "    if not args.pad_to_max_length:\n        ids = accelerator.pad_across_processes(ids, dim=1)\n"
+            "    return accelerator.gather(ids)\n"
+        },
+    ),
+    good(
+        "the selection is reduced to one number, or made after the gather",
+        {
+            "losses.py": _HEAD + "def losses(loss, labels):\n"
+            "    mean = accelerator.gather(loss[labels != -100].mean()).mean()\n"
+            "    everything = accelerator.gather(loss)\n    return mean, everything[everything > 0]\n"
+        },
+    ),
+    good(
+        "room is made for the length of each rank; rows are chosen by number",
+        {
+            "losses.py": "import torch\nimport torch.distributed as dist\n\n\ndef share(rows, mask, sizes, index):\n"
+            "    mine = rows[mask.bool()]\n    parts = [rows.new_empty(size) for size in sizes]\n"
+            "    dist.all_gather(parts, mine)\n    chosen = rows[index]\n"
+            "    dist.all_gather([torch.empty_like(chosen)], chosen)\n    return parts, chosen\n"
+        },
+    ),
+)
+
+_FUNCTIONS = {
+    "torch.distributed.all_gather": 1,
+    "torch.distributed.all_gather_into_tensor": 1,
+    "deepspeed.comm.all_gather": 1,
+    "deepspeed.comm.all_gather_into_tensor": 1,
+    "accelerate.utils.gather": 0,
+    "accelerate.utils.operations.gather": 0,
+}
+_METHODS = frozenset({"gather", "gather_for_metrics"})
+_NAMES = _METHODS | {name.rsplit(".", 1)[-1] for name in _FUNCTIONS}
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A gather, and something that makes a shape depend on data."""
+    nodes = flat(tree)
+    calls = nodes.nodes(ast.Call)
+    if not any(call_name(c) in _NAMES and c.args for c in calls):
+        return False
+    makes = {"generate", "nonzero", "masked_select", "argwhere", "unique", "unique_consecutive"}
+    return any(call_name(c) in makes for c in calls) or any(
+        isinstance(s.slice, ast.Name | ast.Compare | ast.UnaryOp | ast.BinOp | ast.Call)
+        for s in nodes.nodes(ast.Subscript)
+    )
+
+
+class Check(ScriptCheck):
+    """Looks at what each gather gets."""
+
+    def start(self) -> None:
+        """One view of the shapes of the file."""
+        self._ragged = Ragged(self.ctx.tree, self.ctx.names)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on a tensor that is ragged for a reason that the code shows."""
+        for value in self._gathered(node):
+            found = self._ragged.source(value)
+            if found is not None:
+                self._report(node, value, *found)
+
+    def _gathered(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
+        name = self.ctx.qualified_name(call.func)
+        if name is not None:
+            position = _FUNCTIONS.get(name)
+            value = self.ctx.argument(call, "tensor", position) if position is not None else None
+            if value is None or self._on_group(call) or (position == 1 and not self._is_alike(call)):
+                return
+        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _METHODS and call.args:
+            if self.ctx.kind(call.func.value) != "accelerator":
+                return
+            value = call.args[0].value
+        else:
+            return
+        if isinstance(value, cst.Tuple | cst.List):
+            yield from (e.value for e in value.elements)
+        else:
+            yield value
+
+    def _on_group(self, call: cst.Call) -> bool:
+        return any(a.keyword is not None and a.keyword.value == "group" for a in call.args)
+
+    def _is_alike(self, call: cst.Call) -> bool:
+        """The room that a rank makes has the shape of its own tensor: `[torch.empty_like(x) for ...]`."""
+        room = call.args[0].value
+        made = self.ctx.names.single_value(room) or room
+        return any(isinstance(n, cst.Call) and last_name(n.func).endswith("_like") for n in self.ctx.descendants(made))
+
+    def _report(self, call: cst.Call, value: cst.BaseExpression, source: cst.BaseExpression, what: str) -> None:
+        text = " ".join(self.ctx.text(value).split())
+        name = self.ctx.text(call.func)
+        self.report(
+            call,
+            f"`{name}` needs the same shape from every rank, but `{text}` holds {what}, whose number differs: a rank "
+            "aborts or reads memory that nobody wrote, and NCCL waits for ever",
+            hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
+            related=(self.ctx.location(source, f"{what}, as many as the data of this rank gives"),),
+            facts={"call": last_name(call.func)},
+        )
