@@ -1,0 +1,217 @@
+"""Only some ranks call the forward of a `DistributedDataParallel` model.
+
+**What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called behind a test that only some ranks
+pass, directly or in a helper of the file that gets the wrapper, mostly to evaluate on rank 0; and gradients are on, or
+the next thing that all ranks do is another collective.
+
+**Why it hurts.** Before a forward the wrapper broadcasts the buffers of the model (running statistics of BatchNorm,
+rotary frequencies) from rank 0 to all ranks, in evaluation mode as well. The broadcast of rank 0 meets whatever the
+others do next, a barrier or the gradients of the next step: both sides wait until the process-group timeout.
+
+**Fix.** Call `model.module(batch)` (or the model that was wrapped) behind the test, or evaluate on every rank.
+
+**When it stays quiet.** `model.module(...)`; `broadcast_buffers=False`; a forward without gradients after which
+training goes on, because the wrapper then leaves out its next broadcast and the counts agree again; a test that every
+rank passes. A model without buffers does not hang; the file seldom shows that, so the finding is a warning.
+
+**Evidence.** Two gloo ranks, BatchNorm, torch 2.13: `no_grad` evaluation on rank 0 and then a barrier: rank 0 waits in
+`_distributed_broadcast_coalesced`, rank 1 in `barrier`; with gradients the next backward of rank 1 waits. Followed by
+training steps, or without buffers: passes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.guards import Guard
+from dslint.model.script.quick import call_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL235",
+    name="ddp-forward-on-some-ranks",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="only some ranks call a DDP model, whose forward broadcasts buffers to all of them",
+    markers=(r"DistributedDataParallel", r"rank|is_main|master|main_process"),
+    versions=("torch>=1.8",),
+    references=(
+        "https://github.com/pytorch/pytorch/pull/59666",
+        "DistributedDataParallel._pre_forward in torch/nn/parallel/distributed.py",
+    ),
+)
+
+_HEAD = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+"""
+_EVALUATE = """\
+@torch.no_grad()
+def evaluate(model, loader):
+    model.eval()
+    return [model(batch) for batch in loader]
+
+
+"""
+
+EXAMPLES = (
+    bad(
+        "rank 0 evaluates while the others wait at a barrier",
+        {
+            "train.py": _HEAD + _EVALUATE + "def main(net, loader, test_loader):\n    model = DDP(net)\n"
+            "    for epoch in range(3):\n        if dist.get_rank() == 0:\n"
+            "            evaluate(model, test_loader)\n        dist.barrier()\n"
+        },
+        at="train.py:16",
+    ),
+    bad(
+        "a forward with gradients on rank 0",
+        {
+            "train.py": _HEAD + "def main(net, optimizer, loader, example):\n    model = DDP(net)\n"
+            "    for batch in loader:\n        model(batch).mean().backward()\n        optimizer.step()\n"
+            "        if dist.get_rank() == 0:\n            print(model(example).mean())\n"
+        },
+        at="train.py:12",
+    ),
+    good(
+        "the model inside the wrapper, or every rank",
+        {
+            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader):\n    model = DDP(net)\n"
+            "    scores = evaluate(model, test_loader)\n    if dist.get_rank() == 0:\n"
+            "        print(scores)\n        evaluate(model.module, test_loader)\n    dist.barrier()\n"
+        },
+    ),
+    good(
+        "without gradients, and training goes on",
+        {
+            "train.py": _HEAD + _EVALUATE + "def main(net, optimizer, loader, test_loader):\n    model = DDP(net)\n"
+            "    for batch in loader:\n        model(batch).mean().backward()\n        optimizer.step()\n"
+            "        if dist.get_rank() == 0:\n            evaluate(model, test_loader)\n"
+        },
+    ),
+    good(
+        "no broadcast of buffers",
+        {
+            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader):\n"
+            "    model = DDP(net, broadcast_buffers=False)\n    if dist.get_rank() == 0:\n"
+            "        evaluate(model, test_loader)\n    dist.barrier()\n"
+        },
+    ),
+)
+
+_NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A wrapper is made in this file, and no wrapper leaves its buffers alone."""
+    calls = flat(tree).nodes(ast.Call)
+    made = [c for c in calls if call_name(c) in ("DistributedDataParallel", "DDP")]
+    return bool(made) and not any(k.arg == "broadcast_buffers" for c in made for k in c.keywords)
+
+
+class Check(ScriptCheck):
+    """Looks at every call behind a rank guard."""
+
+    def start(self) -> None:
+        """One finding for each guard: the loop of an evaluation is one mistake."""
+        self._seen: set[int] = set()
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on a wrapper that is called, or handed to a helper that calls it."""
+        guard = self.ctx.guard(node)
+        if guard is None or id(guard.owner) in self._seen:
+            return
+        forward = node if self.ctx.kind(node.func) == "ddp" else self._inside(node)
+        if forward is None:
+            return
+        grad = not (self._without_gradients(forward) or self._without_gradients(node))
+        after = self._next_collective(node, guard)
+        if after is not None or (grad and self.ctx.loops(node)):
+            self._seen.add(id(guard.owner))
+            self._report(node, forward, guard, grad, after)
+
+    def _inside(self, call: cst.Call) -> cst.Call | None:
+        """The forward in a helper of this file that gets the wrapper as an argument."""
+        helper = self.ctx.names.local_function(call)
+        given = [a for a in call.args if isinstance(a.value, cst.Name | cst.Attribute) and not a.star]
+        if helper is None or not any(self.ctx.kind(a.value) == "ddp" for a in given):
+            return None
+        names = self._parameters(helper, call)
+        for node in self.ctx.tree.own_nodes(helper.body):
+            if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in names:
+                return node if self.ctx.guard(node) is None else None
+        return None
+
+    def _parameters(self, helper: cst.FunctionDef, call: cst.Call) -> set[str]:
+        """The parameters that hold the wrapper, where the helper does not assign them anew."""
+        names = [p.name.value for p in (*helper.params.posonly_params, *helper.params.params)]
+        if names[:1] == ["self"] and isinstance(call.func, cst.Attribute):
+            names = names[1:]
+        found = set()
+        for index, arg in enumerate(call.args):
+            name = arg.keyword.value if arg.keyword else (names[index] if index < len(names) else "")
+            if name and self.ctx.kind(arg.value) == "ddp" and len(self.ctx.names.bindings(name, helper.body)) == 1:
+                found.add(name)
+        return found
+
+    def _without_gradients(self, node: cst.CSTNode) -> bool:
+        """`with torch.no_grad():` around a node, or `@torch.no_grad()` on its function."""
+        for outer in self.ctx.parents(node):
+            if isinstance(outer, cst.With):
+                if any(self._is_no_grad(item.item) for item in outer.items):
+                    return True
+            elif isinstance(outer, cst.FunctionDef):
+                return any(self._is_no_grad(d.decorator) for d in outer.decorators)
+        return False
+
+    def _is_no_grad(self, node: cst.BaseExpression) -> bool:
+        called = node.func if isinstance(node, cst.Call) else node
+        return self.ctx.qualified_name(called) in _NO_GRAD
+
+    def _next_collective(self, node: cst.Call, guard: Guard) -> cst.Call | None:
+        """What all ranks call together next, unless it is the wrapper again."""
+        scope = self.ctx.enclosing_function(node) or self.ctx.tree.module
+        for later in self._after(scope, guard.owner):
+            if self.ctx.guard(later) is not None:
+                continue
+            if self.ctx.kind(later.func) == "ddp" or self._inside(later) is not None:
+                return None
+            event = self.ctx.summaries.event(later)
+            if event is not None and event.collectives[0].family in ("torch", "accelerate"):
+                return later
+        return None
+
+    def _after(self, scope: cst.CSTNode, owner: cst.CSTNode) -> Iterator[cst.Call]:
+        end = self.ctx.tree.position(owner) + len(self.ctx.descendants(owner))
+        for node in self.ctx.tree.own_nodes(scope):
+            if isinstance(node, cst.Call) and self.ctx.tree.position(node) >= end:
+                yield node
+
+    def _report(self, node: cst.Call, forward: cst.Call, guard: Guard, grad: bool, after: cst.Call | None) -> None:
+        name = self.ctx.text(forward.func)
+        what = (
+            f"the DDP model `{name}` is called" if forward is node else f"`{last_name(node.func)}` calls the DDP model"
+        )
+        related = [self.ctx.location(guard.test, "only some ranks get past this test")]
+        if forward is not node:
+            related.append(self.ctx.location(forward, "the forward of the wrapper"))
+        if after is not None:
+            related.append(self.ctx.location(after, "what all ranks do next"))
+        meets = f"`{self.ctx.text(after.func)}`" if after is not None else "the gradients of the next step"
+        self.report(
+            node,
+            f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, which meets "
+            f"{meets}, and both sides wait",
+            hint="Call `.module` behind the test, or evaluate on every rank",
+            related=tuple(related),
+            facts={"grad": grad},
+        )
