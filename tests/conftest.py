@@ -1,4 +1,4 @@
-"""The size of the differential tests: ``pytest tests/differential --full``, or DSLINT_DIFFERENTIAL=full."""
+"""The size of the tests that compare with a judge: ``pytest --full``, or an environment variable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="differential tests: all cases, all releases (an hour)")
+    parser.addoption("--full", action="store_true", help="tests against a judge: all cases, all releases (an hour)")
 
 
 @pytest.fixture(scope="session")
