@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dslint.core.finding import Finding, Severity
+from dslint.judge import Job, check_script
 from dslint.model.context import Context
 from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker
-from dslint.scripts import Job, check_script
 
 # Rules by code, as far as they exist: guards, exits, swallowed exceptions, order, uneven loops, groups of some ranks.
 ABOUT_DIVERGENCE = ("DSL201", "DSL202", "DSL204", "DSL205", "DSL206", "DSL207", "DSL226", "DSL229")

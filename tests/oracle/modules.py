@@ -75,12 +75,20 @@ class Communication(Module):
         self._me.collective("gather", root=dst, group=group)
 
 
+def main_only(me: Rank) -> Any:
+    def decorator(function: Any) -> Any:
+        return functools.wraps(function)(lambda *a, **k: function(*a, **k) if me.rank == 0 else None)
+
+    return decorator
+
+
 class Accelerator(Anything):
     """accelerate's object with the calls that the programs use."""
 
     def __init__(self, me: Rank) -> None:
         self._me = me
         self.is_main_process = self.is_local_main_process = me.rank == 0
+        self.on_main_process = main_only(me)
         self.process_index = me.rank
         self.num_processes = me.world
 
@@ -117,13 +125,6 @@ def _torch(me: Rank, comm: Communication) -> Module:
         isfinite=unary(math.isfinite),
         isinf=unary(math.isinf),
     )
-
-
-def _main_only(me: Rank) -> Any:
-    def decorator(function: Any) -> Any:
-        return functools.wraps(function)(lambda *a, **k: function(*a, **k) if me.rank == 0 else None)
-
-    return decorator
 
 
 def _leave(code: object = None) -> None:
@@ -166,7 +167,7 @@ def namespace(me: Rank) -> dict[str, Any]:
         "logging": Module(),
         "deepspeed": Module(comm=comm),
         "accelerate": Module(Accelerator=lambda *a, **k: Accelerator(me)),
-        "lightning": Module(rank_zero_only=_main_only(me)),
+        "lightning": Module(rank_zero_only=main_only(me)),
         "common": Module(**{f"make_{n}": m for n, m in members.items()}),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-_ROUNDS = 12
+_ROUNDS = 80
 
 
 def shrink(source: str, still: Callable[[str], bool]) -> str:
