@@ -36,7 +36,7 @@ ROWS = {
     "miss": "The ranks part, dslint is quiet (the shapes below)",
     "excused: set of ranks": "The same, by design: the test is for a set of ranks that the file does not tell",
     "excused: exception ends the job": "The same, by design: an exception ends the job, nobody waits for long",
-    "excused: unreachable": "dslint speaks of a line that no rank reaches",
+    "excused: dead code": "dslint speaks because of statements that no rank ever reaches",
     "false alarm": "**The ranks stay together, dslint speaks**",
 }
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import ast
 from dataclasses import dataclass
-from types import CodeType, FrameType
-from typing import Any
 
 from oracle.judge import findings
-from oracle.machine import LARGER_WORLDS, BrokenProgramError, Machine, run
+from oracle.machine import LARGER_WORLDS, BrokenProgramError, Machine
 from oracle.program import Program
 from oracle.shrink import shrink
-from oracle.stubs import Rank
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,8 @@ def judged(source: str) -> Result:
         first = found[0]
         if Machine(source, worlds=LARGER_WORLDS).difference() is not None:
             return Result("agree")
-        if not any(f.location.region.line in _reached(source, machine) for f in found):
-            return Result("excused: unreachable", first.code)
+        if not findings(_without_dead_code(source, machine.cover())):
+            return Result("excused: dead code", first.code)
         return Result("false alarm", f"{first.code}: {first.message}")
     return Result("excused: subgroup" if machine.subgroups else "agree quiet")
 
@@ -53,32 +50,28 @@ def _excuse(source: str) -> str:
     return "excused: set of ranks" if "a set of ranks" in set_aside.flags else "excused: exception ends the job"
 
 
-def _reached(source: str, machine: Machine) -> set[int]:
-    """The lines that some rank comes to under some assignment."""
-    lines: set[int] = set()
-    code = compile(source, "program", "exec")
+def _without_dead_code(source: str, reached: set[int]) -> str:
+    """The program without the statements that no rank comes to, whatever the unknowns are.
 
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename == "program":
-            lines.add(frame.f_lineno)
-            return trace
-        return None
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        for rank, flags, data in machine.every_run():
-            _run_quietly(code, Rank(rank, 2, flags, data, ()))
-    finally:
-        sys.settrace(before)
-    return lines
-
-
-def _run_quietly(code: CodeType, me: Rank) -> None:
-    try:
-        run(code, me)
-    except BrokenProgramError:
-        return
+    A helper that runs at all stays whole: which of its branches a call takes is what an analysis has to tell.
+    """
+    tree = ast.parse(source)
+    kept_whole = [
+        {id(inner) for inner in ast.walk(node)}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.name not in ("main", "run")
+        and any(s.lineno in reached for s in node.body)
+    ]
+    for node in ast.walk(tree):
+        if any(id(node) in inner for inner in kept_whole):
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(node, name, None)
+            if isinstance(statements, list) and statements:
+                kept = [s for s in statements if s.lineno in reached or isinstance(s, ast.FunctionDef)]
+                setattr(node, name, kept or ([ast.Pass()] if name == "body" else []))
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def smallest(source: str, verdict: str) -> str:

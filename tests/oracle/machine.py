@@ -6,14 +6,16 @@ import ast
 import itertools
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from oracle.modules import namespace
 from oracle.stubs import Rank, Runaway, Suspended
 
+PROGRAM = "program"
 WORLDS = (2, 3)
 # Asked before an alarm is called false: tests that are complete for three ranks need not be for five.
 LARGER_WORLDS = (4, 5)
@@ -63,12 +65,20 @@ class Machine:
         if by_design:
             tree = _SetsAsFlags().visit(tree)
         code = ast.unparse(tree)
-        self._code = compile(ast.fix_missing_locations(tree), "program", "exec")
+        self._code = compile(ast.fix_missing_locations(tree), PROGRAM, "exec")
         self._by_design, self._worlds = by_design, worlds
         self.flags = [f for f in FLAGS if re.search(rf"\b{f}\b", code)] + ([SET] if "_set" in code else [])
         self.facts = [f for f, words in FACTS.items() if any(w in code for w in words)]
         self._done: dict[Any, Outcome] = {}
         self.subgroups = 0
+        self.reached: set[int] | None = None
+
+    def cover(self) -> set[int]:
+        """The lines that some rank comes to under some assignment of a program whose ranks stay together."""
+        self.reached = set()
+        self._done.clear()
+        self.difference()
+        return self.reached
 
     def difference(self) -> Difference | None:
         """The first assignment under which two ranks issue different collectives."""
@@ -79,13 +89,6 @@ class Machine:
                     if found is not None:
                         return Difference(world, flags, data, found)
         return None
-
-    def every_run(self) -> Iterator[tuple[int, dict[str, bool], dict[str, bool]]]:
-        """Each of two ranks under each assignment of what it sees."""
-        for flags in _assignments(self.flags):
-            for data in _assignments(self.facts):
-                for rank in range(2):
-                    yield rank, flags, data
 
     def _parted(self, world: int, flags: dict[str, bool], data: tuple[dict[str, bool], ...]) -> tuple[Any, ...] | None:
         known: tuple[Any, ...] = ()
@@ -106,8 +109,24 @@ class Machine:
         key = (rank, world, tuple(flags.values()), tuple(data.values()), repr(known))
         found = self._done.get(key)
         if found is None:
-            found = self._done[key] = run(self._code, Rank(rank, world, flags, data, known))
+            me = Rank(rank, world, flags, data, known)
+            found = self._done[key] = run(self._code, me) if self.reached is None else self._watched(me)
         return found
+
+    def _watched(self, me: Rank) -> Outcome:
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            if frame.f_code.co_filename != PROGRAM:
+                return None
+            assert self.reached is not None
+            self.reached.add(frame.f_lineno)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return run(self._code, me)
+        finally:
+            sys.settrace(before)
 
 
 def run(code: CodeType, me: Rank) -> Outcome:
