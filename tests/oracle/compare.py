@@ -53,16 +53,11 @@ def _excuse(source: str) -> str:
 def _without_dead_code(source: str, reached: set[int]) -> str:
     """The program without the statements that no rank comes to, whatever the unknowns are.
 
-    A helper that runs at all stays whole: which of its branches a call takes is what an analysis has to tell.
+    A helper whose arguments choose its branch stays whole: which one a call takes is what an analysis has to tell.
     """
     tree = ast.parse(source)
-    kept_whole = [
-        {id(inner) for inner in ast.walk(node)}
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and node.name not in ("main", "run")
-        and any(s.lineno in reached for s in node.body)
-    ]
+    helpers = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and _asks_argument(n)]
+    kept_whole = [{id(inner) for inner in ast.walk(node)} for node in helpers]
     for node in ast.walk(tree):
         if any(id(node) in inner for inner in kept_whole):
             continue
@@ -72,6 +67,12 @@ def _without_dead_code(source: str, reached: set[int]) -> str:
                 kept = [s for s in statements if s.lineno in reached or isinstance(s, ast.FunctionDef)]
                 setattr(node, name, kept or ([ast.Pass()] if name == "body" else []))
     return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _asks_argument(function: ast.FunctionDef) -> bool:
+    names = {argument.arg for argument in function.args.args} - {"args", "self", "rank", "local_rank"}
+    tests = (n.test for n in ast.walk(function) if isinstance(n, ast.If))
+    return any(isinstance(n, ast.Name) and n.id in names for test in tests for n in ast.walk(test))
 
 
 def smallest(source: str, verdict: str) -> str:
