@@ -32,6 +32,7 @@ from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
     from dslint.model.script.accumulation import Accumulation
+    from dslint.model.script.devices import Devices
     from dslint.model.script.gathers import Gathers
     from dslint.model.script.guards import Guard, Guards
     from dslint.model.script.hfloading import HfLoading
@@ -166,6 +167,13 @@ class ScriptContext:
         from dslint.model.script.startup import Startup
 
         return Startup(self.tree, self.names, self.constants)
+
+    @cached_property
+    def devices(self) -> Devices:
+        """Which GPUs the file chooses, and by what."""
+        from dslint.model.script.devices import Devices
+
+        return Devices(self.tree, self.names, self.constants)
 
     @cached_property
     def objects(self) -> Objects:

@@ -41,7 +41,7 @@ import torch.distributed as dist
 text = TEXT or os.environ[NAME]
 WRITE
 try:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=2))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=1))
     note(world=dist.get_world_size(), rank=dist.get_rank(), device=int(os.environ["LOCAL_RANK"]))
 except (RuntimeError, ValueError) as error:
     note(error=type(error).__name__)

@@ -43,8 +43,10 @@ META = RuleMeta(
     summary="The script writes its rank, world size or port over what the launcher gave",
     fix="safe",
     markers=(
-        r"environ(?:\.update\(|\[\s*[\"'](?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_PORT)[\"']\s*\]\s*=\s*[^=\s])",
+        r"environ",
+        r"RANK|WORLD_SIZE|MASTER_PORT",
         r"torch|deepspeed|accelerate|transformers",
+        r"environ(?:\.update\(|\[\s*[\"'](?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_PORT)[\"']\s*\]\s*=\s*[^=\s])",
     ),
     references=("https://pytorch.org/docs/stable/elastic/run.html#environment-variables",),
     depends_on_run=True,

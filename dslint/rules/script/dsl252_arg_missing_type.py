@@ -38,7 +38,11 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="A rank argument without `type=int` is a text, and is compared with numbers",
     fix="safe",
-    markers=(r"add_argument\(\s*[\"']--(?:local[_-]|global[_-]|node[_-])?rank[\"']",),
+    markers=(
+        r"add_argument",
+        r"rank",
+        r"add_argument\((?:[^)\n]*,)?\s*[\"']--(?:local[_-]|global[_-]|node[_-])?rank[\"']",
+    ),
     references=("https://docs.python.org/3/library/argparse.html#type",),
 )
 

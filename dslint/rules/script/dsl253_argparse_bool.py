@@ -35,7 +35,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="`type=bool` of argparse turns every text into `True`, also `False`",
-    markers=(r"type\s*=\s*bool\b", r"add_argument"),
+    markers=(r"add_argument", r"bool", r"type\s*=\s*bool\b"),
     references=("https://docs.python.org/3/library/argparse.html#type",),
     depends_on_run=True,
 )

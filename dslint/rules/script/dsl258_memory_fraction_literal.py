@@ -1,5 +1,6 @@
 """**What.** `torch.cuda.set_per_process_memory_fraction(x)` is called with a number that cannot be right for a
-distributed job: above 1, a small share of the GPU in a ZeRO-3 script, or for a device that is not chosen yet.
+distributed job: above 1, a small share of the GPU in a ZeRO-3 script, more than a share where several processes use one
+GPU, or for a device that is not chosen yet.
 
 **Why it hurts.** The limit holds for one process on one device. Above 1, or as an integer, the call raises. A small
 share makes one rank run out of memory in a large gather while its peers wait in the same collective until the timeout.
@@ -18,6 +19,8 @@ argument, must be float`, `ValueError: Invalid fraction value: ... Allowed range
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import libcst as cst
 
@@ -98,6 +101,31 @@ EXAMPLES = (
         {"train.py": "import deepspeed\nimport torch\n\ntorch.cuda.set_per_process_memory_fraction(1, 0)\n"},
         at="train.py:4 error",
     ),
+    bad(
+        "two processes on one GPU",
+        {
+            "infer.py": (
+                "import torch\nimport torch.distributed as dist\n\n"
+                "torch.cuda.set_device(0)\n"
+                "torch.cuda.set_per_process_memory_fraction(0.8)\n"
+                "dist.init_process_group('gloo')\n"
+            ),
+            "run.sh": "torchrun --nproc_per_node 2 infer.py\n",
+        },
+        at="infer.py:5 warning",
+    ),
+    good(
+        "two processes that share one GPU fairly",
+        {
+            "infer.py": (
+                "import torch\nimport torch.distributed as dist\n\n"
+                "torch.cuda.set_device(0)\n"
+                "torch.cuda.set_per_process_memory_fraction(0.45)\n"
+                "dist.init_process_group('gloo')\n"
+            ),
+            "run.sh": "torchrun --nproc_per_node 2 infer.py\n",
+        },
+    ),
     good(
         "most of the chosen GPU",
         {
@@ -159,6 +187,15 @@ class Check(ScriptCheck):
                 facts={"mistake": "small-share", "fraction": fraction},
                 hint="Raise the fraction (one process runs on each GPU) or drop the call",
             )
+        elif self._sharers() > 1 and fraction * self._sharers() > 1:
+            self.report(
+                node,
+                f"each of the {self._sharers()} processes may use {fraction:.0%} of the one GPU that they share:"
+                f" {fraction * self._sharers():.0%} together, and the last one to allocate runs out of memory",
+                related=self.ctx.run.processes_per_node.origins,
+                facts={"mistake": "shared", "fraction": fraction},
+                hint=f"Allow each of them {1 / self._sharers():.2g}, or give each its own GPU",
+            )
         elif self.ctx.argument(node, "device", 1) is None and not self._device_chosen(node):
             self.report(
                 node,
@@ -174,6 +211,18 @@ class Check(ScriptCheck):
                 facts={"mistake": "device-0", "fraction": fraction},
                 hint="Pass `device=local_rank`",
             )
+
+    def _sharers(self) -> int:
+        """How many processes of a machine work on one GPU: all of them where the file chooses GPU 0 by its name."""
+        if not any(last_name(parent.func) == "set_device" for parent in self._choosing_gpu_0()):
+            return 1
+        return self.ctx.run.processes_per_node.get_or(1)
+
+    def _choosing_gpu_0(self) -> Iterator[cst.Call]:
+        for value in self.ctx.devices.first_gpu:
+            call = self.ctx.parent(self.ctx.parent(value) or value)
+            if isinstance(call, cst.Call):
+                yield call
 
     def _names_gpu_0(self, device: cst.BaseExpression | None) -> bool:
         known = self.ctx.constant(device).get_or(None)

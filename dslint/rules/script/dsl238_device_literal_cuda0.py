@@ -1,0 +1,181 @@
+"""**What.** A distributed script names GPU 0: `"cuda:0"`, `.cuda(0)`, `torch.cuda.set_device(0)`,
+`map_location="cuda:0"`, `device_map={"": 0}`.
+
+**Why it hurts.** All ranks of the machine put the model, or the weights that they load, on the same GPU. It runs out of
+memory at eight processes, NCCL refuses two ranks on one device, and the other GPUs stay empty.
+
+**Fix.** The device of the process: `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`, `accelerator.device`,
+`map_location="cpu"`, `device_map={"": local_rank}`.
+
+**When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
+runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
+(gradio, fastapi); for one process; in tests.
+
+**Evidence.** PyTorch documentation of `DistributedDataParallel`: "make sure that `map_location` is configured properly
+for every process". accelerate 1.15 `Accelerator.prepare_model` stops on rank 1 after `device_map={"": 0}`: "You can't
+train a model that has been loaded in 8-bit or 4-bit precision on a different device than the one you're training on".
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.rankset import Ranks
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL238",
+    name="device-literal-cuda0",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="A distributed script puts every rank on GPU 0 by its name",
+    markers=(
+        r"init_process_group|init_distributed|deepspeed|Accelerator|PartialState",
+        r"cuda|device",
+        r"[\"']cuda:0[\"']|\.(?:cuda|to|set_device)\(0\)|device\([\"']cuda[\"'], *0\)|device_map=\{[\"']{2}: *0",
+    ),
+    references=("https://pytorch.org/tutorials/intermediate/ddp_tutorial.html",),
+    depends_on_run=True,
+    no_experiment="the ranks share a device only where there is one",
+)
+
+_HEAD = "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n    {}\n"
+_INIT = "dist.init_process_group('nccl')"
+_MAIN = "\n\nif __name__ == '__main__':\n    main()\n"
+
+EXAMPLES = (
+    bad(
+        "the model on GPU 0",
+        {"train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN},
+        at="train.py:9 warning",
+    ),
+    bad(
+        "through a variable, with a choice for machines without a GPU",
+        {
+            "train.py": _HEAD.format(_INIT)
+            + "    device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n"
+            + "    model = torch.nn.Linear(8, 8).to(device)\n"
+            + _MAIN
+        },
+        at="train.py:9",
+    ),
+    bad(
+        "the weights that every rank loads",
+        {"train.py": _HEAD.format(_INIT) + "    return torch.load('x.pt', map_location='cuda:0')\n" + _MAIN},
+        at="train.py:9",
+    ),
+    bad(
+        "a quantised model under accelerate",
+        {
+            "train.py": "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n\n\n"
+            "def main():\n    accelerator = Accelerator()\n"
+            "    model = AutoModelForCausalLM.from_pretrained('x', load_in_8bit=True, device_map={'': 0})\n"
+            "    return accelerator.prepare(model)\n" + _MAIN
+        },
+        at="train.py:7",
+    ),
+    good(
+        "rank 0 alone",
+        {
+            "train.py": _HEAD.format(_INIT)
+            + "    if dist.get_rank() == 0:\n        print(torch.ones(1, device='cuda:0'))\n"
+            + _MAIN
+        },
+    ),
+    good(
+        "the arm without distribution",
+        {
+            "train.py": "import torch\nimport torch.distributed as dist\n\n\ndef main(args):\n"
+            "    if args.local_rank == -1:\n        device = torch.device('cuda:0')\n    else:\n"
+            "        dist.init_process_group('nccl')\n        device = torch.device('cuda', args.local_rank)\n"
+            "    return torch.nn.Linear(8, 8).to(device)\n" + _MAIN.replace("main()", "main(parse())")
+        },
+    ),
+    good(
+        "a map from one device to another",
+        {
+            "train.py": _HEAD.format(_INIT)
+            + "    return torch.load('x.pt', map_location={'cuda:0': f'cuda:{pick()}'})\n"
+            + _MAIN
+        },
+    ),
+    good("no job", {"demo.py": "import torch\n\nmodel = torch.nn.Linear(8, 8).to('cuda:0')\n"}),
+    good(
+        "a module that a script calls",
+        {"model.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n"},
+    ),
+    good(
+        "a number that is no device",
+        {"train.py": _HEAD.format(_INIT) + "    return scale.to(0)\n"},
+    ),
+    good(
+        "a server",
+        {
+            "demo.py": "import gradio\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n"
+            "    dist.init_process_group('nccl')\n    gradio.Interface(torch.nn.Linear(8, 8).to('cuda:0'))\n" + _MAIN
+        },
+    ),
+)
+
+_JOINING = frozenset({"deepspeed.initialize", "accelerate.Accelerator", "accelerate.PartialState"})
+_SERVERS = ("gradio", "fastapi", "flask", "uvicorn", "streamlit", "vllm", "sglang")
+_TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
+_JOIN_NAMES = frozenset({"init_process_group", "init_distributed", "initialize", "Accelerator", "PartialState"})
+
+
+def applies(path: str, _context: object) -> bool:
+    """Tests put small things where they like."""
+    return _TEST.search(path) is None
+
+
+def precheck(tree: ast.Module) -> bool:
+    """The file joins a job, and names GPU 0."""
+    nodes = flat(tree)
+    calls = nodes.nodes(ast.Call)
+    if not any(call_name(call) in _JOIN_NAMES for call in calls):
+        return False
+    return any(c.value == "cuda:0" or (c.value == 0 and c.value is not False) for c in nodes.nodes(ast.Constant))
+
+
+class Check(ScriptCheck):
+    """Asks once for a file which places name GPU 0."""
+
+    def finish(self) -> None:
+        """Fire on the first place that every rank of the job reaches."""
+        if self.ctx.run.world_size.get_or(0) == 1 or not self.ctx.startup.is_entry or not self._joins():
+            return
+        if self.ctx.imports(*_SERVERS) or any(
+            w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes
+        ):
+            return
+        for value in self.ctx.devices.first_gpu:
+            if self._every_rank_comes(value):
+                self._report(value)
+                return
+
+    def _report(self, value: cst.BaseExpression) -> None:
+        text = self.ctx.text(value)
+        self.report(
+            value,
+            f"`{text}` is GPU 0 for every rank of the machine: they share its memory, and the other GPUs stay empty",
+            hint='Use the device of the process, such as `torch.device("cuda", local_rank)` or `accelerator.device`',
+        )
+
+    def _joins(self) -> bool:
+        if any(self._is_straight(call) for call in self.ctx.startup.group_makers):
+            return True
+        calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
+        return any(self.ctx.qualified_name(call.func) in _JOINING for call in calls)
+
+    def _is_straight(self, call: cst.Call) -> bool:
+        """The group is made whenever the file runs as a program, not in a test of whether it should be."""
+        return not any(True for _ in self.ctx.guards.conditions(call))
+
+    def _every_rank_comes(self, node: cst.CSTNode) -> bool:
+        return not any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))
