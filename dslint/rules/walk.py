@@ -32,7 +32,6 @@ from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
     from dslint.model.script.accumulation import Accumulation
-    from dslint.model.script.devices import Devices
     from dslint.model.script.gathers import Gathers
     from dslint.model.script.guards import Guard, Guards
     from dslint.model.script.hfloading import HfLoading
@@ -171,7 +170,6 @@ class ScriptContext:
     @cached_property
     def devices(self) -> Devices:
         """Which GPUs the file chooses, and by what."""
-        from dslint.model.script.devices import Devices
 
         return Devices(self.tree, self.names, self.constants)
 

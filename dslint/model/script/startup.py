@@ -9,6 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.constants import Constants
+from dslint.model.script.devices import Devices
 from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import leaves
 from dslint.model.script.names import Names
@@ -48,6 +49,11 @@ class Startup:
         self._names = names
         self._constants = constants
         self._always: dict[int, bool] = {}
+
+    @cached_property
+    def devices(self) -> Devices:
+        """Which GPUs the processes choose, and by what."""
+        return Devices(self._tree, self._names, self._constants)
 
     @cached_property
     def is_entry(self) -> bool:

@@ -134,7 +134,7 @@ class Check(ScriptCheck):
             return
         made = next((c for c in self.ctx.startup.group_makers if self._is_nccl(c)), None)
         # A tensor made somewhere in passing is no model; ``.cuda()`` on what trains is.
-        put = next((c for c in self.ctx.devices.on_current if self.ctx.guard(c) is None), None)
+        put = next((c for c in self.ctx.startup.devices.on_current if self.ctx.guard(c) is None), None)
         if made is None or put is None:
             return
         self.report(
@@ -156,7 +156,7 @@ class Check(ScriptCheck):
 
     def _chooses(self) -> bool:
         """Something in the file, or a function of another module that it calls with such a name, may choose."""
-        if self.ctx.imports(*_CHOOSING) or self.ctx.devices.choices:
+        if self.ctx.imports(*_CHOOSING) or self.ctx.startup.devices.choices:
             return True
         for node in self.ctx.tree.order:
             if isinstance(node, cst.Call) and self._may_choose(node):

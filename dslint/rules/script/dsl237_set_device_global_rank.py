@@ -156,8 +156,8 @@ class Check(ScriptCheck):
         run = self.ctx.run
         if run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None):
             return
-        for choice in self.ctx.devices.choices:
-            if self.ctx.devices.is_global_rank(choice.index):
+        for choice in self.ctx.startup.devices.choices:
+            if self.ctx.startup.devices.is_global_rank(choice.index):
                 self._report(choice.index)
                 return
 

@@ -154,7 +154,7 @@ class Check(ScriptCheck):
             w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes
         ):
             return
-        for value in self.ctx.devices.first_gpu:
+        for value in self.ctx.startup.devices.first_gpu:
             if self._every_rank_comes(value):
                 self._report(value)
                 return

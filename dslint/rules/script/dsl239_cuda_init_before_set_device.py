@@ -78,7 +78,7 @@ class Check(ScriptCheck):
             return
         if not self.ctx.guards.rank_values.is_rank(node.args[0].value):
             return
-        for call in self.ctx.devices.starting_cuda:
+        for call in self.ctx.startup.devices.starting_cuda:
             if call is not node and self._is_above(call, node):
                 self.report(
                     call,

@@ -106,7 +106,9 @@ class Check(ScriptCheck):
                 self._judge(write)
 
     def _judge(self, write: EnvironmentWrite) -> None:
-        started = next((call for call in self.ctx.devices.starting_cuda if self._is_before(call, write.node)), None)
+        started = next(
+            (call for call in self.ctx.startup.devices.starting_cuda if self._is_before(call, write.node)), None
+        )
         if started is None:
             return
         self.report(

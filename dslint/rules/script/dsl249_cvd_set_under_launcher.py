@@ -100,7 +100,9 @@ class Check(ScriptCheck):
                 tuple(origin.labelled("the processes are started here") for origin in processes.origins),
             )
         elif processes.is_absent and gpus == 1:
-            chosen = next((c for c in self.ctx.devices.choices if self.ctx.guards.rank_values.is_rank(c.index)), None)
+            chosen = next(
+                (c for c in self.ctx.startup.devices.choices if self.ctx.guards.rank_values.is_rank(c.index)), None
+            )
             if chosen is not None:
                 self._report(
                     write,

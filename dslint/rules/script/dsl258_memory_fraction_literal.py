@@ -219,7 +219,7 @@ class Check(ScriptCheck):
         return self.ctx.run.processes_per_node.get_or(1)
 
     def _choosing_gpu_0(self) -> Iterator[cst.Call]:
-        for value in self.ctx.devices.first_gpu:
+        for value in self.ctx.startup.devices.first_gpu:
             call = self.ctx.parent(self.ctx.parent(value) or value)
             if isinstance(call, cst.Call):
                 yield call
