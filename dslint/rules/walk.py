@@ -168,12 +168,6 @@ class ScriptContext:
         return Startup(self.tree, self.names, self.constants)
 
     @cached_property
-    def devices(self) -> Devices:
-        """Which GPUs the file chooses, and by what."""
-
-        return Devices(self.tree, self.names, self.constants)
-
-    @cached_property
     def objects(self) -> Objects:
         """Which names hold engines, trainers, accelerators, DDP models."""
         from dslint.model.script.objects import Objects
