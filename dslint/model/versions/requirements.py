@@ -13,8 +13,8 @@ from dslint.model.context import VersionFact
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
-LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine")
-_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine", re.I)
+LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl")
+_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl", re.I)
 _ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch"}
 
 

@@ -1,0 +1,213 @@
+"""Which keyword arguments the classes around the Hugging Face Trainer take, by release of transformers and trl.
+
+``schemas/trainer_arguments.json`` is generated from the released sources (``scripts/generate_trainer_arguments.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dslint.model.context import VersionFact
+from dslint.model.versions.resolve import covers, is_pin
+
+FILE = "trainer_arguments.json"
+_NOBODY = VersionFact()
+# Old name -> new name of the same values, by class of transformers; from the help texts and warnings of the releases.
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "TrainingArguments": {
+        "evaluation_strategy": "eval_strategy",
+        "per_gpu_train_batch_size": "per_device_train_batch_size",
+        "per_gpu_eval_batch_size": "per_device_eval_batch_size",
+        "no_cuda": "use_cpu",
+        "push_to_hub_token": "hub_token",
+        "xpu_backend": "ddp_backend",
+        "warmup_ratio": "warmup_steps",
+        "max_seq_length": "max_length",
+        "use_liger": "use_liger_kernel",
+    },
+    "Trainer": {"tokenizer": "processing_class"},
+}
+# What takes the place of an argument that has no successor of the same values.
+INSTEAD: Mapping[str, str] = {
+    "adafactor": '`optim="adafactor"`',
+    "group_by_length": '`train_sampling_strategy="group_by_length"`',
+    "logging_dir": "the environment variable `TENSORBOARD_LOGGING_DIR`",
+    "fp16_backend": "nothing: PyTorch's own mixed precision is the only one left",
+    "half_precision_backend": "nothing: PyTorch's own mixed precision is the only one left",
+    "sharded_ddp": "`fsdp` or `deepspeed`",
+    "fsdp_min_num_params": "`fsdp_config`",
+    "fsdp_transformer_layer_cls_to_wrap": "`fsdp_config`",
+    "dispatch_batches": "`accelerator_config`",
+    "split_batches": "`accelerator_config`",
+    "push_to_hub_model_id": "`hub_model_id`",
+    "push_to_hub_organization": "`hub_model_id`",
+    "include_inputs_for_metrics": '`include_for_metrics=["inputs"]`',
+    "torchdynamo": "`torch_compile_backend`",
+    "save_safetensors": "nothing: weights are always saved as safetensors",
+    "use_mps_device": "nothing: the device is found",
+    "overwrite_output_dir": "nothing: the Trainer never read it",
+    "use_ipex": "nothing: PyTorch has taken these optimizations over",
+    "dataset_text_field": "the `SFTConfig`",
+    "max_seq_length": "the `SFTConfig`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """What the project states about the two libraries."""
+
+    transformers: VersionFact = _NOBODY
+    trl: VersionFact = _NOBODY
+
+    def of(self, library: str) -> VersionFact:
+        """What is stated about one of them."""
+        return self.trl if library == "trl" else self.transformers
+
+
+@lru_cache(maxsize=1)
+def _data() -> dict[str, Any]:
+    packed = resources.files("dslint") / "_schemas" / FILE
+    path = Path(__file__).resolve().parents[2] / "schemas" / FILE
+    data: dict[str, Any] = json.loads(packed.read_text("utf-8") if packed.is_file() else path.read_text("utf-8"))
+    return data
+
+
+def class_of(qualified: str) -> tuple[str, str] | None:
+    """The library and the class that a qualified name means, when the table has it."""
+    library, _, rest = qualified.partition(".")
+    title = rest.rpartition(".")[2] or rest
+    if library not in ("transformers", "trl") or ".experimental." in qualified:
+        return None
+    return (library, title) if title in _data()[library]["classes"] else None
+
+
+@lru_cache(maxsize=1)
+def changing_names() -> frozenset[str]:
+    """Arguments that some release takes and another one refuses."""
+    return frozenset(n for lib in ("transformers", "trl") for c in _data()[lib]["classes"].values() for n in c["names"])
+
+
+@lru_cache(maxsize=1)
+def class_names() -> frozenset[str]:
+    """The names of all classes of the table."""
+    return frozenset(title for library in ("transformers", "trl") for title in _data()[library]["classes"])
+
+
+def taken(owner: tuple[str, str], name: str, releases: Releases) -> str:
+    """Whether the class takes an argument in the releases in use: ``yes``, ``no``, ``maybe``; empty: never changes.
+
+    ``maybe`` where the stated releases differ, or nobody states one.
+    """
+    library, title = owner
+    data = _data()[library]["classes"][title]
+    version = releases.of(library)
+    own = _holds(library, data["names"].get(name, []), version)
+    inherited = "no"
+    for base, spans in data.get("base", {}).items():
+        foreign = _data()["transformers"]["classes"][base]
+        above = foreign["names"]
+        if name not in above and name not in foreign["always"] and name not in data["names"]:
+            return ""
+        status = (
+            "yes" if name in foreign["always"] else _holds("transformers", above.get(name, []), releases.transformers)
+        )
+        inherited = _both(_holds(library, spans, version), status)
+    if name not in data["names"] and not data.get("base"):
+        return ""
+    if _holds(library, data["present"], version) == "no" or _holds(library, data.get("open", []), version) != "no":
+        return "maybe"
+    return _either(own, inherited)
+
+
+def in_newest(owner: tuple[str, str], name: str, releases: Releases) -> str:
+    """``taken`` by the newest releases that the project allows."""
+    found = (_newest_allowed(library, releases.of(library).specifier) for library in ("transformers", "trl"))
+    return taken(owner, name, Releases(*(VersionFact(f"=={release}") for release in found)))
+
+
+@lru_cache(maxsize=64)
+def _newest_allowed(library: str, specifier: str) -> str:
+    stated = VersionFact(specifier)
+    if is_pin(stated):
+        return specifier.lstrip("= v")
+    releases = _data()[library]["releases"]
+    fitting = (
+        r for r in reversed(releases) if not specifier or covers(VersionFact(f"=={r}"), specifier, library) == "yes"
+    )
+    return str(next(fitting, releases[-1]))
+
+
+def until(owner: tuple[str, str], name: str) -> tuple[str, str]:
+    """The library and the release from which on an argument is refused; empty where the newest takes it."""
+    for library, names in _tables(owner):
+        span = names.get(name, [])
+        if span and len(span) % 2 == 0:
+            return library, str(span[-1])
+    return "", ""
+
+
+def since(owner: tuple[str, str], name: str) -> tuple[str, str]:
+    """The library and the release that brought an argument; empty for the oldest ones of the table."""
+    for library, names in _tables(owner):
+        span = names.get(name, [])
+        if span and span[0] != _data()[library]["releases"][0]:
+            return library, str(span[0])
+    return "", ""
+
+
+def successor(owner: tuple[str, str], name: str) -> str:
+    """The new name of an argument whose values stay the same."""
+    return _renames(owner).get(name, "")
+
+
+def predecessor(owner: tuple[str, str], name: str) -> str:
+    """The old name of an argument."""
+    return next((old for old, new in _renames(owner).items() if new == name and old != "warmup_ratio"), "")
+
+
+def _renames(owner: tuple[str, str]) -> Mapping[str, str]:
+    return RENAMED["Trainer" if owner[1].endswith("Trainer") else "TrainingArguments"]
+
+
+def deprecated_since(owner: tuple[str, str], name: str) -> str:
+    """The release from which on an argument that a later one removes is called deprecated."""
+    library, title = owner
+    base = next(iter(_data()[library]["classes"][title].get("base", {})), "")
+    places = [(library, title), *([("transformers", base)] if base else [])]
+    found = (_data()[place]["classes"][t]["deprecated"].get(name) for place, t in places)
+    return next(filter(None, found), "") if until(owner, name)[1] else ""
+
+
+def _tables(owner: tuple[str, str]) -> list[tuple[str, Mapping[str, list[str]]]]:
+    library, title = owner
+    data = _data()[library]["classes"][title]
+    tables: list[tuple[str, Mapping[str, list[str]]]] = [(library, data["names"])]
+    tables += [("transformers", _data()["transformers"]["classes"][base]["names"]) for base in data.get("base", {})]
+    return tables
+
+
+def _holds(library: str, span: list[str], version: VersionFact) -> str:
+    """Whether the releases in use lie in the spans between the changes; before the first release nothing is known."""
+    if not span:
+        return "no"
+    first = _data()[library]["releases"][0]
+    answers = set()
+    for at in range(0, len(span), 2):
+        parts = [f">={span[at]}"] if span[at] != first else []
+        parts += [f"<{span[at + 1]}"] if at + 1 < len(span) else []
+        answers.add(covers(version, ",".join(parts), library) if parts else "yes")
+    return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+
+
+def _both(first: str, second: str) -> str:
+    return "no" if "no" in (first, second) else "yes" if first == second == "yes" else "maybe"
+
+
+def _either(first: str, second: str) -> str:
+    return "yes" if "yes" in (first, second) else "no" if first == second == "no" else "maybe"
