@@ -13,11 +13,13 @@ use takes the new name: `evaluation_strategy` to `eval_strategy`, `tokenizer` to
 `use_cpu`, `per_gpu_train_batch_size` to `per_device_train_batch_size`, `warmup_ratio` to `warmup_steps` for a number
 between 0 and 1.
 
-**When it stays quiet.** The releases come from the project's own files (requirements, pyproject.toml, lock files, ...).
-An error means that every release in use refuses the argument; a warning, that the stated range reaches such releases
-and its newest one refuses; an information, that nobody states a release and the newest refuses, or that the release in
-use calls the argument deprecated. Names that no release knows are left alone, and so are classes that add the field
-themselves, take any keyword, or stand in `trl.experimental`.
+**When it stays quiet.** A test of the version or a handler of the `TypeError` stands around the call, or the file
+itself asks for releases of the library (`require_version("trl<=0.9.6")`). The releases come from the project's own
+files (requirements, pyproject.toml, lock files, ...). An error means that every release in use refuses the argument;
+a warning, that the stated range reaches such releases and its newest one refuses; an information, that nobody states
+a release and the newest refuses, or that the release in use calls the argument deprecated. Names that no release
+knows are left alone, and so are classes that add the field themselves, take any keyword, or stand in
+`trl.experimental`.
 
 **Evidence.** `schemas/trainer_arguments.json`, generated from the released sources of transformers 4.0 to 5.23 and trl
 0.4 to 1.16; transformers 5.23 on two ranks: `TrainingArguments` and `Trainer` raise `TypeError` on both.
@@ -26,6 +28,7 @@ themselves, take any keyword, or stand in `trl.experimental`.
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -33,14 +36,13 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.script.dotted import is_super
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
     INSTEAD,
     Releases,
     changing_names,
     class_names,
-    class_of,
     deprecated_since,
     in_newest,
     predecessor,
@@ -82,78 +84,84 @@ def precheck(tree: ast.Module) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """An argument that some release in use refuses."""
+
+    arg: cst.Arg
+    message: str
+    hint: str
+    severity: Severity
+    version: VersionFact
+    library: str
+    fix: Fix | None
+
+
 class Check(ScriptCheck):
     """Looks at the keywords of every call of a class that the table knows."""
+
+    def start(self) -> None:
+        """The classes of the file, when a call asks for them."""
+        self.classes = TrainerClasses(self.ctx.tree, self.ctx.names)
 
     def visit_Call(self, node: cst.Call) -> None:
         """Judge each keyword by the releases in use."""
         if not any(a.keyword is not None and a.keyword.value in changing_names() for a in node.args):
             return
-        owner, added = self._owner(node)
+        owner, added = self.classes.owner(node)
         if owner is None:
             return
         libraries = self.ctx.run.libraries
         releases = Releases(libraries.get("transformers", VersionFact()), libraries.get("trl", VersionFact()))
-        given = {a.keyword.value for a in node.args if a.keyword is not None}
-        for arg in node.args:
-            if arg.keyword is not None and arg.keyword.value not in added:
-                self._judge(arg, owner, releases, given)
+        if self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
+            return
+        found = [
+            judged
+            for arg in node.args
+            if arg.keyword is not None
+            and arg.keyword.value not in added
+            and (judged := self._judge(arg, owner, releases)) is not None
+        ]
+        # One finding a call, and one for each that has a fix of its own.
+        others = [judged for judged in found if judged.fix is None]
+        for judged in found:
+            if judged.fix is not None or judged is others[0]:
+                self._report(judged, owner, [o for o in others if o is not judged] if judged.fix is None else [])
 
-    def _owner(self, call: cst.Call) -> tuple[tuple[str, str] | None, set[str]]:
-        """The class of the table that takes the arguments, and the fields that subclasses of the file add."""
-        name = self.ctx.qualified_name(call.func)
-        if name is not None:
-            return class_of(name), set()
-        local: cst.ClassDef | None = None
-        if isinstance(call.func, cst.Name):
-            local = self.ctx.names.local_class(call.func.value, call)
-            if local is not None and _makes_itself(local):
-                return None, set()
-        elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__" and is_super(call.func.value):
-            local = self.ctx.enclosing_class(call)
-        return self._base(local) if local is not None else (None, set())
-
-    def _base(self, local: cst.ClassDef) -> tuple[tuple[str, str] | None, set[str]]:
-        """The nearest class of the table above one of the file, when nothing unknown stands between."""
-        added = _fields(local)
-        for base in self.ctx.class_bases(local.name.value):
-            between = self.ctx.names.local_class(base) if "." not in base else None
-            if between is None:
-                return class_of(base), added
-            if _makes_itself(between):
-                return None, added
-            added |= _fields(between)
-        return None, added
-
-    def _judge(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases, given: set[str]) -> None:
+    def _judge(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases) -> _Judged | None:
         assert arg.keyword is not None
         name = arg.keyword.value
-        status = taken(owner, name, releases)
         gone = until(owner, name)
         library, release = gone if gone[1] else since(owner, name)
-        found = self._severity(owner, name, status, releases, library)
+        found = self._severity(owner, name, taken(owner, name, releases), releases, library)
         if found is None:
-            return
+            return None
         severity, reach = found
         version = releases.of(library)
-        does = "was removed in" if gone[1] else "is newer and came with"
+        does = "was removed in" if gone[1] else "came with"
         who = version_named(version, library)
         if reach == "deprecated":
             message = f"{who} calls `{name}` of `{owner[1]}` deprecated, and {release} removes it: an upgrade breaks"
         else:
-            who = who if reach == "use" else f"{library} {release} and later"
-            verb = "does" if reach == "use" else "do"
+            who, verb = (who, "does") if reach == "use" else (f"{library} {release} and later", "do")
             message = (
                 f"{who} {verb} not take `{name}`, which {does} {library} {release}: `{owner[1]}` raises `TypeError: "
                 "unexpected keyword argument` on every rank"
             )
+        hint = self._hint(name, owner, "" if gone[1] else f"{library}>={release}")
+        return _Judged(arg, message, hint, severity, version, library, self._fix(arg, owner, releases))
+
+    def _report(self, found: _Judged, owner: tuple[str, str], others: list[_Judged]) -> None:
+        assert found.arg.keyword is not None
+        name = found.arg.keyword.value
+        more = tuple(self.ctx.location(o.arg.keyword, "refused too") for o in others if o.arg.keyword is not None)
         self.report(
-            arg.keyword,
-            message,
-            hint=self._hint(arg, owner, "" if gone[1] else f"{library}>={release}"),
-            related=version_origin(version, library),
-            fix=self._fix(arg, owner, releases, given),
-            severity=severity,
+            found.arg.keyword,
+            found.message,
+            hint=found.hint,
+            related=(*version_origin(found.version, found.library), *more),
+            fix=found.fix,
+            severity=found.severity,
             facts={"class": owner[1], "argument": name, "instead": successor(owner, name)},
         )
 
@@ -171,8 +179,7 @@ class Check(ScriptCheck):
             return Severity.INFO, "deprecated"
         return None
 
-    def _hint(self, arg: cst.Arg, owner: tuple[str, str], newer: str) -> str:
-        name = arg.keyword.value if arg.keyword is not None else ""
+    def _hint(self, name: str, owner: tuple[str, str], newer: str) -> str:
         if newer:
             old = predecessor(owner, name)
             return f"Write `{old}`, or upgrade to `{newer}`" if old else f"Delete `{name}`, or upgrade to `{newer}`"
@@ -184,11 +191,13 @@ class Check(ScriptCheck):
             return f"Delete `{name}`: {what[9:]}" if what.startswith("nothing: ") else f"Use {what} in its place"
         return f"Delete `{name}`, or pin the release that takes it"
 
-    def _fix(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases, given: set[str]) -> Fix | None:
+    def _fix(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases) -> Fix | None:
         """Rename where the values are the same; what nobody pins may be older than the new name."""
         assert arg.keyword is not None
         name = arg.keyword.value
         new = successor(owner, name) or predecessor(owner, name)
+        call = self.ctx.parent(arg)
+        given = {a.keyword.value for a in call.args if a.keyword is not None} if isinstance(call, cst.Call) else set()
         if not new or new in given or (name == "warmup_ratio" and not self._is_part(arg.value)):
             return None
         status = taken(owner, new, releases)
@@ -201,18 +210,6 @@ class Check(ScriptCheck):
         """`warmup_steps` takes a number below 1 as a part of all steps, and any other as a count."""
         part = self.ctx.constant(value).get_or(None)
         return isinstance(part, float) and 0 < part < 1
-
-
-def _fields(node: cst.ClassDef) -> set[str]:
-    """The fields that a dataclass of the file adds."""
-    lines = (line for line in node.body.body if isinstance(line, cst.SimpleStatementLine))
-    small = (item for line in lines for item in line.body if isinstance(item, cst.AnnAssign))
-    return {item.target.value for item in small if isinstance(item.target, cst.Name)}
-
-
-def _makes_itself(node: cst.ClassDef) -> bool:
-    """The class has an `__init__` of its own."""
-    return any(isinstance(item, cst.FunctionDef) and item.name.value == "__init__" for item in node.body.body)
 
 
 _REMOVED = """\
@@ -310,6 +307,49 @@ args = TrainingArguments("out", warmup_steps=0.03)
     good(
         "The pinned release takes the old names",
         {"requirements.txt": "transformers==4.37.2\n", "train.py": _REMOVED},
+    ),
+    bad(
+        "Several arguments of one call that have no new name",
+        {
+            "requirements.txt": "transformers==5.23.0\n",
+            "train.py": """\
+from transformers import TrainingArguments
+
+args = TrainingArguments("out", overwrite_output_dir=True, save_safetensors=True, logging_dir="logs")
+""",
+        },
+        at="train.py:3 error",
+    ),
+    good(
+        "A test of the version chooses the name",
+        {
+            "requirements.txt": "transformers>=4.37\n",
+            "train.py": """\
+import transformers
+from packaging import version
+from transformers import TrainingArguments
+
+if version.parse(transformers.__version__) >= version.parse("4.41"):
+    args = TrainingArguments("out", eval_strategy="no")
+else:
+    args = TrainingArguments("out", evaluation_strategy="no")
+""",
+        },
+    ),
+    good(
+        "The script asks for an older release than the project",
+        {
+            "requirements.txt": "trl>=0.18,<=0.24\n",
+            "train.py": """\
+from transformers.utils.versions import require_version
+from trl import PPOConfig
+
+
+def make():
+    require_version("trl>=0.8.6,<=0.9.6", "pip install trl==0.9.6")
+    return PPOConfig(model_name="m", ppo_epochs=4)
+""",
+        },
     ),
     good(
         "A subclass that has the field itself",
