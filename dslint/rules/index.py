@@ -1942,6 +1942,22 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL264",
+        name="removed-training-argument",
+        kind="script",
+        severity="error",
+        summary="A keyword argument that the release of transformers or trl in use does not take",
+        module="dslint.rules.script.dsl264_removed_training_argument",
+        markers=(
+            "transformers|trl",
+            "TrainingArguments\\(|Trainer\\(|Trainer\\)|Config\\(",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL265",
         name="wandb-on-all-ranks",
         kind="script",
