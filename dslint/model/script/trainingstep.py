@@ -157,6 +157,17 @@ class TrainingSteps:
                 elif binding.kind == "assign" and _is_division(binding.value):
                     yield from self.divisions(binding.value)
 
+    def is_the_engines_count(self, node: cst.BaseExpression) -> bool:
+        """``engine.gradient_accumulation_steps()``, or a variable that certainly holds it."""
+        if isinstance(node, cst.Call):
+            called = node.func
+            is_count = isinstance(called, cst.Attribute) and called.attr.value == "gradient_accumulation_steps"
+            return is_count and isinstance(called, cst.Attribute) and self._objects.kind(called.value) == "engine"
+        bound = self.reached(node) if isinstance(node, cst.Name | cst.Attribute) else []
+        values = [b.value for b in bound if b.kind == "assign"]
+        counts = (isinstance(v, cst.Call) and self.is_the_engines_count(v) for v in values)
+        return bool(bound) and len(values) == len(bound) and all(counts)
+
     def counts_micro_batches(self, node: cst.BaseExpression) -> bool:
         """A name speaks of accumulation: ``args.gradient_accumulation_steps``, ``accum_iter``, ``gas``."""
         if isinstance(node, cst.Call) and not node.args:

@@ -13,6 +13,8 @@ from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
+_RIGHT = Verdict.NOT_REPRODUCED
+
 EXPERIMENT = Experiment(
     name="accumulation-by-hand",
     summary="the script accumulates gradients around an engine that accumulates them itself",
@@ -20,14 +22,31 @@ EXPERIMENT = Experiment(
     # Before 0.18.3 the backward after a micro batch without `step` raises at stages 1 and 2.
     expect=Expect((Kind.WRONG, Kind.RAISE), r"away from those of the correct run|TypeError: 'NoneType' object is not"),
     cases=(
-        *(Case(f"loss-divided-twice-z{stage}", {"how": "divide", "stage": stage, "gas": 2}) for stage in (2, 0, 3)),
-        *(Case(f"step-at-boundary-z{stage}", {"how": "step", "stage": stage, "gas": 2}) for stage in (2, 0, 3)),
-        Case("all-by-hand-z2", {"how": "hand", "stage": 2, "gas": 1}),
-        Case("all-by-hand-z1", {"how": "hand", "stage": 1, "gas": 1}),
-        Case("all-by-hand-z0", {"how": "hand", "stage": 0, "gas": 1}, verdict=Verdict.NOT_REPRODUCED),
-        Case("all-by-hand-z3", {"how": "hand", "stage": 3, "gas": 1}, verdict=Verdict.NOT_REPRODUCED),
-        Case("zero-grad-each-time-z0", {"how": "clear", "stage": 0, "gas": 2}),
-        Case("zero-grad-each-time-z2", {"how": "clear", "stage": 2, "gas": 2}, verdict=Verdict.NOT_REPRODUCED),
+        *(
+            Case(f"loss-divided-twice-z{stage}", {"how": "divide", "stage": stage, "gas": 2}, rules=("DSL217",))
+            for stage in (2, 0, 3)
+        ),
+        Case(
+            "loss-divided-twice-told-z2",
+            {"how": "told", "stage": 2, "gas": 2},
+            rules=("DSL217",),
+            verdict=_RIGHT,
+        ),
+        *(
+            Case(f"step-at-boundary-z{stage}", {"how": "step", "stage": stage, "gas": 2}, rules=("DSL218",))
+            for stage in (2, 0, 3)
+        ),
+        Case("all-by-hand-z2", {"how": "hand", "stage": 2, "gas": 1}, rules=("DSL218",)),
+        Case("all-by-hand-z1", {"how": "hand", "stage": 1, "gas": 1}, rules=("DSL218",)),
+        Case("all-by-hand-z0", {"how": "hand", "stage": 0, "gas": 1}, rules=("DSL218",), verdict=_RIGHT),
+        Case("all-by-hand-z3", {"how": "hand", "stage": 3, "gas": 1}, rules=("DSL218",), verdict=_RIGHT),
+        Case("zero-grad-each-time-z0", {"how": "clear", "stage": 0, "gas": 2}, rules=("DSL220",)),
+        Case(
+            "zero-grad-each-time-z2",
+            {"how": "clear", "stage": 2, "gas": 2},
+            rules=("DSL220",),
+            verdict=_RIGHT,
+        ),
     ),
 )
 MICRO_BATCHES = 4
@@ -50,7 +69,10 @@ def _train(rank: RankApi, how: str, gas: int) -> Json:
     trained = engine(rank, config(rank.params["stage"], gas=gas))
     for step in range(MICRO_BATCHES):
         loss = loss_of(trained(batch(rank, step)))
-        trained.backward(loss / 2 if how in ("divide", "hand") else loss)
+        if how == "told":
+            trained.backward(loss / 2, scale_wrt_gas=False)
+        else:
+            trained.backward(loss / 2 if how in ("divide", "hand") else loss)
         if how not in ("step", "hand") or (step + 1) % 2 == 0:
             trained.step()
         if how == "clear":

@@ -12,8 +12,8 @@ Beside `engine.step()` the second step raises `TypeError` under ZeRO, and at sta
 
 **When it stays quiet.** The other arm of a test that makes or steps the engine (`if args.deepspeed: engine.step()`,
 `else: optimizer.step()`); variables that may hold an optimizer of another kind; optimizers that accelerate prepared
-(their `step` is right); an optimizer of the client that steps beside `engine.step()` under ZeRO, where it does nothing.
-`engine.optimizer.step()`, which nobody writes by mistake, is an information.
+(their `step` is right); an optimizer of the client that steps beside `engine.step()` under ZeRO, where it does
+nothing. `engine.optimizer.step()`, which nobody writes by mistake, is an information.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8: `client.step()` at stages 1, 2 and 3 leaves all weights as they were;
 at stage 0, and for the returned optimizer at stages 0, 2 and 3, the engine counts 0 steps; with accumulation the

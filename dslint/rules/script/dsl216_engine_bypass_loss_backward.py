@@ -3,9 +3,9 @@
 **What.** `loss.backward()`, where the loss was computed by the forward of a DeepSpeed engine, instead of
 `engine.backward(loss)`.
 
-**Why it hurts.** Before DeepSpeed 0.18.3 the engine learns of the gradients only in its own `backward`: without it they
-are never averaged over the ranks nor handed to ZeRO, and `engine.step()` fails or trains each rank on its own. Later
-releases follow a plain backward by hooks, except at stage 0, where it raises `RuntimeError`.
+**Why it hurts.** Before DeepSpeed 0.18.3 the engine learns of the gradients only in its own `backward`: without it
+they are never averaged over the ranks nor handed to ZeRO, and `engine.step()` fails or trains each rank on its own.
+Later releases follow a plain backward by hooks, except at stage 0, where it raises `RuntimeError`.
 
 **Fix.** `engine.backward(loss)`, which the fix writes.
 
@@ -13,8 +13,8 @@ releases follow a plain backward by hooks, except at stage 0, where it raises `R
 nobody states; losses that come from another model, or in another arm than the engine.
 
 **Evidence.** https://github.com/deepspeedai/DeepSpeed/pull/7665 (0.18.3). Two gloo ranks, DeepSpeed 0.19.8: stage 0
-raises `RuntimeError`; stages 1, 2 (also with accumulation) and 3 give the weights of `engine.backward`. Releases before
-0.18.3 fail with `KeyError` at stages 2 and 3.
+raises `RuntimeError`; stages 1, 2 (also with accumulation) and 3 give the weights of `engine.backward`. Releases
+before 0.18.3 fail with `KeyError` at stages 2 and 3.
 """
 
 from __future__ import annotations

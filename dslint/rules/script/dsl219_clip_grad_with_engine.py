@@ -3,14 +3,14 @@
 **What.** `torch.nn.utils.clip_grad_norm_(engine.parameters(), ...)`, or of the module inside the engine, or of a model
 that accelerate prepared for DeepSpeed.
 
-**Why it hurts.** Under ZeRO the gradients have left the parameters when `backward` returns: the call sees none, returns
-the norm 0.0 and clips nothing. Training runs without the clipping that somebody relied on; nothing raises.
+**Why it hurts.** Under ZeRO the gradients have left the parameters when `backward` returns: the call sees none,
+returns the norm 0.0 and clips nothing. Training runs without the clipping that somebody relied on; nothing raises.
 
 **Fix.** `"gradient_clipping": 1.0` in the DeepSpeed config, and `engine.get_global_grad_norm()` for the log. With
 accelerate, `accelerator.clip_grad_norm_(...)` says what the engine does.
 
-**When it stays quiet.** Stage 0, where the gradients are still there; `accelerator.clip_grad_norm_`; the arm without an
-engine; a model that accelerate prepared, unless the run is known to use ZeRO. When nobody states the stage it is a
+**When it stays quiet.** Stage 0, where the gradients are still there; `accelerator.clip_grad_norm_`; the arm without
+an engine; a model that accelerate prepared, unless the run is known to use ZeRO. When nobody states the stage it is a
 warning.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8, stages 1, 2 and 3: `clip_grad_norm_` returns 0.0 and the weights are
