@@ -12,6 +12,9 @@ from dslint.model.script.labels import items_of
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
+_PLAIN_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
+_RENAMING = ("DataCollatorWithPadding", "default_data_collator", "DefaultDataCollator")
+
 
 class Evaluation:
     """The evaluation of one module, as far as the calls in it tell."""
@@ -41,6 +44,23 @@ class Evaluation:
             and {"eval_dataset", "train_dataset"} & arguments.keys()
             for arguments in passed
         )
+
+    def renames_labels(self) -> bool:
+        """Every Trainer of this file certainly has a collator of transformers that renames `label` to `labels`."""
+        made = [c for c in self._calls() if last_name(c.func).endswith("Trainer")]
+        passed = self._trainer_arguments
+        if not passed or any(self._names.qualified(c.func) not in _PLAIN_TRAINERS for c in made):
+            return False
+        if any(sum(a.keyword is None for a in c.args) > 2 for c in made):
+            return False
+        return all(self._is_renaming(arguments.get("data_collator")) for arguments in passed)
+
+    def _is_renaming(self, collator: cst.BaseExpression | None) -> bool:
+        if _is_none(collator):
+            return True
+        called = collator.func if isinstance(collator, cst.Call) else collator
+        name = self._names.qualified(called) or ""
+        return name.startswith("transformers.") and name.endswith(_RENAMING)
 
     def is_called(self) -> bool:
         """The file calls `evaluate` or `predict` itself."""

@@ -26,12 +26,12 @@ class Produced:
 
 
 def producers(tree: Tree, names: Names, key: str) -> list[Produced]:
-    """All ``{"key": value}``, ``batch["key"] = value`` and ``dict(key=value)`` of a file."""
+    """All ``{"key": value}``, ``batch["key"] = value``, ``dict(key=value)``, ``batch.update(key=value)``."""
     found = []
     for node in tree.order:
         value = _value_for(node, key)
         if value is not None:
-            conditional = isinstance(node, cst.Assign) and _under_test(tree, node)
+            conditional = _may_be_none(value) or _under_test(tree, node, with_else=isinstance(node, cst.Assign))
             found.append(Produced(value, kind_of(value, names), conditional))
     return found
 
@@ -80,7 +80,13 @@ def _value_for(node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
         return node.value if _is_text(node.key, key) else None
     if isinstance(node, cst.Assign):
         return node.value if any(_is_item(t.target, key) for t in node.targets) else None
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in ("dict", "BatchFeature"):
+    if not isinstance(node, cst.Call):
+        return None
+    if isinstance(node.func, cst.Attribute) and node.func.attr.value == "setdefault" and len(node.args) == 2:
+        return node.args[1].value if _is_text(node.args[0].value, key) else None
+    called = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+    makes = isinstance(node.func, cst.Name) and node.func.value in ("dict", "BatchFeature", "BatchEncoding")
+    if makes or called == "update":
         return next((a.value for a in node.args if a.keyword is not None and a.keyword.value == key), None)
     return None
 
@@ -116,14 +122,31 @@ def _kind_of_call(call: cst.Call, names: Names) -> str:
     return "unknown"
 
 
-def _under_test(tree: Tree, node: cst.CSTNode) -> bool:
-    """An ``if`` inside the same function decides whether the assignment runs, and no ``else`` makes up for it."""
+def _under_test(tree: Tree, node: cst.CSTNode, with_else: bool) -> bool:
+    """An ``if`` inside the same function decides whether the key is made, and no ``else`` makes up for it.
+
+    A whole dictionary under an ``if`` may be one of several that are returned: it counts only in an ``update`` or as
+    one arm of ``{...} if x else {}`` (``with_else`` false).
+    """
+    inner = node
     for parent in tree.parents(node):
         if isinstance(parent, cst.FunctionDef | cst.Module):
             return False
-        if isinstance(parent, cst.If) and parent.orelse is None:
+        if isinstance(parent, cst.IfExp) and inner is not parent.test and not with_else:
+            other = parent.orelse if inner is parent.body else parent.body
+            return isinstance(other, cst.Dict) and not other.elements
+        if isinstance(parent, cst.Call) and isinstance(parent.func, cst.Attribute):
+            with_else = with_else or parent.func.attr.value in ("update", "setdefault")
+        if isinstance(parent, cst.If) and parent.orelse is None and with_else:
             return True
+        inner = parent
     return False
+
+
+def _may_be_none(value: cst.BaseExpression) -> bool:
+    """``features[0].get("key")``: ``None`` where a sample has no such key, and the batch counts as one without it."""
+    called = value.func if isinstance(value, cst.Call) else None
+    return isinstance(called, cst.Attribute) and called.attr.value == "get" and len(getattr(value, "args", ())) == 1
 
 
 def _is_item(target: cst.BaseExpression, key: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import libcst as cst
 
@@ -16,6 +17,8 @@ from dslint.model.script.labels import Produced, producers
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
+# Columns that `DataCollatorWithPadding` and `default_data_collator` rename to "labels".
+_RENAMED = ("label", "label_ids")
 _BROKEN = ("text", "dict", "list")
 # Keys that models of transformers declare as labels themselves.
 _OF_LABELS = ("start_positions", "end_positions")
@@ -32,10 +35,13 @@ class Verdict:
     why: str
     produced: tuple[Produced, ...]
     facts: Mapping[str, str | int | float | bool | None]
+    lost: str = ""
 
     def message(self, names: Iterable[str]) -> str:
         """The sentence of a finding about these names."""
         names = list(names)
+        if self.lost:
+            return f'`label_names` holds "{self.lost}", {self.why}: evaluation reports no `eval_loss` and no metrics'
         extra = extra_names(names)
         place = "besides" if len(extra) < len(names) else "in place of"
         listed = ", ".join(f'"{name}"' for name in extra)
@@ -50,8 +56,14 @@ def extra_names(names: Iterable[str]) -> list[str]:
 
 def judge(names: Iterable[str], tree: Tree, scopes: Names, evaluation: Evaluation) -> Verdict | None:
     """The verdict on a list of names; ``None`` when nothing is wrong or the script evaluates in its own way."""
+    names = list(names)
     extra = extra_names(names)
-    if not extra or evaluation.is_replaced():
+    if evaluation.is_replaced():
+        return None
+    lost = _never_there(names, tree, scopes, evaluation)
+    if lost:
+        return Verdict(*lost)
+    if not extra:
         return None
     found = [p for name in extra for p in producers(tree, scopes, name)]
     severity, why = _verdict(found, evaluation)
@@ -62,6 +74,25 @@ def judge(names: Iterable[str], tree: Tree, scopes: Names, evaluation: Evaluatio
         "metrics": evaluation.computes_metrics(),
     }
     return Verdict(severity, why, tuple(found), facts)
+
+
+def _never_there(
+    names: list[str], tree: Tree, scopes: Names, evaluation: Evaluation
+) -> tuple[Severity, str, tuple[Produced, ...], Mapping[str, str | int | float | bool | None], str] | None:
+    """The verdict on a name that no batch holds: it is misspelt, or the collator gives the column another name."""
+    for name in names:
+        near = "label" not in name and bool(get_close_matches(name.lower(), ["labels", "label"], 1, 0.75))
+        if near and "labels" not in names and not producers(tree, scopes, name):
+            why = "which no code of this file makes (`labels`?)"
+        elif name in _RENAMED and evaluation.renames_labels():
+            why = "which the collators of transformers rename to `labels`"
+        else:
+            continue
+        severity = Severity.INFO if evaluation.never_runs() else Severity.WARNING
+        facts: dict[str, str | int | float | bool | None]
+        facts = {"key": name, "kind": "absent", "conditional": False, "metrics": evaluation.computes_metrics()}
+        return severity, why, (), facts, name
+    return None
 
 
 def place_label(produced: Produced) -> str:

@@ -13,6 +13,7 @@ from dslint.model.script.constants import Constants
 from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import Guards
 from dslint.model.script.names import Names
+from dslint.model.script.shares import Shares
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 4
@@ -30,10 +31,14 @@ _TOKEN_PADDERS = re.compile(r"token|process|^f$|^functional$|^nn$|^np$|collat")
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A cut: ``node`` is the expression that makes it, ``total`` the number of items when known."""
+    """A cut: ``node`` is the expression that makes it, ``total`` the number of items when known.
+
+    ``rounding`` is the part of the cut itself that rounds up: it evens nothing out.
+    """
 
     node: cst.CSTNode
     total: Fact[int]
+    rounding: cst.CSTNode | None = None
 
 
 class Partitions:
@@ -44,6 +49,7 @@ class Partitions:
         self._names = names
         self._ranks = guards.rank_values
         self._constants = constants
+        self._shares = Shares(names, guards.rank_values)
 
     def of(self, iterable: cst.BaseExpression, steps: int = 0) -> Partition | None:
         """The cut behind the iterable of a loop."""
@@ -64,8 +70,14 @@ class Partitions:
 
     def is_evened(self, loop: cst.CSTNode, partition: Partition) -> bool:
         """The code around the loop pads, truncates or checks: it computes with the remainder of the world size."""
-        scopes = {self._tree.function(loop) or self._tree.module, self._tree.function(partition.node)} - {None}
-        return any(self._evens(node) for scope in scopes if scope is not None for node in self._tree.descendants(scope))
+        scopes: set[cst.CSTNode | None] = {self._tree.function(loop) or self._tree.module}
+        scopes.add(self._tree.function(partition.node))
+        owner = self._tree.enclosing(partition.node, cst.ClassDef)
+        if owner is not None and not self._tree.contains(owner, loop):
+            scopes.add(owner)  # a sampler or data set of this file may pad where it is made
+        own = set(map(id, self._tree.descendants(partition.rounding))) if partition.rounding is not None else set()
+        nodes = (n for scope in scopes if scope is not None for n in self._tree.descendants(scope))
+        return any(id(node) not in own and self._evens(node) for node in nodes)
 
     def _evens(self, node: cst.CSTNode) -> bool:
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo | cst.FloorDivide):
@@ -138,18 +150,27 @@ class Partitions:
         """``data[rank::world_size]`` and ``np.array_split(data, world_size)[rank]``."""
         index = node.slice[0].slice if len(node.slice) == 1 else None
         if isinstance(index, cst.Slice):
+            if index.step is None and index.lower is not None and index.upper is not None:
+                rounding = self._shares.rounded_up(index.lower)
+                return Partition(node, self._length(node.value), rounding) if rounding is not None else None
             if index.lower is None or index.step is None or index.upper is not None:
                 return None
             if self._ranks.is_rank(index.lower) and self._ranks.is_world_size(index.step):
                 return Partition(node, self._length(node.value))
             return None
-        if isinstance(index, cst.Index) and self._ranks.is_rank(index.value) and isinstance(node.value, cst.Call):
-            call = node.value
+        whole = self._names.single_value(node.value) or node.value
+        if isinstance(index, cst.Index) and self._ranks.is_rank(index.value) and isinstance(whole, cst.ListComp):
+            part = whole.elt  # ``[data[i::world_size] for i in range(world_size)][rank]``
+            step = part.slice[0].slice if isinstance(part, cst.Subscript) and len(part.slice) == 1 else None
+            dealt = isinstance(step, cst.Slice) and step.step is not None and self._ranks.is_world_size(step.step)
+            return Partition(node, unknown("the parts are made one by one")) if dealt else None
+        if isinstance(index, cst.Index) and self._ranks.is_rank(index.value) and isinstance(whole, cst.Call):
+            call = whole
             if last_name(call.func) in _SPLITS and any(self._ranks.is_world_size(a.value) for a in call.args):
-                whole = call.args[0].value
-                if isinstance(call.func, cst.Attribute) and self._ranks.is_world_size(whole):
-                    whole = call.func.value  # ``data.chunk(world_size)``
-                return Partition(node, self._length(whole))
+                items = call.args[0].value
+                if isinstance(call.func, cst.Attribute) and self._ranks.is_world_size(items):
+                    items = call.func.value  # ``data.chunk(world_size)``
+                return Partition(node, self._length(items))
         return None
 
     def _call(self, call: cst.Call, steps: int) -> Partition | None:
@@ -168,10 +189,37 @@ class Partitions:
         if name in ("Subset", "select") and args:
             return self.of(args[-1], steps + 1)
         if name == "DataLoader":
-            dealt = {"sampler", "batch_sampler"} & keywords.keys()
-            source = args[0] if args else keywords.get("dataset")
-            return self.of(source, steps + 1) if source is not None and not dealt else None
+            source = keywords.get("sampler", keywords.get("batch_sampler"))
+            source = source if source is not None else (args[0] if args else keywords.get("dataset"))
+            return self.of(source, steps + 1) if source is not None else None
+        if name == "split_between_processes":
+            return self._split_between_processes(call)
+        owner = self._names.local_class(name, call) if isinstance(call.func, cst.Name) else None
+        if owner is not None:
+            return self._iterated(owner, steps)
         return self.of(args[0], steps + 1) if name in _TRANSPARENT and args else None
+
+    def _iterated(self, owner: cst.ClassDef, steps: int) -> Partition | None:
+        """What ``__iter__`` of a sampler or data set of this file runs over."""
+        members = (m for m in owner.body.body if isinstance(m, cst.FunctionDef))
+        method = next((m for m in members if m.name.value == "__iter__"), None)
+        for node in self._tree.own_nodes(method.body) if method is not None else ():
+            found = None
+            if isinstance(node, cst.Return) and node.value is not None:
+                found = self.of(node.value, steps + 1)
+            elif isinstance(node, cst.Yield) and isinstance(node.value, cst.From):
+                found = self.of(node.value.item, steps + 1)
+            elif isinstance(node, cst.For) and self._yields(node.body):
+                found = self.of(node.iter, steps + 1)
+            elif isinstance(node, cst.If) and self._yields(node.body):
+                turn = self.turn(node.test)
+                found = turn[0] if turn is not None and turn[1] else None
+            if found is not None:
+                return found
+        return None
+
+    def _yields(self, body: cst.CSTNode) -> bool:
+        return any(isinstance(n, cst.Yield) for n in self._tree.own_nodes(body))
 
     def _sharded(self, call: cst.Call, values: list[cst.BaseExpression]) -> Partition | None:
         """``dataset.shard(world_size, rank)`` and ``split_dataset_by_node(dataset, rank, world_size)``."""
@@ -206,6 +254,8 @@ class Partitions:
 def _evens(call: cst.Call) -> bool:
     """The call rounds a count, fills up a list, or lets ranks end early."""
     name = last_name(call.func).lower()
+    if last_name(call.func) == "Join":  # ``with Join([model]):`` of torch.distributed.algorithms.join
+        return True
     if name in _ROUNDING or name == "divmod":
         return True
     if name == "join":  # of a DDP model; threads aside, the others join texts and paths

@@ -151,11 +151,16 @@ def _defined(function: ast.AST) -> str:
     return function.name if isinstance(function, _Function) else ""
 
 
+_SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
+
+
 def has_strided_work(tree: ast.Module) -> bool:
     """Some sequence is cut into one part a rank."""
     nodes = flat(tree)
     kinds = (ast.Slice, ast.Subscript, ast.Call, ast.AugAssign)
     if any(_is_strided(node) for kind in kinds for node in nodes.nodes(kind)):
+        return True
+    if any(map(_is_rank_share, nodes.nodes(ast.BinOp))):
         return True
     modulo = [n for n in nodes.nodes(ast.Compare) if any(map(_is_modulo, (n.left, *n.comparators)))]
     ranks = _Ranks(nodes) if modulo else None
@@ -166,13 +171,21 @@ def _is_strided(node: ast.AST) -> bool:
     if isinstance(node, ast.Slice):
         return node.lower is not None and node.step is not None
     if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Call) and call_name(node.value) in ("array_split", "chunk", "tensor_split")
+        return isinstance(node.value, ast.Call) and call_name(node.value) in _SPLITS
     if isinstance(node, ast.Call):
+        if call_name(node) in _SPLITS:
+            return not all(isinstance(a, ast.Constant) for a in node.args[-1:])
         wanted = _STRIDED.get(call_name(node))
         return wanted is not None and wanted in (0, len(node.args))
     if isinstance(node, ast.AugAssign):
         return isinstance(node.op, ast.Add) and _SIZEISH.search(_name(node.value)) is not None
     return False
+
+
+def _is_rank_share(node: ast.BinOp) -> bool:
+    """``rank * share``: the beginning of a consecutive part."""
+    sides = (_name(node.left).lower(), _name(node.right).lower())
+    return isinstance(node.op, ast.Mult) and any(side.endswith("rank") for side in sides)
 
 
 def _is_modulo(node: ast.expr) -> bool:

@@ -113,7 +113,13 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 
 # What the rule calls the value of the key -> the case that holds such values.
-_CASES = {"text": "list-of-text", "list": "list-of-text", "dict": "dicts-with-text", "tensor": "same-shape"}
+_CASES = {
+    "absent": "on-no-rank",
+    "text": "list-of-text",
+    "list": "list-of-text",
+    "dict": "dicts-with-text",
+    "tensor": "same-shape",
+}
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:

@@ -12,9 +12,10 @@ as an integer id tensor of fixed shape that is looked up afterwards.
 
 **When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]` (what
 models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides both
-`prediction_step` and `evaluation_loop`. A key made as a tensor in every batch is only a note. It is an error when the
-file makes the key as text, dict or list, or only in some batches, and metrics are computed. A file whose Trainer gets
-no `eval_dataset` has a note.
+`prediction_step` and `evaluation_loop`. A misspelt name (`"lables"`) is reported when no code of the file makes such a
+key; `"label"` when the collator is one of transformers, which renames it. A key made as a tensor in every batch is only
+a note. It is an error when the file makes the key as text, dict or list, or only in some batches, and metrics are
+computed. A file whose Trainer gets no `eval_dataset` has a note.
 
 **Evidence.** Issue https://github.com/deepspeedai/DeepSpeed/issues/6680. transformers 5.23 `Trainer.prediction_step`
 (`nested_detach(tuple(inputs.get(name) for name in self.label_names))`), `evaluation_loop`, accelerate 1.15
@@ -117,6 +118,47 @@ EXAMPLES = (
             )
         },
         at="train.py:9 info",
+    ),
+    bad(
+        "a misspelt name, and one that the collator renames",
+        {
+            "train.py": (
+                "from transformers import DataCollatorWithPadding, Trainer, TrainingArguments\n\n"
+                "args = TrainingArguments('out', label_names=['lables'])\n\n\n"
+                "def run(model, tokenizer, data):\n"
+                "    args = TrainingArguments('out', label_names=['label'])\n"
+                "    collator = DataCollatorWithPadding(tokenizer)\n"
+                "    return Trainer(model=model, args=args, data_collator=collator, eval_dataset=data)\n"
+            )
+        },
+        at=("train.py:3 warning", "train.py:7 warning"),
+    ),
+    bad(
+        "only samples that have the key give it to the batch",
+        {
+            "train.py": (
+                "import torch\nfrom transformers import Trainer\nfrom trl import SFTConfig\n\n\n"
+                "def collate(features):\n"
+                "    batch = {'labels': torch.zeros(2)}\n"
+                "    if 'ids' in features[0]:\n"
+                "        batch.update({'ids': torch.tensor([f['ids'] for f in features])})\n"
+                "    return batch\n\n\n"
+                "args = SFTConfig('out', label_names=['labels', 'ids'])\n"
+                "trainer = Trainer(model=None, args=args, data_collator=collate, compute_metrics=print)\n"
+            )
+        },
+        at="train.py:13 error",
+    ),
+    good(
+        "a batch key called `label`, made by the project's own collator",
+        {
+            "train.py": (
+                "import torch\nfrom transformers import Trainer, TrainingArguments\n\n\n"
+                "def collate(features):\n    return {'label': torch.tensor([f['label'] for f in features])}\n\n\n"
+                "def run(model, data):\n    args = TrainingArguments('out', label_names=['label'])\n"
+                "    return Trainer(model=model, args=args, data_collator=collate, eval_dataset=data)\n"
+            )
+        },
     ),
     good(
         "the labels only",

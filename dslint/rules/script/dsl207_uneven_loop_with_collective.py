@@ -1,10 +1,10 @@
 """A loop over the items of this rank runs a collective in every iteration, and the ranks may have different counts.
 
 **What.** The work is dealt out with `range(rank, n, world_size)`, `data[rank::world_size]`,
-`np.array_split(data, world_size)[rank]`, `if i % world_size == rank`, `dataset.shard(world_size, rank)` or
-`split_between_processes(data)`, and the body of the loop runs a
-collective: an explicit one, the forward or `generate` of a model that ZeRO stage 3 partitions, or the backward of a
-DDP model.
+`np.array_split(data, world_size)[rank]`, consecutive parts of `ceil(n / world_size)`, `if i % world_size == rank`,
+`dataset.shard(world_size, rank)` or `split_between_processes(data)`, also in a sampler, a `Subset` or an
+`IterableDataset` of the file, and the body of the loop runs a collective: an explicit one, the forward or `generate` of
+a model that ZeRO stage 3 partitions, or the backward of a DDP model.
 
 **Why it hurts.** When the number of items is no multiple of the world size, some ranks make one iteration more than
 the others. That last collective waits for ranks that have already left the loop: the job hangs at the very end
@@ -44,11 +44,11 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="ranks run a loop with a collective a different number of times",
     markers=(
-        r"torch|accelerate",
         r"rank|process_index|split_between_processes",
         r"world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
         r"range\((?:[^\n]*,){2}|range\(\s*\n|::|islice|array_split|chunk\(|tensor_split|split_between_processes|\.shard\("
-        r"|split_dataset_by_node|%|while",
+        r"|split_dataset_by_node|%|while|rank\)? \*|\* \(?(?:\w+\.)?\w*rank",
+        r"torch|accelerate",
     ),
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
@@ -88,14 +88,14 @@ class Check(ScriptCheck):
             f"{what}: ranks with an item more wait for the others until the process-group timeout",
             hint=_hint(cut, what),
             related=tuple(related),
-            severity=Severity.WARNING if event is None else Severity.ERROR,
+            severity=Severity.WARNING if _averages(found) else Severity.ERROR,
             facts=self._facts(found),
         )
 
     def _facts(self, found: UnevenLoop) -> dict[str, str | int | float | bool | None]:
         """The call in the loop (``ddp`` for the backward of a DDP model) and the numbers, where they are known."""
         total, world = found.partition.total.get_or(-1), self.ctx.run.world_size
-        call = found.event.collectives[0] if found.event is not None else None
+        call = found.event.collectives[0] if found.event is not None and not _averages(found) else None
         return {
             "collective": call.key if call else "ddp",
             "family": call.family if call else "torch",
@@ -112,6 +112,12 @@ class Check(ScriptCheck):
         return " unless their number is a multiple of the world size"
 
 
+def _averages(found: UnevenLoop) -> bool:
+    """The call is a backward that averages gradients: of a DDP model, or of one that accelerate may have wrapped."""
+    call = found.event.collectives[0] if found.event is not None else None
+    return call is None or (call.key == "backward" and call.family == "accelerate")
+
+
 def _hint(cut: cst.CSTNode, what: str) -> str:
     if isinstance(cut, cst.Call) and isinstance(cut.func, cst.Attribute):
         return "Pass `apply_padding=True` and drop the surplus results, or collect once after the loop"
@@ -119,6 +125,18 @@ def _hint(cut: cst.CSTNode, what: str) -> str:
         return "Give every rank the same number of batches, or wrap the loop in `with model.join():`"
     return "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the loop"
 
+
+_DDP = """\
+import math
+from itertools import islice
+
+import torch.distributed as dist
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset, Sampler
+
+
+"""
 
 EXAMPLES = (
     bad(
@@ -161,6 +179,106 @@ def run(model, prompts):
 """
         },
         "generate.py:9",
+    ),
+    bad(
+        "Batches of an iterable data set that deals out its items, with DDP",
+        {
+            "train.py": _DDP
+            + """\
+class Lines(IterableDataset):
+    def __init__(self, path, rank, world_size):
+        self.path, self.rank, self.world_size = path, rank, world_size
+
+    def __iter__(self):
+        with open(self.path) as lines:
+            yield from islice(lines, self.rank, None, self.world_size)
+
+
+def train(net, optimizer, path):
+    model = DistributedDataParallel(net)
+    loader = DataLoader(Lines(path, dist.get_rank(), dist.get_world_size()), batch_size=8)
+    for batch in loader:
+        model(batch).mean().backward()
+        optimizer.step()
+"""
+        },
+        "train.py:16 warning",
+    ),
+    bad(
+        "Consecutive parts, the last of which is shorter",
+        {
+            "infer.py": """\
+import math
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    share = math.ceil(len(samples) / world_size)
+    mine = samples[rank * share : (rank + 1) * share]
+    for sample in mine:
+        score = model(sample)
+        dist.all_reduce(score)
+"""
+        },
+        "infer.py:8 error",
+    ),
+    bad(
+        "One of the parts of a list of parts",
+        {
+            "infer.py": """\
+import numpy as np
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    parts = np.array_split(samples, dist.get_world_size())
+    for sample in parts[dist.get_rank()]:
+        dist.all_reduce(model(sample))
+"""
+        },
+        "infer.py:7 error",
+    ),
+    good(
+        "Consecutive parts of one length; a sampler that pads; `Join` around the loop",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    share = len(samples) // world_size
+    for sample in samples[rank * share : (rank + 1) * share]:
+        dist.all_reduce(model(sample))
+""",
+            "train.py": _DDP
+            + """\
+class Dealt(Sampler):
+    def __init__(self, data, rank, world_size):
+        self.count = math.ceil(len(data) / world_size)
+        self.rank, self.world_size = rank, world_size
+
+    def __iter__(self):
+        return iter(range(self.rank, self.count * self.world_size, self.world_size))
+
+
+def train(net, optimizer, data, rank, world_size):
+    model = DistributedDataParallel(net)
+    for batch in DataLoader(data, sampler=Dealt(data, rank, world_size)):
+        model(batch).mean().backward()
+        optimizer.step()
+""",
+            "join.py": _DDP
+            + """\
+def train(net, optimizer, items):
+    model = DistributedDataParallel(net)
+    with Join([model]):
+        for item in items[dist.get_rank() :: dist.get_world_size()]:
+            model(item).mean().backward()
+            optimizer.step()
+""",
+        },
     ),
     good(
         "A replicated model works alone, and one gather follows the loop",

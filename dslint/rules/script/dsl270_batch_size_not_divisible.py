@@ -39,7 +39,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="A batch that is divided among the ranks is no multiple of the world size",
-    markers=(r"world_size|num_processes|get_world_size|WORLD_SIZE", r"torch\.distributed|deepspeed|accelerat"),
+    markers=(r"world_size|num_processes|WORLD_SIZE|split_between_processes", r"torch\.distributed|deepspeed|accelerat"),
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
         "https://github.com/OpenRLHF/OpenRLHF/issues/427",
@@ -74,6 +74,30 @@ EXAMPLES = (
             )
         },
         at="infer.py:4 info",
+        world_size=2,
+    ),
+    bad(
+        "5 prompts that accelerate splits under ZeRO-3",
+        {
+            "infer.py": (
+                "import deepspeed\nfrom accelerate import Accelerator\n\n" + _ZERO3 + "accelerator = Accelerator()\n"
+                "prompts = ['a', 'b', 'c', 'd', 'e']\n\n\n"
+                "def main(model):\n    engine = deepspeed.initialize(model=model, config=config)[0]\n"
+                "    with accelerator.split_between_processes(prompts) as mine:\n"
+                "        return engine.module.generate(mine, synced_gpus=True)\n"
+            )
+        },
+        at="infer.py:11 warning",
+        world_size=2,
+    ),
+    good(
+        "accelerate pads the last part",
+        {
+            "infer.py": (
+                "from accelerate import Accelerator\n\naccelerator = Accelerator()\nprompts = ['a', 'b', 'c']\n"
+                "with accelerator.split_between_processes(prompts, apply_padding=True) as mine:\n    print(mine)\n"
+            )
+        },
         world_size=2,
     ),
     good(
@@ -174,8 +198,8 @@ class Check(ScriptCheck):
                 self._cut(node)
 
     def visit_Call(self, node: cst.Call) -> None:
-        """`range(rank, 6, world_size)`."""
-        if not self.handled and last_name(node.func) in ("range", "islice"):
+        """`range(rank, 6, world_size)` and `accelerator.split_between_processes(prompts)`."""
+        if not self.handled and last_name(node.func) in ("range", "islice", "split_between_processes"):
             self._cut(node)
 
     def _cut(self, node: cst.Call | cst.Subscript) -> None:
