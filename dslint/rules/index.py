@@ -1312,10 +1312,10 @@ RULES: tuple[RuleInfo, ...] = (
         summary="ranks run a loop with a collective a different number of times",
         module="dslint.rules.script.dsl207_uneven_loop_with_collective",
         markers=(
-            "torch|accelerate",
             "rank|process_index|split_between_processes",
             "world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
-            "range\\((?:[^\\n]*,){2}|range\\(\\s*\\n|::|islice|array_split|chunk\\(|tensor_split|split_between_processes|\\.shard\\(|split_dataset_by_node|%|while",
+            "range\\((?:[^\\n]*,){2}|range\\(\\s*\\n|::|islice|array_split|chunk\\(|tensor_split|split_between_processes|\\.shard\\(|split_dataset_by_node|%|while|rank\\)? \\*|\\* \\(?(?:\\w+\\.)?\\w*rank",
+            "torch|accelerate",
         ),
         fix="none",
         since="0.1.0",
@@ -2036,7 +2036,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="A batch that is divided among the ranks is no multiple of the world size",
         module="dslint.rules.script.dsl270_batch_size_not_divisible",
         markers=(
-            "world_size|num_processes|get_world_size|WORLD_SIZE",
+            "world_size|num_processes|WORLD_SIZE|split_between_processes",
             "torch\\.distributed|deepspeed|accelerat",
         ),
         fix="none",
