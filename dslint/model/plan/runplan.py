@@ -16,6 +16,7 @@ from dslint.model.plan.files import Files, module_path
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import hostfile_counts
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
+from dslint.model.plan.localrank import LocalRank, read_local_rank
 from dslint.model.plan.recipe import (
     NO_COMMAND,
     Recipe,
@@ -58,6 +59,7 @@ class RunPlan:
     ``config_is_rewritten``: the script or an autotuner changes the config, so its numbers are not what runs.
     ``labels`` are label names that the command passes and the Trainer cannot gather without harm.
     ``peers`` are the other runs of the same config file. ``recipe`` is the file with the arguments, if one has them.
+    ``local_rank`` is how the script learns its own, where a launcher starts it and its parser is in full view.
     """
 
     command: LaunchCommand
@@ -81,6 +83,7 @@ class RunPlan:
     labels: LabelNames | None = None
     peers: tuple[Peer, ...] = ()
     recipe: DataDoc | None = None
+    local_rank: LocalRank | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -182,7 +185,14 @@ def _build(
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
+        local_rank=_local_rank(command, script, workspace),
     )
+
+
+def _local_rank(command: LaunchCommand, script: str | None, workspace: Workspace) -> LocalRank | None:
+    if script is None or command.launcher not in ("torchrun", "deepspeed", "accelerate"):
+        return None
+    return workspace.memo("local rank", script, read_local_rank)
 
 
 def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice) -> bool:

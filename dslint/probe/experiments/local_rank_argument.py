@@ -7,12 +7,13 @@ refuses it; as fixed, the script declares both spellings.
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="local-rank-argument",
     summary="the launcher appends the local rank as an argument that the script does not declare",
+    rules=("DSL413",),
     flavour="deepspeed",
     ranks=1,
     expect=Expect((Kind.RAISE,), r"unrecognized arguments: --local_rank=\d"),
@@ -69,3 +70,11 @@ def _run(rank: RankApi, declared: list[str]) -> Json:
     else:
         found = torchrun(rank, ["--nproc_per_node", "2", *options, "train.py"], script, by)
     return [note["RANK"] for note in found]
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The launcher of the finding, and the spellings that its script declares."""
+    accepts = subject.finding.fact("accepts")
+    if case.verdict is not Verdict.CONFIRMED or subject.finding.fact("by") != case.params["by"]:
+        return None
+    return {"declared": accepts.split() if isinstance(accepts, str) and accepts else ["--lr"]}
