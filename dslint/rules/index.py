@@ -2169,6 +2169,17 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL413",
+        name="local-rank-argument",
+        kind="plan",
+        severity="error",
+        summary="The launcher passes the local rank in a way that the script does not read",
+        module="dslint.rules.plan.dsl413_local_rank_argument",
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL443",
         name="config-path-missing",
         kind="plan",
