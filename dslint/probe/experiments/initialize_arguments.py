@@ -12,6 +12,9 @@ from dslint.probe.outcome import Kind, Verdict
 
 _NONE = Expect((Kind.RAISE,), r"AssertionError: DeepSpeed requires --deepspeed_config")
 _TWO = Expect((Kind.RAISE,), r"AssertionError: Not sure how to proceed, we were given deepspeed configs")
+_BACKWARD = Expect((Kind.RAISE,), r"AssertionError: must provide optimizer during init in order to use backward")
+_INITIALIZE = Expect((Kind.RAISE,), r"AssertionError: zero stage [12] requires an optimizer")
+_BACKWARD_Z3 = Expect((Kind.RAISE,), r"AttributeError: 'DeepSpeedZeRoOffload'|AssertionError: must provide optimizer")
 
 EXPERIMENT = Experiment(
     name="initialize-arguments",
@@ -27,13 +30,21 @@ EXPERIMENT = Experiment(
             "second-is-none", {"args": {"deepspeed_config": None}, "config": True}, _TWO, Verdict.NOT_REPRODUCED,
             ("DSL244",),
         ),
+        *(
+            Case(f"no-optimizer-z{stage}", {"args": None, "config": True, "stage": stage}, expect, rules=("DSL245",))
+            for stage, expect in ((0, _BACKWARD), (1, _INITIALIZE), (2, _INITIALIZE), (3, _BACKWARD_Z3))
+        ),
+        Case(
+            "optimizer-of-the-config", {"args": None, "config": True}, _BACKWARD, Verdict.NOT_REPRODUCED, ("DSL245",)
+        ),
     ),
 )  # fmt: skip
 
 
 def written(rank: RankApi) -> Json:
     """The arguments of the case."""
-    return _train(rank, rank.params["args"], bool(rank.params.get("config")))
+    stage = rank.params.get("stage")
+    return _train(rank, rank.params["args"], bool(rank.params.get("config")), stage is None)
 
 
 def fixed(rank: RankApi) -> Json:
@@ -41,7 +52,7 @@ def fixed(rank: RankApi) -> Json:
     return _train(rank, None, True)
 
 
-def _train(rank: RankApi, args: dict[str, Json] | None, passes: bool) -> str:
+def _train(rank: RankApi, args: dict[str, Json] | None, passes: bool, optimizes: bool = True) -> str:
     import argparse
     import json
 
@@ -51,7 +62,10 @@ def _train(rank: RankApi, args: dict[str, Json] | None, passes: bool) -> str:
 
     rank.init()
     zero.compile_nothing()
-    settings = zero.config(1)
+    stage = rank.params.get("stage")
+    settings = zero.config(1 if stage is None else stage)
+    if not optimizes:
+        del settings["optimizer"]
     with open("ds.json", "w", encoding="utf-8") as file:
         json.dump(settings, file)
     space = None if args is None else argparse.Namespace(**args)
@@ -62,4 +76,7 @@ def _train(rank: RankApi, args: dict[str, Json] | None, passes: bool) -> str:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """What the call of the finding lacks or has twice."""
-    return {} if case.name == subject.finding.fact("arguments") else None
+    what, stage = subject.finding.fact("arguments"), subject.finding.fact("stage")
+    if what == "no-optimizer":
+        return {} if case.name == f"no-optimizer-z{2 if stage is None else stage}" else None
+    return {} if case.name == what else None
