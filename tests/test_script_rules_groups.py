@@ -11,15 +11,20 @@ from dslint.model.context import Context
 from dslint.model.script.groupsetup import GroupSetup
 from dslint.model.script.ownvalues import OwnValues
 from dslint.model.script.timeouts import timedelta_seconds
+from dslint.rules.script import dsl221_timeout_not_timedelta as dsl221
 from dslint.rules.script import dsl225_ddp_timeout_without_effect as dsl225
 from dslint.rules.script import dsl226_group_members_per_rank as dsl226
 from dslint.rules.script import dsl228_gather_list_on_every_rank as dsl228
 from dslint.rules.script import dsl229_collective_in_main_process_first as dsl229
 from dslint.rules.script import dsl231_checkpoint_tag_per_rank as dsl231
 from dslint.rules.script import dsl232_checkpoint_load_under_rank_guard as dsl232
+from dslint.rules.script import dsl240_barrier_device_unknown as dsl240
+from dslint.rules.script import dsl241_process_group_not_destroyed as dsl241
 from dslint.rules.script import dsl242_process_group_made_twice as dsl242
 from dslint.rules.script import dsl243_initialize_without_config as dsl243
 from dslint.rules.script import dsl244_initialize_with_two_configs as dsl244
+from dslint.rules.script import dsl245_initialize_without_optimizer as dsl245
+from dslint.rules.script import dsl260_nccl_without_cuda_check as dsl260
 
 DIST = "import os\nimport torch\nimport torch.distributed as dist\n"
 NAMES = "import datetime, os, platform, socket, tempfile, time, uuid\nimport torch.distributed as dist\n"
@@ -243,3 +248,54 @@ def test_dsl244_needs_a_command_that_names_the_config() -> None:
     assert len(findings(dsl244, code, Context(arguments={"deepspeed_config": known("ds.json")}))) == 1
     asked = code.replace("deepspeed.init", "if args.deepspeed_config is None:\n    deepspeed.init")
     assert findings(dsl244, asked, Context(arguments={"deepspeed_config": known("ds.json")})) == []
+
+
+def test_dsl245_follows_the_engine_that_trains() -> None:
+    made = "import deepspeed\nC = {'train_batch_size': 8}\nref = deepspeed.initialize(model=m, config=C)[0]\n"
+    train = "engine, _, _, _ = deepspeed.initialize(model=m, config=C, optimizer=o)\nengine.backward(engine(x))\n"
+    assert findings(dsl245, made + train) == []
+    (found,) = findings(dsl245, made + "ref.backward(ref(x))\n")
+    assert dict(found.facts)["arguments"] == "no-optimizer"
+    assert findings(dsl245, made.replace("'train_batch_size': 8", "") + "ref.backward(ref(x))\n") == []
+    assert findings(dsl245, made.replace("\nref", "\nfill(C)\nref") + "ref.backward(ref(x))\n") == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "dist.init_process_group('nccl')\ndist.all_reduce(x)\ndist.barrier()\n",
+        "dist.init_process_group('nccl')\ndist.barrier(device_ids=[0])\n",
+        "dist.init_process_group(backend)\ndist.barrier()\n",
+        "dist.init_process_group('nccl')\nchoose.set_device(0)\ndist.barrier()\n",
+        "def a():\n    dist.init_process_group('nccl')\ndef b():\n    dist.barrier()\n",
+    ],
+)
+def test_dsl240_quiet_on_look_alikes(code: str) -> None:
+    assert findings(dsl240, DIST + code) == []
+
+
+def test_dsl241_and_dsl260_ask_the_whole_file() -> None:
+    main = "def main():\n    dist.init_process_group(backend='nccl')\nif __name__ == '__main__':\n    main()\n"
+    assert len(findings(dsl241, DIST + main)) == len(findings(dsl260, DIST + main)) == 1
+    assert findings(dsl241, DIST + main + "    dist.destroy_process_group()\n") == []
+    assert findings(dsl260, DIST + "print(torch.cuda.is_available())\n" + main) == []
+
+
+def test_dsl221_tells_a_timedelta_for_the_trainer() -> None:
+    head = "from datetime import timedelta\nfrom transformers import TrainingArguments\n"
+    (found,) = findings(dsl221, head + "t = timedelta(hours=1)\nTrainingArguments('out', ddp_timeout=t)\n")
+    assert found.fix is not None
+    assert found.fix.edits[0].text == "int(t.total_seconds())"
+    assert findings(dsl221, head + "TrainingArguments('out', ddp_timeout=t)\n") == []
+    assert findings(dsl221, head + "make('out', ddp_timeout=timedelta(hours=1))\n") == []
+
+
+def test_dsl221_an_argument_that_may_be_missing_is_a_warning() -> None:
+    code = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--t', type=int{0})\na = p.parse_args()\n"
+        "dist.init_process_group('nccl', timeout=a.t)\n"
+    )
+    (maybe,) = findings(dsl221, DIST + code.format(""))
+    (always,) = findings(dsl221, DIST + code.format(", default=60"))
+    assert (maybe.severity, always.severity) == (Severity.WARNING, Severity.ERROR)
+    assert findings(dsl221, DIST + code.replace("type=int", "type=parse").format("")) == []

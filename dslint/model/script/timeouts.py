@@ -24,6 +24,9 @@ GROUP_CREATORS: dict[str, int] = {
 # Further calls that hand their timeout to one of these.
 OTHER_TAKERS: dict[str, int | None] = {
     "torch.distributed.new_group": 1,
+    "torch.distributed.new_subgroups": 2,
+    "torch.distributed.new_subgroups_by_enumeration": 1,
+    "torch.distributed.split_group": 2,
     "torch.distributed.monitored_barrier": 1,
     "deepspeed.comm.new_group": None,
     "accelerate.InitProcessGroupKwargs": None,
@@ -31,6 +34,12 @@ OTHER_TAKERS: dict[str, int | None] = {
     "accelerate.utils.dataclasses.InitProcessGroupKwargs": None,
     "accelerate.PartialState": None,
     "accelerate.state.PartialState": None,
+}
+# Strategies of Lightning hand their timeout to torch (or DeepSpeed) as it is: strategies/ddp.py setup_distributed.
+OTHER_TAKERS |= {
+    f"{root}.strategies.{name}": None
+    for root in ("lightning.pytorch", "pytorch_lightning", "lightning.fabric", "lightning_fabric")
+    for name in ("DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy")
 }
 # Takes a float as seconds, with a warning; an integer raises (torch 2.13).
 FLOAT_TAKERS = frozenset({"torch.distributed.monitored_barrier"})

@@ -28,6 +28,10 @@ _SLOW_CALLS = frozenset(
         "process_dataset",
     }
 )
+# Blocks that rank 0 runs before the others.
+FIRST_BLOCKS = frozenset(
+    {"main_process_first", "local_main_process_first", "torch_distributed_zero_first", "zero_first"}
+)
 
 
 def is_inference(tree: Tree, names: Names) -> bool:

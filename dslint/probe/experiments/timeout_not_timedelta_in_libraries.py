@@ -3,7 +3,7 @@
 As written the library gets a number; as fixed a `timedelta` of as many seconds. accelerate hands the value to torch,
 which raises; DeepSpeed asserts the type, but only where it makes the group: a group that exists already is adopted, and
 the timeout is ignored whatever it is (the second control). `ddp_timeout` of the Hugging Face `TrainingArguments` is the
-first control: it is a number of seconds.
+first control: it is a number of seconds, and a `timedelta` is what raises there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ EXPERIMENT = Experiment(
         Case("InitProcessGroupKwargs", {"call": "InitProcessGroupKwargs", "value": 1800}),
         Case("PartialState", {"call": "PartialState", "value": 1800}),
         Case("init_distributed", {"call": "init_distributed", "value": 1800}, _ASSERTION),
+        Case(
+            "ddp_timeout-timedelta",
+            {"call": "ddp_timeout-timedelta", "value": 1800},
+            Expect((Kind.RAISE,), r"TypeError: unsupported type for timedelta seconds component"),
+        ),
         Case("ddp_timeout", {"call": "ddp_timeout", "value": 1800}, verdict=Verdict.NOT_REPRODUCED),
         Case("adopted-group", {"call": "init_distributed-again", "value": 1800}, verdict=Verdict.NOT_REPRODUCED),
     ),
@@ -33,7 +38,11 @@ EXPERIMENT = Experiment(
 
 
 def written(rank: RankApi) -> Json:
-    """The value as it stands."""
+    """The value as it stands (of `ddp_timeout-timedelta`: as a timedelta of so many seconds)."""
+    if rank.params["call"] == "ddp_timeout-timedelta":
+        from datetime import timedelta
+
+        return _call(rank, timedelta(seconds=rank.params["value"]))
     return _call(rank, rank.params["value"])
 
 
@@ -43,6 +52,8 @@ def fixed(rank: RankApi) -> Json:
 
     value = rank.params["value"]
     number = value if isinstance(value, int | float) else 1800
+    if rank.params["call"] == "ddp_timeout-timedelta":
+        return _call(rank, number)
     return _call(rank, number if rank.params["call"] == "ddp_timeout" else timedelta(seconds=number))
 
 
@@ -57,10 +68,11 @@ def _call(rank: RankApi, timeout: Any) -> Json:
         from accelerate import PartialState
 
         return PartialState(cpu=cpu, backend=rank.backend, timeout=timeout).num_processes
-    if call == "ddp_timeout":
+    if call.startswith("ddp_timeout"):
         from transformers import TrainingArguments
 
-        return TrainingArguments(output_dir="out", use_cpu=cpu, ddp_timeout=timeout).world_size
+        # Without `use_cpu`, with which the timeout is not passed on; without CUDA the device is the CPU all the same.
+        return TrainingArguments(output_dir="out", ddp_backend=rank.backend, ddp_timeout=timeout).world_size
     import deepspeed
     import torch.distributed as dist
 

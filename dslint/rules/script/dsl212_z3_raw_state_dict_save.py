@@ -57,7 +57,7 @@ import deepspeed
 import torch
 import torch.distributed as dist
 
-CONFIG = {"train_batch_size": 16, "zero_optimization": {"stage": %d}}
+CONFIG = {"train_batch_size": 16, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": %d}}
 
 
 def train(model, batches, path):

@@ -1,19 +1,22 @@
-"""**What.** A number is passed as the `timeout` of a process group, where a `datetime.timedelta` is needed.
+"""**What.** A number is passed as the `timeout` of a process group, where a `datetime.timedelta` is needed; or a
+`timedelta` as `ddp_timeout` of the Hugging Face `TrainingArguments`, where a number of seconds is.
 
 **Why it hurts.** The call raises on every rank, after the job has queued and started: `torch.distributed` says
 `TypeError: Expected timeout argument to be of type datetime.timedelta`, DeepSpeed stops at an assertion, and
-accelerate fails when it hands the value to torch.
+accelerate and the strategies of Lightning fail when they hand the value to torch. transformers fails when it makes a
+`timedelta` of the `timedelta`.
 
 **Fix.** `timeout=timedelta(seconds=1800)`. The safe fix reads the number as seconds, which is what every other
-timeout of PyTorch means, and adds the import when the file has none.
+timeout of PyTorch means, and adds the import when the file has none. `ddp_timeout` gets the seconds of the `timedelta`.
 
-**When it stays quiet.** `monitored_barrier` takes a float as seconds (an integer raises); `ddp_timeout` of the Hugging
-Face `TrainingArguments` is a number of seconds; values that cannot be read.
+**When it stays quiet.** `monitored_barrier` takes a float as seconds (an integer raises); values that cannot be read.
+An argument of the command line that is a number or, when it is not given, `None` is a warning.
 
-**Evidence.** torch 2.13 `distributed_c10d._check_valid_timeout`; DeepSpeed 0.19.8
-`comm/comm.py: init_distributed` (`assert isinstance(timeout, timedelta)`). Two gloo ranks: `init_process_group`,
-`new_group`, `monitored_barrier(timeout=30)`, `InitProcessGroupKwargs`, `PartialState` and `init_distributed` raise on
-both; `init_distributed` does not where a process group exists already, since it then ignores the timeout.
+**Evidence.** torch 2.13 `distributed_c10d._check_valid_timeout`; DeepSpeed 0.19.8 `comm/comm.py: init_distributed`
+(`assert isinstance(timeout, timedelta)`). Two gloo ranks: `init_process_group`, `new_group`,
+`monitored_barrier(timeout=30)`, `InitProcessGroupKwargs`, `PartialState` and `init_distributed` raise on both, and so
+does `TrainingArguments(ddp_timeout=timedelta(...))`; `init_distributed` does not where a process group exists
+already, since it then ignores the timeout.
 """
 
 from __future__ import annotations
@@ -27,7 +30,14 @@ from dslint.core.fix import Edit, Fix
 from dslint.model.script.dotted import last_name
 from dslint.model.script.labels import items_of
 from dslint.model.script.quick import Flat, call_name, flat
-from dslint.model.script.timeouts import FLOAT_TAKERS, TIMEOUT_TAKERS, import_edit, timedelta_spelling, timeout_position
+from dslint.model.script.timeouts import (
+    FLOAT_TAKERS,
+    TIMEDELTA,
+    TIMEOUT_TAKERS,
+    import_edit,
+    timedelta_spelling,
+    timeout_position,
+)
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -39,9 +49,10 @@ META = RuleMeta(
     summary="The timeout of a process group is a number instead of a `timedelta`",
     fix="safe",
     markers=(
-        r"init_process_group|init_distributed|new_group|monitored_barrier|InitProcessGroupKwargs|PartialState",
+        r"init_process_group|init_distributed|new_group|new_subgroups|split_group|monitored_barrier"
+        r"|InitProcessGroupKwargs|PartialState|ddp_timeout|(?:DDP|FSDP|DeepSpeed)Strategy\(",
         r"timeout|init_process_group\([^)\n]*,[^)\n]*,|init_distributed\((?:[^)\n]*,){4}|new_group\([^\n]*,"
-        r"|monitored_barrier\([^)\n]*,",
+        r"|monitored_barrier\([^)\n]*,|new_subgroups\w*\([^\n]*,|split_group\([^\n]*,",
     ),
     versions=("torch>=1.8",),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",),
@@ -101,6 +112,35 @@ EXAMPLES = (
             )
         },
     ),
+    bad(
+        "a timedelta for the Trainer, which wants seconds",
+        {
+            "train.py": (
+                "from datetime import timedelta\n\nfrom transformers import TrainingArguments\n\n"
+                "args = TrainingArguments('out', ddp_timeout=timedelta(hours=2))\n"
+            )
+        },
+        at="train.py:5 error",
+        fixed={
+            "train.py": (
+                "from datetime import timedelta\n\nfrom transformers import TrainingArguments\n\n"
+                "args = TrainingArguments('out', ddp_timeout=int(timedelta(hours=2).total_seconds()))\n"
+            )
+        },
+    ),
+    bad(
+        "a strategy of Lightning, and an argument that is a number when it is given",
+        {
+            "train.py": (
+                "import argparse\n\nimport torch.distributed as dist\n"
+                "from lightning.pytorch.strategies import DDPStrategy\n\n"
+                "parser = argparse.ArgumentParser()\nparser.add_argument('--timeout', type=int)\n"
+                "args = parser.parse_args()\nstrategy = DDPStrategy(timeout=7200)\n"
+                "dist.init_process_group('nccl', timeout=args.timeout)\n"
+            )
+        },
+        at=("train.py:9 error", "train.py:10 warning"),
+    ),
     good(
         "a timedelta",
         {
@@ -134,11 +174,19 @@ EXAMPLES = (
 def precheck(tree: ast.Module) -> bool:
     """A call that takes a timeout may have a number there."""
     nodes = flat(tree)
+    if any(
+        k.arg == "ddp_timeout" and _may_be_timedelta(k.value) for call in nodes.nodes(ast.Call) for k in call.keywords
+    ):
+        return True
     takers = [call for call in nodes.nodes(ast.Call) if call_name(call) in TIMEOUT_TAKERS]
     if any(len(call.args) > 1 or any(k.arg is None for k in call.keywords) for call in takers):
         return True
     values = [k.value for call in takers for k in call.keywords if k.arg == "timeout"]
     return any(not _is_timedelta(value) and not _holds_timedelta(value, nodes) for value in values)
+
+
+def _may_be_timedelta(value: ast.expr) -> bool:
+    return _is_timedelta(value) or isinstance(value, ast.Name)
 
 
 def _is_timedelta(value: ast.expr) -> bool:
@@ -162,6 +210,10 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on a timeout whose value is known to be a number."""
+        seconds = self.ctx.argument(node, "ddp_timeout", None)
+        if seconds is not None:
+            self._check_seconds(node, seconds)
+            return
         name = self.ctx.qualified_name(node.func)
         takes, position = timeout_position(name)
         if not takes:
@@ -174,14 +226,37 @@ class Check(ScriptCheck):
         if not kind or (name in FLOAT_TAKERS and not isinstance(known, int | str)):
             return
         text = self.ctx.text(value)
+        maybe = " when it is given" if self._may_be_none(value) else ""
         self.report(
             value,
-            f"`timeout={text}` of `{self.ctx.text(node.func)}` is a {kind}, but a `datetime.timedelta` is needed: "
-            "the call raises on every rank",
+            f"`timeout={text}` of `{self.ctx.text(node.func)}` is a {kind}{maybe}, but a `datetime.timedelta` is"
+            " needed: the call raises on every rank",
             hint=f"Write `timedelta(seconds={text})`" if kind == "number" else "Write `timedelta(seconds=...)`",
-            fix=self._fix(value) if kind == "number" else None,
+            fix=self._fix(value) if kind == "number" and not maybe else None,
+            severity=Severity.WARNING if maybe else None,
             facts={"call": last_name(node.func), "value": known if isinstance(known, int | float | str) else None},
         )
+
+    def _check_seconds(self, node: cst.Call, value: cst.BaseExpression) -> None:
+        """`ddp_timeout` is the one timeout that is a number."""
+        made = self.ctx.names.single_value(value) or value
+        is_delta = isinstance(made, cst.Call) and self.ctx.qualified_name(made.func) == TIMEDELTA
+        if not is_delta or self.ctx.kind(node) != "training_arguments":
+            return
+        text = f"int({self.ctx.text(value)}.total_seconds())"
+        self.report(
+            value,
+            f"`ddp_timeout={self.ctx.text(value)}` is a `timedelta`, but a number of seconds is needed: transformers"
+            " makes a `timedelta` of it and raises on every rank",
+            hint=f"Write `{text}`, or the seconds as a number",
+            fix=Fix("Pass the seconds", (Edit(self.ctx.doc.path, self.ctx.span(value), text),)),
+            facts={"call": "ddp_timeout-timedelta", "value": None},
+        )
+
+    def _may_be_none(self, value: cst.BaseExpression) -> bool:
+        """An argument of the command line without a default, which a launch command need not pass."""
+        argument = self.ctx.constants.arguments.at(value) if isinstance(value, cst.Attribute) else None
+        return argument is not None and not self.ctx.constant(value).is_known
 
     def _unpacked(self, call: cst.Call) -> cst.BaseExpression | None:
         """`timeout` of a dictionary that the call unpacks, written out there or in a variable used for nothing else."""
@@ -205,6 +280,10 @@ class Check(ScriptCheck):
             return "text"
         if isinstance(known, int | float) and not isinstance(known, bool):
             return "number"
+        if isinstance(value, cst.Attribute):
+            argument = self.ctx.constants.arguments.at(value)
+            plain = argument is not None and (argument.default is None or last_name(argument.default) == "None")
+            return "number" if plain and argument is not None and argument.converter in ("int", "float") else ""
         if isinstance(value, cst.Name):
             found = self.ctx.names.bindings(value.value, value)
             param = found[0].node if len(found) == 1 else None

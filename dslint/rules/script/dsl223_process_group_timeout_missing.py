@@ -30,7 +30,7 @@ from dslint.model.context import Context
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.timeouts import GROUP_CREATORS
-from dslint.model.script.workload import is_inference, slow_calls
+from dslint.model.script.workload import FIRST_BLOCKS, is_inference, slow_calls
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -64,6 +64,17 @@ EXAMPLES = (
                 "if dist.get_rank() == 0:\n"
                 "    load_dataset('json', data_files='train.jsonl').map(str).save_to_disk('cache')\n"
                 "dist.barrier()\n"
+            )
+        },
+        at="train.py:4 warning",
+    ),
+    bad(
+        "rank 0 tokenizes first, in a block that makes the others wait",
+        {
+            "train.py": (
+                "import torch.distributed as dist\nfrom datasets import load_dataset\n\n"
+                "dist.init_process_group('nccl')\nwith torch_distributed_zero_first(local_rank):\n"
+                "    data = load_dataset('json', data_files='train.jsonl').map(str)\n"
             )
         },
         at="train.py:4 warning",
@@ -160,7 +171,18 @@ class Check(ScriptCheck):
             self.report(node, message, hint=hint, facts=facts)
 
     def _slow_rank(self) -> tuple[str, tuple[Location, ...]] | None:
-        """Slow work under a rank guard, with a barrier later in the same function."""
+        """Slow work of one rank while the others wait: in a block that it runs first, or guarded before a barrier."""
+        for node in self.ctx.tree.order:
+            if not isinstance(node, cst.With):
+                continue
+            named = [last_name(i.item.func) for i in node.items if isinstance(i.item, cst.Call)]
+            slow = next(slow_calls(self.ctx.tree, node.body), None) if FIRST_BLOCKS & set(named) else None
+            if slow is not None:
+                places = (
+                    self.ctx.location(slow, "rank 0 does this first"),
+                    self.ctx.location(node.items[0], "the others wait here"),
+                )
+                return f"here the others wait while rank 0 runs `{last_name(slow.func)}`", places
         for node in self.ctx.tree.order:
             if not isinstance(node, cst.Call) or last_name(node.func) not in ("barrier", "wait_for_everyone"):
                 continue

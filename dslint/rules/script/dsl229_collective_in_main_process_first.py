@@ -26,6 +26,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import expression_name, flat
+from dslint.model.script.workload import FIRST_BLOCKS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -42,14 +43,13 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_BLOCKS = frozenset({"main_process_first", "local_main_process_first", "torch_distributed_zero_first", "zero_first"})
 _MODELS = re.compile(r"transformers\.(?:.*\.)?(?:AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\.from_pretrained$")
 
 
 def precheck(tree: ast.Module) -> bool:
     """Such a block holds a call."""
     return any(
-        expression_name(item.context_expr) in _BLOCKS for node in flat(tree).nodes(ast.With) for item in node.items
+        expression_name(item.context_expr) in FIRST_BLOCKS for node in flat(tree).nodes(ast.With) for item in node.items
     )
 
 
@@ -63,7 +63,7 @@ class Check(ScriptCheck):
     def visit_With(self, node: cst.With) -> None:
         """Fire on the first collective of the body that every rank runs."""
         named = (i.item.func for i in node.items if isinstance(i.item, cst.Call))
-        name = next((last_name(f) for f in named if last_name(f) in _BLOCKS), "")
+        name = next((last_name(f) for f in named if last_name(f) in FIRST_BLOCKS), "")
         if not name:
             return
         # One finding a block: what follows hangs as well.

@@ -75,7 +75,7 @@ class Check(ScriptCheck):
         backend = self.ctx.argument(made.call, "backend", 0)
         if backend is None or self.ctx.constant(backend).get_or(None) != "nccl":
             return
-        if self.ctx.argument(made.call, "device_id", 8) is not None or self._chosen_before(node):
+        if self.ctx.argument(made.call, "device_id", 8) is not None or self._is_chosen_before(node):
             return
         self.report(
             node,
@@ -85,13 +85,14 @@ class Check(ScriptCheck):
             related=(self.ctx.location(made.site, "the process group is made here"),),
         )
 
-    def _chosen_before(self, barrier: cst.Call) -> bool:
-        """Something before the barrier may have chosen a device: by name, or as another collective."""
+    def _is_chosen(self, barrier: cst.Call) -> bool:
+        """Something in the file may choose a device, or another collective comes first."""
         end = self.ctx.tree.position(barrier)
         for node in self.ctx.tree.order:
             if not isinstance(node, cst.Call) or node is barrier:
                 continue
-            if last_name(node.func) in _CHOOSES:
+            named = any(a.keyword is not None and a.keyword.value in ("device_id", "device_ids") for a in node.args)
+            if named or last_name(node.func) in _CHOOSES:
                 return True
             if self.ctx.tree.position(node) < end and self.collectives.of(node) is not None:
                 return True

@@ -20,6 +20,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, expression_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -56,13 +57,22 @@ class Check(ScriptCheck):
         if self.findings or self.ctx.qualified_name(node.func) not in _TORCH or not self.ctx.startup.is_entry:
             return
         backend = self.ctx.argument(node, "backend", 0)
-        if self.ctx.imports(*_LIBRARIES) or backend is None or self.ctx.constant(backend).get_or(None) != "nccl":
+        if (
+            self._is_destroyed()
+            or self.ctx.imports(*_LIBRARIES)
+            or backend is None
+            or self.ctx.constant(backend).get_or(None) != "nccl"
+        ):
             return
         self.report(
             node,
             "the process group is never destroyed: torch warns at the end, and a rank that ends early may fail another",
             hint="Call `dist.destroy_process_group()` at the end of the program",
         )
+
+    def _is_destroyed(self) -> bool:
+        names = (n for n in self.ctx.tree.order if isinstance(n, cst.Name | cst.Attribute))
+        return any(last_name(name) == "destroy_process_group" for name in names)
 
 
 _MAIN = "if __name__ == '__main__':\n    dist.init_process_group('nccl')\n    train()\n"

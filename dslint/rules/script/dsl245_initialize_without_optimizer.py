@@ -10,8 +10,8 @@ batch computed.
 `model_parameters` is missing does no harm: DeepSpeed then takes all parameters of the model.
 
 **When it stays quiet.** The engine only evaluates or generates (a reference model); the config is a file, is changed
-after it is made, or comes from elsewhere; `optimizer` is passed, whatever it is. For config files of stage 1 and 2 see
-DSL468.
+after it is made, has no batch size either, or comes from elsewhere; `optimizer` is passed, whatever it is. For config
+files of stage 1 and 2 see DSL468.
 
 **Evidence.** DeepSpeed 0.19.8 `engine.py: backward`, `_configure_zero_optimizer`. Two gloo ranks: stage 1 and 2 stop in
 `initialize`, stage 0 and 3 in `backward`; with an optimizer in the config all train, without `model_parameters`.
@@ -37,6 +37,8 @@ META = RuleMeta(
     markers=(r"deepspeed", r"initialize\s*\(", r"\.backward\("),
     references=("DeepSpeedEngine.backward in deepspeed/runtime/engine.py",),
 )
+
+_BATCH_SIZES = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu"})
 
 
 def precheck(tree: ast.Module) -> bool:
@@ -68,7 +70,8 @@ class Check(ScriptCheck):
             return
         config = self.ctx.argument(node, "config", 10) or self.ctx.argument(node, "config_params", 12)
         settings = self._settings(config) if config is not None else None
-        if settings is None or "optimizer" in settings:
+        # A config without a batch size, which DeepSpeed asks for first, is no whole one.
+        if settings is None or "optimizer" in settings or not settings & _BATCH_SIZES:
             return
         backward = self._backward(node)
         if backward is None:

@@ -46,7 +46,7 @@ META = RuleMeta(
 _TRAIN = """\
 import deepspeed
 
-CONFIG = {"train_batch_size": 16, "zero_optimization": {"stage": %d}}
+CONFIG = {"train_batch_size": 16, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": %d}}
 
 
 def train(model, batches):
@@ -90,7 +90,7 @@ import contextlib
 
 import deepspeed
 
-CONFIG = {"train_batch_size": 16, "zero_optimization": {"stage": 2}}
+CONFIG = {"train_batch_size": 16, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}}
 
 
 def train(model, batches):
@@ -127,7 +127,7 @@ def train(model, optimizer, batches):
 import deepspeed
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-CONFIG = {"train_batch_size": 16, "zero_optimization": {"stage": 2}}
+CONFIG = {"train_batch_size": 16, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2}}
 
 
 def train(teacher, student, batch):

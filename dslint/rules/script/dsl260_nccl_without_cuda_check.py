@@ -18,6 +18,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.timeouts import GROUP_CREATORS
 from dslint.rules.base import RuleMeta, bad, good
@@ -51,12 +52,16 @@ class Check(ScriptCheck):
             return
         keyword = "dist_backend" if name.endswith("init_distributed") else "backend"
         backend = self.ctx.argument(node, keyword, 0)
-        if isinstance(backend, cst.SimpleString) and backend.evaluated_value == "nccl":
+        is_nccl = isinstance(backend, cst.SimpleString) and backend.evaluated_value == "nccl"
+        if backend is not None and is_nccl and not self._asks():
             self.report(
                 backend,
                 "the backend is `nccl` with or without a GPU: where there is none the process group cannot be made",
                 hint='Write `"nccl" if torch.cuda.is_available() else "gloo"`',
             )
+
+    def _asks(self) -> bool:
+        return any(isinstance(n, cst.Call) and last_name(n.func) in _ASKS for n in self.ctx.tree.order)
 
 
 EXAMPLES = (
