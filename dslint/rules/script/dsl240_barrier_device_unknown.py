@@ -75,7 +75,7 @@ class Check(ScriptCheck):
         backend = self.ctx.argument(made.call, "backend", 0)
         if backend is None or self.ctx.constant(backend).get_or(None) != "nccl":
             return
-        if self.ctx.argument(made.call, "device_id", 8) is not None or self._is_chosen_before(node):
+        if self.ctx.argument(made.call, "device_id", 8) is not None or self._is_chosen(node):
             return
         self.report(
             node,
