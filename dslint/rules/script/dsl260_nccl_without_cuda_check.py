@@ -82,4 +82,11 @@ EXAMPLES = (
         },
         select="DSL260",
     ),
+    good(
+        "the backend comes from the caller",
+        {
+            "train.py": "import torch.distributed as dist\n\n\ndef start(backend='nccl'):\n    dist.init_process_group(backend)\n"
+        },
+        select="DSL260",
+    ),
 )
