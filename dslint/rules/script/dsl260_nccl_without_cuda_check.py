@@ -85,7 +85,10 @@ EXAMPLES = (
     good(
         "the backend comes from the caller",
         {
-            "train.py": "import torch.distributed as dist\n\n\ndef start(backend='nccl'):\n    dist.init_process_group(backend)\n"
+            "train.py": (
+                "import torch.distributed as dist\n\n\n"
+                "def start(backend='nccl'):\n    dist.init_process_group(backend)\n"
+            )
         },
         select="DSL260",
     ),
