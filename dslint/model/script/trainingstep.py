@@ -126,6 +126,8 @@ class TrainingSteps:
         if isinstance(called, cst.Attribute) and called.attr.value == "forward":
             called = called.value
         kind = self._objects.kind(called)
+        if kind == "prepared":  # a loader or an optimizer is never called
+            return "prepared_model"
         return kind if kind in _FORWARDS and not self._is_fluent(called) else ""
 
     def _is_fluent(self, called: cst.BaseExpression) -> bool:

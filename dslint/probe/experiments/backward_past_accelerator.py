@@ -19,6 +19,7 @@ EXPERIMENT = Experiment(
     name="backward-past-accelerator",
     summary="gradients of the micro-batches of a step are added up instead of averaged",
     flavour="transformers",
+    rules=("DSL263",),
     expect=Expect((Kind.WRONG,), r"times as large as they should be"),
     cases=(
         Case("accumulation", {"accumulation": 4}),

@@ -8,15 +8,20 @@ its own gradients: nothing fails, and the ranks train different models. Evaluati
 from __future__ import annotations
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
-from dslint.probe.outcome import Kind
+from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import diverged
-from dslint.probe.parts.ddp import make_ddp, make_optimizer, train_step, weights
+from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer, train_step, weights
 
 EXPERIMENT = Experiment(
     name="ddp-module-bypassed",
     summary="gradients are not averaged, and the ranks train different models",
+    rules=("DSL233",),
     expect=Expect((Kind.WRONG,), r"the weights of rank 1 differ from those of rank 0"),
-    cases=(Case("module", {"kept": False}), Case("kept-from-before", {"kept": True})),
+    cases=(
+        Case("module", {"kept": False, "evaluates": False}),
+        Case("kept-from-before", {"kept": True, "evaluates": False}),
+        Case("evaluated-only", {"kept": False, "evaluates": True}, verdict=Verdict.NOT_REPRODUCED),
+    ),
 )
 
 
@@ -38,7 +43,11 @@ def _train(rank: RankApi, bypassed: bool) -> Json:
     inner = model if rank.params["kept"] else wrapped.module
     optimizer = make_optimizer(wrapped)
     for number in range(3):
-        train_step(rank, inner if bypassed else wrapped, optimizer, number)
+        past = bypassed and not rank.params["evaluates"]
+        train_step(rank, inner if past else wrapped, optimizer, number)
+        if bypassed and rank.params["evaluates"]:
+            with torch.no_grad():
+                inner(inputs(rank, number))
     return {"weights": weights(wrapped)}
 
 

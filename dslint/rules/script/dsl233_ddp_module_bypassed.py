@@ -1,0 +1,246 @@
+"""Training runs the model inside `DistributedDataParallel` instead of the wrapper.
+
+**What.** The loss of a training step comes from `model.module(batch)`, from the model kept from before it was wrapped,
+or from `accelerator.unwrap_model(model)(batch)`, and runs its backward.
+
+**Why it hurts.** The forward of the wrapper prepares the averaging of the gradients. Without it every rank steps with
+its own gradients: nothing fails, and the ranks train different models. What is saved is the model of rank 0, trained
+on its part of the data only.
+
+**Fix.** Call the wrapper. The fix takes `.module` out of `model.module(...)`.
+
+**When it stays quiet.** Evaluation and generation through `.module` (no backward follows); steps in which the
+wrapper's forward takes part too; scripts that reduce gradients themselves; DeepSpeed engines, whose hooks sit in the
+parameters; a model that is wrapped in some arms only.
+
+**Evidence.** Two gloo ranks, torch 2.13: after three steps through `.module`, or through the model from before, the
+weights of the ranks differ; through the wrapper they are equal.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.script.dotted import last_name
+from dslint.model.script.enginewords import method_calls
+from dslint.model.script.quick import call_name, flat
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL233",
+    name="ddp-module-bypassed",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="a training step runs the model inside DDP, so that no gradient is averaged",
+    fix="safe",
+    markers=(r"\.backward\(", r"DistributedDataParallel|unwrap_model\("),
+    references=("https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
+    depends_on_run=True,
+)
+
+_TRAIN = """\
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def train(net, loader, optimizer, rank):
+    model = DDP(net.to(rank), device_ids=[rank])
+    for batch, labels in loader:
+        loss = F.cross_entropy(%s(batch), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+EXAMPLES = (
+    bad(
+        "past the wrapper",
+        {"train.py": _TRAIN % "model.module"},
+        "train.py:8 error",
+        fixed={"train.py": _TRAIN % "model"},
+    ),
+    bad(
+        "the model from before",
+        {
+            "train.py": """\
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Trainer:
+    def __init__(self, net):
+        self.net = net
+        self.model = DistributedDataParallel(self.net)
+
+    def step(self, batch):
+        loss = self.net(batch).mean()
+        loss.backward()
+"""
+        },
+        "train.py:10 error",
+    ),
+    bad(
+        "what accelerate unwraps",
+        {
+            "train.py": """\
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+
+def train(loader):
+    accelerator = Accelerator()
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), loader)
+    inner = accelerator.unwrap_model(model)
+    for batch in loader:
+        accelerator.backward(inner(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+        },
+        "train.py:12 warning",
+    ),
+    good("the wrapper", {"train.py": _TRAIN % "model"}),
+    good(
+        "evaluation through the model inside",
+        {
+            "train.py": _TRAIN % "model"
+            + """\
+        if rank == 0:
+            print(model.module(batch).mean().item())
+"""
+        },
+    ),
+    good(
+        "the wrapper takes part",
+        {
+            "train.py": (_TRAIN % "model").replace(
+                "        loss.backward()\n",
+                "        loss = loss + model.module(batch).mean()\n        loss.backward()\n",
+            )
+        },
+    ),
+    good(
+        "gradients that the script averages",
+        {
+            "train.py": (_TRAIN % "model.module").replace(
+                "        optimizer.step()\n",
+                "        for p in model.parameters():\n            dist.all_reduce(p.grad)\n        optimizer.step()\n",
+            )
+        },
+    ),
+    good(
+        "the engine of DeepSpeed",
+        {
+            "train.py": """\
+import deepspeed
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    for batch in loader:
+        engine.backward(engine.module(batch))
+        engine.step()
+"""
+        },
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Something is called on the inside of a wrapper, or a model is kept beside its wrapper."""
+    nodes = flat(tree)
+    if any(call_name(call) == "unwrap_model" for call in nodes.nodes(ast.Call)):
+        return True
+    if any(isinstance(c.func, ast.Attribute) and c.func.attr == "module" for c in nodes.nodes(ast.Call)):
+        return True
+    if any(isinstance(n.value, ast.Attribute) and n.value.attr == "module" for n in nodes.nodes(ast.Assign)):
+        return True
+    wrappers = {"DistributedDataParallel"} | {
+        a.asname or a.name for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.name == "DistributedDataParallel"
+    }
+    # ``model.module.forward(x)`` and ``wrapped = DDP(model)``
+    inside = any(name == "module" for name, _ in method_calls(nodes, "forward"))
+    return inside or any(_keeps(n, wrappers) for n in nodes.nodes(ast.Assign))
+
+
+def _keeps(node: ast.Assign, wrappers: set[str]) -> bool:
+    """``a = DDP(b)`` with another name than ``b``."""
+    value = node.value
+    if not isinstance(value, ast.Call) or call_name(value) not in wrappers:
+        return False
+    given = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "module")]
+    return any(ast.dump(target)[:-6] != ast.dump(given[0])[:-6] for target in node.targets) if given else False
+
+
+class Check(ScriptCheck):
+    """Looks at the forwards behind every backward."""
+
+    def start(self) -> None:
+        """The forwards that are reported already, and whether the script reduces gradients itself."""
+        self.seen: set[int] = set()
+        self.reduces = any(isinstance(n, cst.Call) and self._is_gradient_reduction(n) for n in self.ctx.tree.order)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire when all forwards of the loss pass over the wrapper."""
+        if self.reduces or not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward":
+            return
+        forwards = self.ctx.training.forwards(self._loss(node, node.func.value))
+        kinds = {self.ctx.training.forward_kind(f) for f in forwards}
+        if kinds == {"prepared_module"} and self.ctx.run.zero_stage.is_known:
+            return  # an engine, whose hooks sit in the parameters
+        if kinds not in ({"ddp_module"}, {"prepared_module"}):
+            return
+        for forward in forwards:
+            if id(forward) not in self.seen:
+                self.seen.add(id(forward))
+                self._report(forward, node, kinds == {"ddp_module"})
+
+    def _loss(self, node: cst.Call, receiver: cst.BaseExpression) -> cst.BaseExpression:
+        """The loss of `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
+        if self.ctx.kind(receiver) == "accelerator" and node.args:
+            return node.args[0].value
+        if isinstance(receiver, cst.Call) and last_name(receiver.func) == "scale" and receiver.args:
+            return receiver.args[0].value
+        return receiver
+
+    def _report(self, forward: cst.Call, backward: cst.Call, is_certain: bool) -> None:
+        text = self.ctx.text(forward.func)
+        where = "`DistributedDataParallel`" if is_certain else "what accelerate prepared (DDP with several processes)"
+        model = forward.func.value if isinstance(forward.func, cst.Attribute) else forward.func
+        taken = self.ctx.objects.taken(forward.func) or self.ctx.objects.made(model)
+        related = [self.ctx.location(backward, "this backward follows")]
+        related += [self.ctx.location(taken, "wrapped here")] if taken is not None else []
+        self.report(
+            forward,
+            f"`{text}(...)` in a training step passes over {where}: no gradient is averaged, and the ranks train "
+            "different models",
+            hint="Call the wrapped model",
+            related=tuple(related),
+            severity=Severity.ERROR if is_certain else Severity.WARNING,
+            fix=self._fix(forward),
+            facts={"kept": not text.endswith((".module", ".forward"))},
+        )
+
+    def _fix(self, forward: cst.Call) -> Fix | None:
+        """Take `.module` out of `model.module(...)`."""
+        called = forward.func
+        if not isinstance(called, cst.Attribute) or called.attr.value != "module":
+            return None
+        start, end = self.ctx.span(called.value).end, self.ctx.span(called).end
+        return Fix("Call the wrapper", (Edit(self.ctx.doc.path, Span(start, end), ""),))
+
+    def _is_gradient_reduction(self, call: cst.Call) -> bool:
+        """`all_reduce(p.grad)`: the script averages by hand."""
+        if not last_name(call.func).startswith(("all_reduce", "reduce", "allreduce", "average_gradients")):
+            return False
+        inside = (n for a in call.args for n in self.ctx.descendants(a.value))
+        return "grad" in last_name(call.func) or any(
+            isinstance(n, cst.Attribute) and n.attr.value == "grad" for n in inside
+        )
