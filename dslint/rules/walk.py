@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from dslint.model.script.trainingstep import TrainingSteps
     from dslint.model.script.uneven import UnevenLoops
     from dslint.model.script.zero3 import ZeroStages
+    from dslint.model.script.zeroparams import ZeroParameters
 
 Handler = Callable[[Any], None]
 
@@ -273,6 +274,13 @@ class ScriptContext:
         from dslint.model.script.partitioned import Partitioned
 
         return Partitioned(self.tree, self.names, self.objects, self.hf_loading)
+
+    @cached_property
+    def zero_parameters(self) -> ZeroParameters:
+        """Parameters that ZeRO stage 3 spreads over the ranks."""
+        from dslint.model.script.zeroparams import ZeroParameters
+
+        return ZeroParameters(self.tree, self.names, self.partitioned)
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:

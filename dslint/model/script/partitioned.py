@@ -18,6 +18,7 @@ _ENGINES = frozenset({"engine", "engine_module", "prepared_model", "prepared_mod
 # ``a, b = accelerator.prepare(a, b)``, where what is prepared is not known: only a model has parameters.
 _NO_MODEL = re.compile(r"optim|sched|load|data|sampler|tokenizer", re.I)
 _UNWRAP = frozenset({"unwrap_model", "_unwrap_model"})
+_QUANTIZED = frozenset({"quantization_config", "load_in_4bit", "load_in_8bit"})
 _OF_TRAINER = frozenset({"model", "model_wrapped", "deepspeed"})
 
 
@@ -109,7 +110,9 @@ class Partitioned:
     # -- loaded -------------------------------------------------------------------------------------------------
 
     def _is_told(self, call: cst.Call) -> bool:
-        return self._loading.is_load(call) and bool(self._loading.tellers_before(call))
+        # A quantized model is loaded whole.
+        is_quantized = any(a.keyword is not None and a.keyword.value in _QUANTIZED for a in call.args)
+        return self._loading.is_load(call) and not is_quantized and bool(self._loading.tellers_before(call))
 
     def _is_loaded(self, node: cst.BaseExpression | None, steps: int) -> bool:
         """The class of the model is one of the project: what it is called says that it is a transformers model."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import distance
 
@@ -19,12 +19,14 @@ _OTHER = Expect((Kind.WRONG,), r"where the gathered weight gives")
 EXPERIMENT = Experiment(
     name="zero3-parameter-outside-gather",
     summary="a weight that is spread over the ranks is read or written as if it were whole",
+    rules=("DSL210",),
     flavour="deepspeed",
     expect=_OTHER,
     cases=(
         Case("index", {"op": "index", "stage": 3}, Expect((Kind.RAISE,), r"IndexError")),
         Case("norm", {"op": "norm", "stage": 3}),
         Case("fill", {"op": "fill", "stage": 3}),
+        Case("rows", {"op": "rows", "stage": 3}),
         Case("init", {"op": "init", "stage": 3}),
         Case("shape", {"op": "shape", "stage": 3}),
         Case("linear", {"op": "linear", "stage": 3}, Expect((Kind.RAISE,), r"RuntimeError.*size mismatch")),
@@ -78,6 +80,8 @@ def _apply(op: str, module: Any, rows: Any, fresh: Any) -> list[float]:
         return [float(torch.nn.functional.linear(rows, weight).norm()) * 0.0]
     if op == "fill":
         weight.data.fill_(7.0)
+    elif op == "rows":
+        weight.data[-1:] = weight.data[:-1].mean(dim=0, keepdim=True)
     elif op == "init":
         torch.nn.init.constant_(weight, 7.0)
     elif op == "load":
@@ -94,3 +98,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
             first, wanted = value["weights"][0], expected["weights"][0]
             return f"the write is lost: the weight stays {first} where the gathered weight gives {wanted}"
     return None
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """What is done with the parameter."""
+    return {} if (subject.finding.fact("op"), 3) == (case.params["op"], case.params["stage"]) else None

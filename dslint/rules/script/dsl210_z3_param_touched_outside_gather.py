@@ -1,0 +1,290 @@
+"""A parameter of a partitioned model is used as if this rank had all of it.
+
+**What.** In a run at ZeRO stage 3, a weight of an engine, or of a transformers model that was loaded when stage 3 was
+known, is written, initialised, indexed, loaded or measured outside `deepspeed.zero.GatheredParameters`.
+
+**Why it hurts.** Between the forward and backward passes a parameter is an empty tensor of shape (0,) on every rank.
+An index and `load_state_dict` raise; in-place writes and initialisations do nothing, without an error; a norm is 0.0, a
+mean is NaN, and a shape is (0,). Averaging the new rows of resized embeddings is the usual case.
+
+**Fix.** `with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):` around it, entered by every rank; for
+reading `modifier_rank` is not needed. `deepspeed.utils.safe_get_full_fp32_param` reads one parameter.
+
+**When it stays quiet.** The stage is below 3 or not known; a branch, an early return or the caller keeps stage 3 away
+(`hasattr(p, "ds_id")`, `is_deepspeed_zero3_enabled()`); inside a gather; quantized models, which are loaded whole;
+models that PEFT wraps; small weights of an engine (heads, norms, biases), which DeepSpeed leaves whole below
+`stage3_param_persistence_threshold`.
+
+**Evidence.** Two gloo ranks at stage 3: an index raises `IndexError`, `load_state_dict` a size mismatch; `fill_`,
+`nn.init` and averaged rows leave the weight as it was; a norm and a shape are those of an empty tensor. At stage 2 all
+of them are right.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.zeroparams import READ_ATTRIBUTES, READ_FUNCTIONS, READS
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL210",
+    name="z3-param-touched-outside-gather",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="a parameter that ZeRO stage 3 spreads over the ranks is used as if it were whole",
+    markers=(
+        r"deepspeed|accelerat|TrainingArguments|HfArgumentParser",
+        r"\.weight|parameters\(|load_state_dict\(",
+        r"initialize\(|prepare\(|from_pretrained\(|from_config\(",
+    ),
+    references=(
+        "https://deepspeed.readthedocs.io/en/latest/zero3.html#manual-parameter-coordination",
+        "https://github.com/haotian-liu/LLaVA/issues/1217",
+    ),
+    depends_on_run=True,
+)
+
+_ENGINE = """\
+import deepspeed
+import torch
+
+CONFIG = {"train_batch_size": 16, "zero_optimization": {"stage": %d}}
+
+
+def train(model, batches, state):
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=CONFIG)
+%s
+    for batch in batches:
+        engine.backward(engine(batch))
+        engine.step()
+"""
+_RESIZE = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+from transformers.integrations import is_deepspeed_zero3_enabled
+
+ZERO = {"stage": %d, "stage3_gather_16bit_weights_on_model_save": True}
+CONFIG = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": ZERO}
+
+
+def resize(tokenizer, model, tokens):
+    added = tokenizer.add_special_tokens(tokens)
+    model.resize_token_embeddings(len(tokenizer))
+    %s
+    rows = model.get_input_embeddings().weight.data
+    rows[-added:] = rows[:-added].mean(dim=0, keepdim=True)
+
+
+def main(dataset, tokens):
+    args = TrainingArguments("out", deepspeed=CONFIG)
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    resize(AutoTokenizer.from_pretrained("gpt2"), model, tokens)
+    Trainer(model=model, args=args, train_dataset=dataset).train()
+"""
+
+EXAMPLES = (
+    bad(
+        "the new rows of the embeddings of a model that is partitioned when it is loaded",
+        {"train.py": _RESIZE % (3, "print(added)")},
+        at="train.py:13 error",
+    ),
+    bad(
+        "every weight of an engine is scaled and measured",
+        {
+            "train.py": _ENGINE
+            % (
+                3,
+                "    for name, parameter in engine.named_parameters():\n"
+                "        parameter.data.mul_(0.5)\n        print(name, parameter.norm())",
+            )
+        },
+        at="train.py:10 error",
+    ),
+    bad(
+        "weights are loaded into the module of the engine",
+        {"train.py": _ENGINE % (3, "    engine.module.load_state_dict(state)")},
+        at="train.py:9 error",
+    ),
+    bad(
+        "one number, and a new initialisation",
+        {
+            "train.py": _ENGINE
+            % (
+                3,
+                "    print(model.embed_tokens.weight[0, 0])\n    torch.nn.init.normal_(engine.module.lm_head.weight)",
+            )
+        },
+        at="train.py:9 error",
+    ),
+    bad(
+        "the size of the embeddings, to see whether they are large enough",
+        {
+            "train.py": _RESIZE.replace("    rows = model.get", "    size = model.get")
+            .replace("weight.data\n", "weight.shape[0]\n")
+            .replace("    rows[-added:] = rows[:-added].mean(dim=0, keepdim=True)", "    print(size)")
+            % (3, "print(added)")
+        },
+        at="train.py:12 warning",
+    ),
+    good("the same at stage 2", {"train.py": _RESIZE % (2, "print(added)")}),
+    good(
+        "another way for stage 3",
+        {"train.py": _RESIZE % (3, "if is_deepspeed_zero3_enabled():\n        return")},
+    ),
+    good(
+        "inside a gather that rank 0 hands on",
+        {
+            "train.py": _ENGINE
+            % (
+                3,
+                "    with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):\n"
+                "        engine.module.load_state_dict(state)\n        print(model.lm_head.weight.norm())",
+            )
+        },
+    ),
+    good(
+        "before the engine is there every rank has the whole model; a head is small enough to stay whole",
+        {
+            "train.py": _ENGINE.replace(
+                "    engine, _",
+                "    torch.nn.init.zeros_(model.lm_head.weight)\n    model.load_state_dict(state)\n    engine, _",
+            )
+            % (3, "    print(engine.module.score.weight.norm(), engine.module.norm.bias[0])")
+        },
+    ),
+    good(
+        "partitioned parameters are told apart, and gradients are no parameters",
+        {
+            "train.py": _ENGINE
+            % (
+                3,
+                "    for parameter in engine.parameters():\n        parameter.requires_grad_(True)\n"
+                '        if not hasattr(parameter, "ds_id"):\n            parameter.data.mul_(2)\n'
+                "        print(parameter.dtype, parameter.device)",
+            )
+        },
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """A weight or a list of parameters is there, and something that may make it a partitioned one."""
+    nodes = flat(tree)
+    names = {call_name(call) for call in nodes.nodes(ast.Call)}
+    makes = bool(names & {"initialize", "prepare", "from_pretrained", "from_config", "HfDeepSpeedConfig"})
+    makes = makes or any(n.endswith(("Trainer", "TrainingArguments")) for n in names)
+    if not makes:
+        return False
+    touches = bool(names & {"parameters", "named_parameters", "load_state_dict"})
+    return touches or any(node.attr == "weight" for node in nodes.nodes(ast.Attribute))
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """One use of a parameter: ``op`` as the experiment calls it, and what comes of it."""
+
+    node: cst.CSTNode
+    what: str
+    op: str
+    effect: str
+    severity: Severity = Severity.ERROR
+
+
+class Check(ScriptCheck):
+    """Looks at every use of a parameter; the first of a function stands for all."""
+
+    def start(self) -> None:
+        """What was found, by function."""
+        self.touches: dict[int, list[_Touch]] = {}
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
+        """`layer.weight.data[-2:] = rows`."""
+        self._write(node)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:
+        """`layer.weight.data *= 2`."""
+        self._write(node)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """In-place methods, initialisers, `load_state_dict`; norms and sizes."""
+        if self._write(node):
+            return
+        func = node.func
+        if isinstance(func, cst.Attribute) and func.attr.value in READS:
+            self._read(node, func.value, func.attr.value)
+        elif self.ctx.qualified_name(func) in READ_FUNCTIONS and node.args:
+            self._read(node, node.args[0].value, last_name(func))
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        """`layer.weight.shape`."""
+        if node.attr.value in READ_ATTRIBUTES:
+            self._read(node, node.value, node.attr.value)
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        """`layer.weight[0]`; what is assigned to is a write."""
+        parent = self.ctx.parent(node)
+        if not (isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is node)):
+            self._touch(node, node.value, "index", "an index raises an `IndexError` and a slice is empty")
+
+    def _write(self, node: cst.CSTNode) -> bool:
+        write = self.ctx.gathers.write(node)
+        if write is None:
+            return False
+        if write.is_module:
+            return self._load(node, write.target)
+        op = "rows" if isinstance(write.node, cst.Subscript) else "fill"
+        if isinstance(node, cst.Call) and (self.ctx.qualified_name(node.func) or "").startswith("torch.nn.init"):
+            op = "init"
+        return self._touch(write.node, write.target, op, "the write is lost, or raises")
+
+    def _load(self, node: cst.CSTNode, model: cst.BaseExpression) -> bool:
+        if not (isinstance(node, cst.Call) and last_name(node.func) == "load_state_dict"):
+            return False
+        if not (self.ctx.partitioned.is_engine(model) or self.ctx.partitioned.is_loaded(model)):
+            return False
+        what = f"The parameters of `{self.ctx.text(model)}` belong"
+        return self._add(_Touch(node, what, "load", "the sizes do not match and `load_state_dict` raises"))
+
+    def _read(self, node: cst.CSTNode, parameter: cst.BaseExpression, name: str) -> None:
+        op = "shape" if name in ("shape", "size") else "norm"
+        self._touch(node, parameter, op, "its shape is (0,) and it holds no values", Severity.WARNING)
+
+    def _touch(
+        self,
+        node: cst.CSTNode,
+        parameter: cst.BaseExpression,
+        op: str,
+        effect: str,
+        severity: Severity = Severity.ERROR,
+    ) -> bool:
+        if not self.ctx.zero_parameters.is_one(parameter):
+            return False
+        return self._add(_Touch(node, f"`{self.ctx.text(parameter)}` belongs", op, effect, severity))
+
+    def _add(self, touch: _Touch) -> bool:
+        if not self.ctx.zero.at(touch.node).is_among(3) or self.ctx.gathers.is_inside(touch.node):
+            return False
+        self.touches.setdefault(id(self.ctx.enclosing_function(touch.node)), []).append(touch)
+        return True
+
+    def finish(self) -> None:
+        """Report the first error of each function, or else its first warning."""
+        for touches in self.touches.values():
+            first = next((t for t in touches if t.severity is Severity.ERROR), touches[0])
+            others = [self.ctx.location(t.node, "and here") for t in touches if t is not first]
+            self.report(
+                first.node,
+                f"{first.what} to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
+                f"parameter is an empty tensor, so {first.effect}",
+                hint="Enter `deepspeed.zero.GatheredParameters([...], modifier_rank=0)` on every rank around it",
+                related=(*others[:3], *self.ctx.zero.origins(self.ctx.zero.at(first.node))),
+                severity=first.severity,
+                facts={"op": first.op, "stage": 3},
+            )
