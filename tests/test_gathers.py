@@ -30,8 +30,8 @@ def held(gathered: str, body: str, before: str = "") -> list[str]:
     )
     ctx = ScriptContext(doc, Context())
     (block,) = [node for node in ctx.tree.order if isinstance(node, cst.With)]
-    (gather,) = ctx.gathers.of_block(block)
-    return [ctx.text(w.target) for w in ctx.gathers.writes(block.body) if ctx.gathers.holds(gather, w)]
+    (gather,) = ctx.zero3.gathers.of_block(block)
+    return [ctx.text(w.target) for w in ctx.zero3.gathers.writes(block.body) if ctx.zero3.gathers.holds(gather, w)]
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,9 @@ from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
     from dslint.model.script.accumulation import Accumulation
-    from dslint.model.script.gathers import Gathers
     from dslint.model.script.guards import Guard, Guards
-    from dslint.model.script.hfloading import HfLoading
     from dslint.model.script.loaders import Loaders
     from dslint.model.script.objects import Objects
-    from dslint.model.script.partitioned import Partitioned
     from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.traces.data import DataDivergences
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from dslint.model.script.trainingstep import TrainingSteps
     from dslint.model.script.uneven import UnevenLoops
     from dslint.model.script.zero3 import ZeroStages
-    from dslint.model.script.zeroparams import ZeroParameters
+    from dslint.model.script.zeromodels import ZeroModels
 
 Handler = Callable[[Any], None]
 
@@ -255,32 +252,11 @@ class ScriptContext:
         return Loaders(self.tree, self.names, self.constants)
 
     @cached_property
-    def gathers(self) -> Gathers:
-        """Blocks that gather the parameters of ZeRO stage 3, and in-place writes."""
-        from dslint.model.script.gathers import Gathers
+    def zero3(self) -> ZeroModels:
+        """What ZeRO stage 3 does to the models of the file: which are partitioned, and what gathers them."""
+        from dslint.model.script.zeromodels import ZeroModels
 
-        return Gathers(self.tree, self.names)
-
-    @cached_property
-    def hf_loading(self) -> HfLoading:
-        """Calls that load transformers models, and those that tell transformers of DeepSpeed."""
-        from dslint.model.script.hfloading import HfLoading
-
-        return HfLoading(self.tree, self.names, self.objects)
-
-    @cached_property
-    def partitioned(self) -> Partitioned:
-        """Which models ZeRO stage 3 spreads over the ranks."""
-        from dslint.model.script.partitioned import Partitioned
-
-        return Partitioned(self.tree, self.names, self.objects, self.hf_loading)
-
-    @cached_property
-    def zero_parameters(self) -> ZeroParameters:
-        """Parameters that ZeRO stage 3 spreads over the ranks."""
-        from dslint.model.script.zeroparams import ZeroParameters
-
-        return ZeroParameters(self.tree, self.names, self.partitioned)
+        return ZeroModels(self.tree, self.names, self.objects)
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:

@@ -234,7 +234,7 @@ class Check(ScriptCheck):
             self._touch(node, node.value, "index", "an index raises an `IndexError` and a slice is empty")
 
     def _write(self, node: cst.CSTNode) -> bool:
-        write = self.ctx.gathers.write(node)
+        write = self.ctx.zero3.gathers.write(node)
         if write is None:
             return False
         if write.is_module:
@@ -247,7 +247,7 @@ class Check(ScriptCheck):
     def _load(self, node: cst.CSTNode, model: cst.BaseExpression) -> bool:
         if not (isinstance(node, cst.Call) and last_name(node.func) == "load_state_dict"):
             return False
-        if not (self.ctx.partitioned.is_engine(model) or self.ctx.partitioned.is_loaded(model)):
+        if not (self.ctx.zero3.models.is_engine(model) or self.ctx.zero3.models.is_loaded(model)):
             return False
         what = f"The parameters of `{self.ctx.text(model)}` belong"
         return self._add(_Touch(node, what, "load", "the sizes do not match and `load_state_dict` raises"))
@@ -264,12 +264,12 @@ class Check(ScriptCheck):
         effect: str,
         severity: Severity = Severity.ERROR,
     ) -> bool:
-        if not self.ctx.zero_parameters.is_one(parameter):
+        if not self.ctx.zero3.parameters.is_one(parameter):
             return False
         return self._add(_Touch(node, f"`{self.ctx.text(parameter)}` belongs", op, effect, severity))
 
     def _add(self, touch: _Touch) -> bool:
-        if not self.ctx.zero.at(touch.node).is_among(3) or self.ctx.gathers.is_inside(touch.node):
+        if not self.ctx.zero.at(touch.node).is_among(3) or self.ctx.zero3.gathers.is_inside(touch.node):
             return False
         self.touches.setdefault(id(self.ctx.enclosing_function(touch.node)), []).append(touch)
         return True

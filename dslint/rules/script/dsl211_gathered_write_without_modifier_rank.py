@@ -182,11 +182,11 @@ class Check(ScriptCheck):
 
     def visit_With(self, node: cst.With) -> None:
         """Fire on the first write that is lost."""
-        gathers = [g for g in self.ctx.gathers.of_block(node) if self._counts(g)]
+        gathers = [g for g in self.ctx.zero3.gathers.of_block(node) if self._counts(g)]
         if not gathers:
             return
-        for write in self.ctx.gathers.writes(node.body):
-            holding = next((g for g in gathers if self.ctx.gathers.holds(g, write)), None)
+        for write in self.ctx.zero3.gathers.writes(node.body):
+            holding = next((g for g in gathers if self.ctx.zero3.gathers.holds(g, write)), None)
             if holding is not None and self._is_innermost(node, write) and self._judge(holding, write):
                 return
 
@@ -201,7 +201,7 @@ class Check(ScriptCheck):
         for outer in between:
             if outer is block:
                 return True
-            if any(True for _ in self.ctx.gathers.of_block(outer)):
+            if any(True for _ in self.ctx.zero3.gathers.of_block(outer)):
                 return False
         return False
 

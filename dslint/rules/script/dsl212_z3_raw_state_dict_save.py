@@ -239,11 +239,11 @@ class Check(ScriptCheck):
         return self._models(value, steps + 1) if value is not None and not self._is_gathered(value) else []
 
     def _is_gathered(self, value: cst.BaseExpression) -> bool:
-        return self.ctx.gathers.is_inside(value)
+        return self.ctx.zero3.gathers.is_inside(value)
 
     def _judge(self, call: cst.Call, model: cst.BaseExpression, kind: str) -> None:
         here = self.ctx.zero.at(call)
-        if not here.is_among(3) or self.ctx.gathers.is_inside(call) or not self.ctx.partitioned.is_engine(model):
+        if not here.is_among(3) or self.ctx.zero3.gathers.is_inside(call) or not self.ctx.zero3.models.is_engine(model):
             return
         if self.ctx.zero.is_left_to_another_branch(call):
             return

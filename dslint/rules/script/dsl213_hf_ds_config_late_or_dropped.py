@@ -197,7 +197,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on an object that is dropped, and on one that is late."""
-        loading = self.ctx.hf_loading
+        loading = self.ctx.zero3.loading
         is_config = loading.is_hf_config(node)
         if not is_config and not loading.is_teller(node):
             return
@@ -263,7 +263,7 @@ class Check(ScriptCheck):
         return Fix("Keep the object", (Edit(self.ctx.doc.path, Span(start, start), "dschf = "),), safety)
 
     def _judge_order(self, call: cst.Call) -> None:
-        loading = self.ctx.hf_loading
+        loading = self.ctx.zero3.loading
         if loading.tellers_before(call):
             return
         load = next((one for one in loading.loads if self._was_late(one, call)), None)
@@ -281,4 +281,4 @@ class Check(ScriptCheck):
         )
 
     def _was_late(self, load: cst.Call, call: cst.Call) -> bool:
-        return self.ctx.hf_loading.is_before(load, call) and not self.ctx.gathers.is_inside(load)
+        return self.ctx.zero3.loading.is_before(load, call) and not self.ctx.zero3.gathers.is_inside(load)

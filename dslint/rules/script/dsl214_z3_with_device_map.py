@@ -161,7 +161,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on a map that is there at stage 3."""
-        loading = self.ctx.hf_loading
+        loading = self.ctx.zero3.loading
         value = self.ctx.argument(node, "device_map")
         if value is None or not loading.is_load(node):
             return
