@@ -56,7 +56,7 @@ _ENGINE = """\
 import deepspeed
 import torch
 
-CONFIG = {"train_batch_size": 16, "zero_optimization": {"stage": %d}}
+CONFIG = {"train_batch_size": 16, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": %d}}
 
 
 def train(model, batches, state):
