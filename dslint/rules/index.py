@@ -1323,6 +1323,23 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL210",
+        name="z3-param-touched-outside-gather",
+        kind="script",
+        severity="error",
+        summary="a parameter that ZeRO stage 3 spreads over the ranks is used as if it were whole",
+        module="dslint.rules.script.dsl210_z3_param_touched_outside_gather",
+        markers=(
+            "deepspeed|accelerat|TrainingArguments|HfArgumentParser",
+            "\\.weight|parameters\\(|load_state_dict\\(",
+            "initialize\\(|prepare\\(|from_pretrained\\(|from_config\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL211",
         name="gathered-write-without-modifier-rank",
         kind="script",
