@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer
 
 EXPERIMENT = Experiment(
     name="ddp-unused-parameter",
     summary="DDP raises in the second step when a parameter got no gradient in the first",
+    rules=("DSL234",),
     expect=Expect((Kind.RAISE,), r"RuntimeError: Expected to have finished reduction in the prior iteration"),
     cases=(
         Case("on-every-rank", {"unused_on": [0, 1]}),
@@ -57,3 +58,8 @@ def _train(rank: RankApi, find: bool) -> Json:
         optimizer.zero_grad()
         rank.mark(f"step {number}")
     return "trained"
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:  # noqa: ARG001 - what counts is the layer
+    """The finding is about a layer that every call leaves out."""
+    return {} if case.name == "on-every-rank" else None

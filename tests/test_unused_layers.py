@@ -1,0 +1,70 @@
+"""Which model a DDP wrapper gets, and which of its layers a forward leaves out."""
+
+from __future__ import annotations
+
+import pytest
+from script_helpers import findings
+
+from dslint.rules.script import dsl234_ddp_unused_parameter as rule
+
+MODEL = """\
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+class Model(nn.Module):
+    def __init__(self, wide=False):
+        super().__init__()
+        self.used, self.odd = nn.Linear(4, 4), 1
+        self.spare = nn.Linear(4, 4)
+        self.act = nn.ReLU()
+    def forward(self, rows, images=None, *, masks=None):
+        return self.act(self.used(rows))
+"""
+STEP = "for b in data:\n    model(b).mean().backward()\n"
+WRAPPED = (
+    "model = DDP(Model())\n",
+    "model = Model()\nmodel = DDP(model)\n",
+    "model = Model().to('cuda')\nmodel = model.half()\nmodel = DDP(model, device_ids=[0])\n",
+    "def make():\n    return Model(wide=True)\nmodel = DDP(make())\n",
+    "net = Model()\nmodel = DDP(net.cuda())\n",
+)
+LEFT_ALONE = (
+    "model = DDP(Model(), static_graph=True)\n",
+    "model = DDP(other)\n",
+    "model = Model() if a else Other()\nmodel = DDP(model)\n",
+    "model = DDP(Model())\nfor p in model.parameters():\n    p.grad = None\n",
+    "model = DDP(Model())\nhead = model.module.spare\n",
+    "model = nn.DataParallel(Model())\n",
+)
+
+
+@pytest.mark.parametrize("code", WRAPPED)
+def test_ways_to_wrap(code: str) -> None:
+    """The class is found behind names, helpers and `.to()`."""
+    (finding,) = findings(rule, MODEL + code + STEP)
+    assert finding.fact("layer") == "spare"
+
+
+@pytest.mark.parametrize("code", LEFT_ALONE)
+def test_what_is_left_alone(code: str) -> None:
+    """Other models, other wrappers, layers that may be reached."""
+    assert findings(rule, MODEL + code + STEP) == []
+
+
+def used_under(test: str, call: str) -> int:
+    """Findings for a layer that forward uses under a test, and a training call."""
+    body = f"        if {test}:\n            rows = self.spare(rows)\n        return self.act(self.used(rows))\n"
+    code = MODEL.replace("        return self.act(self.used(rows))\n", body)
+    return len(findings(rule, code + "model = DDP(Model())\n" + STEP.replace("model(b)", call)))
+
+
+def test_conditions() -> None:
+    """Only an optional argument that no call gives leaves a layer out for certain."""
+    assert used_under("images is not None", "model(b)") == 1
+    assert used_under("masks is not None", "model(b, b)") == 1
+    assert used_under("images", "model(b)") == 1
+    assert used_under("images is not None", "model(b, b)") == 0
+    assert used_under("images is not None", "model(b, images=b)") == 0
+    assert used_under("images is not None", "model(**b)") == 0
+    assert used_under("self.training", "model(b)") == 0
+    assert used_under("rows.sum() > 0", "model(b)") == 0
