@@ -1,0 +1,173 @@
+"""A list is shuffled in another order on each rank, and then cut into one part a rank.
+
+**What.** `random.shuffle(x)`, `np.random.permutation(n)`, `torch.randperm(n)` or the like gives the order, and
+`x[rank::world_size]` (or another cut by the rank) takes the part of this rank; but the seed of that shuffle holds the
+rank (`random.seed(seed + rank)`), or `random` has no seed at all in the program.
+
+**Why it hurts.** The parts come from different permutations: some items are in the parts of several ranks, and about as
+many in none. Nothing fails; part of the data is never trained on, and an evaluation counts some samples twice.
+
+**Fix.** Shuffle with a seed that is the same on every rank, or with a generator of its own
+(`random.Random(seed).shuffle(x)`), and set seeds that hold the rank after the cut.
+
+**When it stays quiet.** Unless the whole way is visible in one function, from the seed over the shuffle to the cut: a
+seed that may be set elsewhere, any other function with "seed" in its name, `torch.randperm` without a seed (torch
+begins with the same one everywhere), a shuffle in a branch.
+
+**Evidence.** Two gloo ranks, 24 items: with the rank in the seed of `random`, `numpy` or `torch`, or without a seed for
+`random`, several items are in no part; with one seed for all, or seeds that hold the rank after the cut, none.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.randomness import Order, Randomness
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL257",
+    name="shuffle-differs-before-split",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="each rank cuts its part out of another permutation: parts overlap and items are lost",
+    markers=(
+        r"rand",
+        r"shuffle\(|permutation\(|randperm\(|random\.sample\(",
+        r"rank|process_index",
+        r"world_size|WORLD_SIZE|num_processes|num_replicas",
+        r"::|array_split|tensor_split|chunk\(",
+    ),
+    references=("DistributedSampler.__iter__ in torch/utils/data/distributed.py",),
+)
+
+_HEAD = "import random\n\nimport numpy as np\nimport torch\nimport torch.distributed as dist\n\n\n"
+_SEED = "    rank, world_size = dist.get_rank(), dist.get_world_size()\n    random.seed(args.seed + rank)\n"
+_CUT = "    return paths[rank::world_size]\n"
+
+EXAMPLES = (
+    bad(
+        "the seed holds the rank",
+        {"data.py": _HEAD + "def part(args, paths):\n" + _SEED + "    random.shuffle(paths)\n" + _CUT},
+        at="data.py:12",
+    ),
+    bad(
+        "a generator for each rank",
+        {
+            "data.py": _HEAD + "def part(args, count):\n    rank = dist.get_rank()\n"
+            "    rng = np.random.default_rng(args.seed + rank)\n    order = rng.permutation(count)\n"
+            "    return np.array_split(order, dist.get_world_size())[rank]\n"
+        },
+        at="data.py:12",
+    ),
+    bad(
+        "no seed in the whole program",
+        {
+            "run.py": _HEAD + "def main(paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
+            "    random.shuffle(paths)\n" + _CUT + "\n\nif __name__ == '__main__':\n    main(['a', 'b'])\n"
+        },
+        at="run.py:11",
+    ),
+    good(
+        "the same seed everywhere, and one with the rank after the cut",
+        {
+            "data.py": _HEAD + "def part(args, paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
+            "    random.seed(args.seed)\n    random.shuffle(paths)\n    mine = paths[rank::world_size]\n"
+            "    random.seed(args.seed + rank)\n    random.shuffle(mine)\n    return mine\n"
+        },
+    ),
+    good(
+        "a generator with one seed; the seed of another library",
+        {
+            "data.py": _HEAD
+            + "def part(args, paths):\n"
+            + _SEED
+            + "    random.Random(args.seed).shuffle(paths)\n    torch.manual_seed(args.seed)\n"
+            "    order = torch.randperm(len(paths)).tolist()\n"
+            "    return order[rank::world_size], paths[rank::world_size]\n"
+        },
+    ),
+    good(
+        "seeded elsewhere, or by a helper",
+        {
+            "data.py": _HEAD + "def part(rank, world_size, paths):\n    random.shuffle(paths)\n" + _CUT,
+            "run.py": _HEAD.replace("import torch\n", "import torch\nfrom project import fix_seeds\n")
+            + "def main(paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
+            "    fix_seeds(3)\n    random.shuffle(paths)\n"
+            + _CUT
+            + "\n\nif __name__ == '__main__':\n    main(['a', 'b'])\n",
+        },
+    ),
+    good(
+        "every rank shuffles its own part",
+        {
+            "data.py": _HEAD
+            + "def part(args, paths):\n"
+            + _SEED
+            + "    mine = paths[rank::world_size]\n    random.shuffle(mine)\n    return mine\n"
+        },
+    ),
+)
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Something is shuffled, and something is cut with a step or into parts."""
+    nodes = flat(tree)
+    calls = nodes.nodes(ast.Call)
+    if not any(call_name(c) in ("shuffle", "permutation", "randperm", "sample") for c in calls):
+        return False
+    split = any(call_name(c) in ("array_split", "tensor_split", "chunk") for c in calls)
+    return split or any(s.lower is not None and s.step is not None for s in nodes.nodes(ast.Slice))
+
+
+class Check(ScriptCheck):
+    """Looks at every cut of a variable by the rank."""
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        """Fire when the variable was shuffled in an order of the rank's own."""
+        whole = self._whole(node)
+        if whole is None:
+            return
+        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
+        shuffle = randomness.shuffled(whole)
+        order = randomness.own_order(shuffle) if shuffle is not None else None
+        if order is not None:
+            self._report(node, order)
+
+    def _whole(self, node: cst.Subscript) -> cst.Name | None:
+        """The variable that `x[rank::world_size]` or `np.array_split(x, world_size)[rank]` cuts."""
+        if isinstance(node.value, cst.Name):
+            value: cst.BaseExpression = node.value
+            inner = node.slice[0].slice if len(node.slice) == 1 else None
+            if not isinstance(inner, cst.Slice) or inner.step is None:
+                return None
+        elif isinstance(node.value, cst.Call) and node.value.args:
+            value = node.value.args[0].value
+        else:
+            return None
+        if not isinstance(value, cst.Name):
+            return None
+        partition = self.ctx.uneven_loops.partition(node)
+        return value if partition is not None and partition.node is node else None
+
+    def _report(self, node: cst.Subscript, order: Order) -> None:
+        name = self.ctx.text(order.call.func)
+        why = "has no seed, so that each process draws its own"
+        related = [self.ctx.location(order.call, "the order")]
+        if order.seed is not None:
+            why = f"has a seed that holds the rank (`{self.ctx.text(order.seed)}`)"
+            related.append(self.ctx.location(order.seed, "another number on each rank"))
+        self.report(
+            node,
+            f"`{self.ctx.text(node)}` cuts a part out of an order that `{name}` made, which {why}: the parts of the "
+            "ranks overlap, and other items are in none",
+            hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
+            related=tuple(related),
+            facts={"library": order.library, "seeded": order.seed is not None, "variable": last_name(node.value)},
+        )
