@@ -210,7 +210,7 @@ class ScriptContext:
         from dslint.model.script.traces.data import DataDivergences
         from dslint.model.script.variance import Variances
 
-        variances = Variances(self.tree, self.names, self.objects)
+        variances = Variances(self.tree, self.names, self.guards, self.objects)
         is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
         return DataDivergences(self.tree, self.names, self.guards, self.objects, variances, is_sharded=is_sharded)
 

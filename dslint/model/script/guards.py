@@ -56,6 +56,7 @@ class Guards:
         self._branches: dict[int, Branches] = {}
         self._exits: dict[int, list[tuple[int, Condition]]] = {}
         self._group_makers: dict[int, list[int]] = {}
+        self._wrappers: dict[int, Ranks | None] = {}
 
     def guard(self, node: cst.CSTNode) -> Guard | None:
         """The innermost guard of a node within its function; ``None`` when every rank may come."""
@@ -161,6 +162,24 @@ class Guards:
                 yield Condition(Ranks.MAIN, "decorator", decorator, function)
             elif name in OTHER_DECORATORS:
                 yield Condition(_chosen(expression), "decorator", decorator, function)
+            else:
+                ranks = self._wrapped(expression)
+                if ranks is not None:
+                    yield Condition(ranks, "decorator", decorator, function)
+
+    def _wrapped(self, decorator: cst.BaseExpression) -> Ranks | None:
+        """The ranks on which a decorator of this file calls the function that it wraps."""
+        made = self._names.function_named(decorator)
+        if made is None or len(made.params.params) != 1:
+            return None
+        if id(made) not in self._wrappers:
+            self._wrappers[id(made)] = None  # a decorator that decorates itself lets everybody in
+            wrapped = made.params.params[0].name.value
+            for node in self._tree.descendants(made.body):
+                if isinstance(node, cst.Call) and last_name(node.func) == wrapped:
+                    guard = self.guard(node)
+                    self._wrappers[id(made)] = guard.ranks if guard is not None else None
+        return self._wrappers[id(made)]
 
     def let_in(self, function: cst.FunctionDef) -> Ranks | None:
         """The ranks that a decorator lets into a function; ``None`` without such a decorator."""

@@ -16,12 +16,14 @@ import libcst as cst
 
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import last_name
+from dslint.model.script.guards import Guards
 from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
 from dslint.model.script.rankset import number_of
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 14
+_TEXT = cst.Module([])
 # Makes values the same on all ranks: ``dist.all_reduce(flag)`` in place, ``accelerator.gather(x)`` as a result.
 _AGREES = re.compile(r"reduce|gather|broadcast|bcast|sync|agree|across|consensus|all_to_all", re.I)
 _LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
@@ -51,18 +53,21 @@ class Variant:
     """A value that differs between ranks. ``source``: where it comes from, a loop over batches or a call of the model.
 
     ``is_dealt``: each rank certainly gets another part of the data; else the name of the loader is all there is.
+    ``is_lone``: some ranks only set it, at ``source``.
     """
 
     source: cst.CSTNode
     is_dealt: bool = False
+    is_lone: bool = False
 
 
 class Variances:
     """Answers for one module."""
 
-    def __init__(self, tree: Tree, names: Names, objects: Objects) -> None:
+    def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects) -> None:
         self._tree = tree
         self._names = names
+        self._guards = guards
         self._objects = objects
         self._known: dict[int, Variant | None] = {}
         self._agreed: dict[str, list[int]] | None = None
@@ -77,8 +82,48 @@ class Variances:
             return self.test(test.value)
         if isinstance(test, cst.Comparison):
             return self._comparison(test)
+        lone = self._set_on_some(test)
+        if lone is not None:
+            return Variant(lone, is_lone=True)
         found = self.value(test)
         return found if found is not None and (found.is_dealt or self._asks_for_nan(test)) else None
+
+    def _set_on_some(self, test: cst.BaseExpression) -> cst.CSTNode | None:
+        """``stop = False``; ``if rank == 0: stop = read()``; ``if stop:``, and nothing told the other ranks."""
+        if isinstance(test, cst.Subscript):
+            return self._item_set_on_some(test)
+        if not isinstance(test, cst.Name):
+            return None
+        reaching = self._objects.reaching.of_bindings(self._names.bindings(test.value, test), test)
+        lone = [b for b in reaching if b.kind == "assign" and self._is_lone(b.node, test)]
+        # Two constants are told apart by the guards themselves: ``leads = False`` ... ``leads = True``.
+        computed = [b for b in lone if isinstance(b.value, cst.Call | cst.Comparison)]
+        if len(reaching) < 2 or len(lone) == len(reaching) or not computed:
+            return None
+        agreed = any(self._agreed_between(b, test) for b in lone)
+        return None if agreed else computed[0].node
+
+    def _item_set_on_some(self, test: cst.Subscript) -> cst.CSTNode | None:
+        """``stop = [False]``; ``if rank == 0: stop[0] = read()``; ``if stop[0]:``."""
+        scope = self._tree.function(test) or self._tree.module
+        text = _TEXT.code_for_node(test)
+        for node in self._tree.own_nodes(scope):
+            if self._tree.position(node) > self._tree.position(test):
+                break
+            if not isinstance(node, cst.Assign) or not isinstance(node.value, cst.Call | cst.Comparison):
+                continue
+            target = node.targets[0].target
+            if isinstance(target, cst.Subscript) and _TEXT.code_for_node(target) == text and self._is_lone(node, test):
+                told = Binding("assign", node, node.value)
+                return None if self._agreed_between(told, test.value) else node
+        return None
+
+    def _is_lone(self, node: cst.CSTNode, test: cst.CSTNode) -> bool:
+        """Only some ranks come to a node, within the function of the test."""
+        if self._tree.function(node) is not self._tree.function(test):
+            return False
+        guard = self._guards.guard(node)
+        return guard is not None and guard.kind == "test"
 
     def value(self, node: cst.CSTNode | None, steps: int = 0) -> Variant | None:
         """Why a value differs between ranks; ``None`` when it does not, or nobody knows."""

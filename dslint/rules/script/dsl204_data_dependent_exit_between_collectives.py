@@ -24,9 +24,10 @@ ZeRO-3 example skips batches whose mask is empty in this way.
 from __future__ import annotations
 
 import ast
+import re
 
 from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.model.script.traces.data import DataDivergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import DDP_LOOP
@@ -39,7 +40,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="one rank skips a collective because of its own data, and the others wait for it",
     markers=(
-        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(",
+        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|rank|is_main|process_index",
         r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast",
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
         r"\n[ \t]+(?:if|while) ",
@@ -55,6 +56,8 @@ def precheck(tree: ast.Module) -> bool:
     """A loop with a training step, and a branch on a number that a tensor gives, or on a length."""
     nodes = flat(tree)
     tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
+    if _sets_on_some(nodes, tests):
+        return any(call_name(call) in _WAITING for call in nodes.nodes(ast.Call))
     asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in _ASKING}
     told = {
         target.id
@@ -77,6 +80,22 @@ _WAITING = frozenset(
 )
 
 
+def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
+    """A variable that is tested is assigned a call or comparison behind a test of the rank."""
+    tested = {expression_name(t) or expression_name(getattr(t, "value", None)) for t in tests} - {""}
+    for at in nodes.places(ast.If):
+        node = nodes.order[at]
+        if not isinstance(node, ast.If) or not _RANK.search(ast.dump(node.test)):
+            continue
+        for inner in nodes.order[at : nodes.ends[at]]:
+            if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare):
+                target = inner.targets[0]
+                if expression_name(target) in tested or expression_name(getattr(target, "value", None)) in tested:
+                    return True
+    return False
+
+
+_RANK = re.compile(r"rank|main|master|process_zero|process_index", re.I)
 _ASKING = frozenset({"isnan", "isinf", "isfinite", "item", "sum", "len", "any", "all", "numel", "count_nonzero"})
 
 
@@ -94,11 +113,15 @@ class Check(ScriptCheck):
         what = "skips" if found.skips else "makes"
         others = "the other ranks wait for it there" if found.skips else "the other ranks do not come"
         related = [self.ctx.location(found.op.call, "what the ranks do not share")]
+        cause = "looks at the data of this rank alone"
         if found.variant is not None:
-            related.append(self.ctx.location(found.variant.source, "each rank has data of its own from here"))
+            label = "each rank has data of its own from here"
+            if found.variant.is_lone:
+                cause, label = "is set on some ranks only and nothing tells the others", "only some ranks come here"
+            related.append(self.ctx.location(found.variant.source, label))
         self.report(
             found.node,
-            f"`{test}` looks at the data of this rank alone, and a rank for which it is true {what} `{name}`: {others}"
+            f"`{test}` {cause}, and a rank for which it is true {what} `{name}`: {others}"
             " until the process-group timeout, or take its next call for this one",
             hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
             " them decide alike; or multiply the loss by 0",
@@ -143,6 +166,48 @@ def train(args, model, loader):
 """
         },
         "train.py:7",
+    ),
+    bad(
+        "Only rank 0 knows whether to stop",
+        {
+            "train.py": """\
+import os
+
+import torch.distributed as dist
+
+
+def train(steps, path, grads):
+    for _ in range(steps):
+        stop = False
+        if dist.get_rank() == 0:
+            stop = os.path.exists(path)
+        if stop:
+            break
+        dist.all_reduce(grads)
+"""
+        },
+        "train.py:11",
+    ),
+    good(
+        "Rank 0 tells the others",
+        {
+            "train.py": """\
+import os
+
+import torch.distributed as dist
+
+
+def train(steps, path, grads):
+    for _ in range(steps):
+        stop = [False]
+        if dist.get_rank() == 0:
+            stop[0] = os.path.exists(path)
+        dist.broadcast_object_list(stop, src=0)
+        if stop[0]:
+            break
+        dist.all_reduce(grads)
+"""
+        },
     ),
     good(
         "The ranks agree before they skip",

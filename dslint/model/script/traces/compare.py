@@ -110,7 +110,8 @@ class _Comparison:
             path = path._replace(after=(first, second))
             a, b = one.head if one else None, other.head if other else None
             if isinstance(a, Choice) and isinstance(b, Choice) and a.symbol == b.symbol and one and other:
-                if _same(a, b):
+                if _same_element(a, b):
+                    self._meet(a, b, path.after)
                     one, other = one.tail, other.tail
                     continue
                 for arm in self._arms(a.symbol, path):
@@ -134,16 +135,29 @@ class _Comparison:
     def _is_matched(self, one: Rest, other: Rest, path: _Path) -> bool:
         a, b = one.head, other.head
         if isinstance(a, Op) and isinstance(b, Op):
-            if a.call is not b.call and a.key == b.key and not (a.through or b.through):
-                self._pairs.setdefault((id(a.call), id(b.call)), (a, b, path.after))
+            if a.key == b.key:
+                self._meet(a, b, path.after)
             return a.key == b.key
         if isinstance(a, Repeat) and isinstance(b, Repeat) and a.symbol == b.symbol:
-            if not _same(a, b):
+            if _same_element(a, b):
+                self._meet(a, b, path.after)
+            else:
                 # Two turns: after a ``break`` of one rank the other starts its next turn alone.
                 self._forks += 1
                 self._walk(_unrolled(a.body, one.tail), _unrolled(b.body, other.tail), path)
             return True
         return isinstance(a, Maybe) and isinstance(b, Maybe) and a.call is b.call
+
+    def _meet(self, a: Element, b: Element, after: _After) -> None:
+        """Two elements of the same shape: note which operations meet."""
+        if isinstance(a, Op) and isinstance(b, Op):
+            if a.call is not b.call and not (a.through or b.through):
+                self._pairs.setdefault((id(a.call), id(b.call)), (a, b, after))
+            return
+        for mine, theirs in zip(parts(a), parts(b), strict=True):
+            told = ([e for e in t if type(e) is not Decided] for t in (mine, theirs))
+            for inner, other in zip(*told, strict=True):
+                self._meet(inner, other, after)
 
     def _arms(self, symbol: str, path: _Path) -> tuple[bool, ...]:
         self._forks += 1
@@ -166,7 +180,8 @@ class _Comparison:
         for arm in self._arms(choice.symbol, path):
             left_out = frozenset(op.key for op in operations(choice.orelse if arm else choice.then))
             skipped = list(path.skipped)
-            skipped[side] |= left_out
+            if not choice.split:  # else the test that tells the ranks apart decides, and nothing else does
+                skipped[side] |= left_out
             way = _Path(path.after, (*path.chosen, (choice.symbol, arm)), (skipped[0], skipped[1]))
             if side == 0:
                 self._walk(_taken(choice, arm, rest), other, way)
@@ -258,24 +273,38 @@ def _left(kind: str, rest: Rest | None) -> Rest | None:
     return None
 
 
-def _same(a: Choice | Repeat, b: Choice | Repeat) -> bool:
-    return a is b or shape((a,)) == shape((b,))
-
-
 def _lonely(one: Rest | None, other: Rest | None, path: _Path) -> list[tuple[int, Op]]:
     """The operations, each with its side, that this side certainly runs more often than the other from here on."""
-    rests = _elements(one, path), _elements(other, path)
+    rests = _differing(_elements(one, path), _elements(other, path))
     counts = _counts(rests[0]), _counts(rests[1])
     sites = [{id(op.call) for op in operations(r)} for r in rests]
     found: list[tuple[int, Op]] = []
     for side in (0, 1):
-        for op in operations(rests[side]):
+        for op in operations(rests[side], certain=True):
             low, high = counts[side].get(op.key, (0, 0))
             their_high = counts[1 - side].get(op.key, (0, 0))[1]
             if low > their_high or (their_high == 0 and high > 0):
                 found.append((side, op))
     # Where both run the common code, the lonely call is the one that the other does not reach.
     return [(side, op) for side, op in found if id(op.call) not in sites[1 - side]] or found
+
+
+def _differing(one: Trace, other: Trace) -> tuple[Trace, Trace]:
+    """Without what both do at the end, the same calls in the same order."""
+    end = 0
+    while end < min(len(one), len(other)) and _calls((one[-1 - end],)) == _calls((other[-1 - end],)):
+        if not _same_element(one[-1 - end], other[-1 - end]):
+            break
+        end += 1
+    return (one[:-end], other[:-end]) if end else (one, other)
+
+
+def _calls(trace: Trace) -> list[int]:
+    return [id(op.call) for op in operations(trace)]
+
+
+def _same_element(a: Element, b: Element) -> bool:
+    return a is b or shape((a,)) == shape((b,))
 
 
 def _elements(rest: Rest | None, path: _Path) -> Trace:

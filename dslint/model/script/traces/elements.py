@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
 import libcst as cst
@@ -39,13 +40,15 @@ class Maybe:
 class Choice:
     """A branch whose test is the same on all ranks, as far as is known. ``symbol`` is the text of the test.
 
-    ``inner``: it stands in a called function, where its arguments or the object may decide.
+    ``inner``: it stands in a called function, where its arguments or the object may decide. ``split``: it is what is
+    left of a test that some rank decides (``flag`` of ``rank == 0 and flag``).
     """
 
     symbol: str
     then: Trace
     orelse: Trace
     inner: bool = False
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,11 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class Hole:
+    """The ``yield`` of a context manager: the body of the ``with`` runs here."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """A test that came out differently on some other rank; nothing happens here. ``owner``: the statement of it."""
 
@@ -87,26 +95,49 @@ class Decided:
 
 
 Element: TypeAlias = Union[  # noqa: UP007
-    Op, Maybe, Choice, Repeat, Scope, Protected, Leave, Decided
+    Op, Maybe, Choice, Repeat, Scope, Protected, Leave, Hole, Decided
 ]
 Trace: TypeAlias = "tuple[Element, ...]"
 
 
 def speaks(trace: Trace) -> bool:
     """Something in it can tell ranks apart: an operation, or a way out."""
-    return any(type(e) is not Decided for e in trace)
+    return any(type(e) is not Decided and type(e) is not Hole for e in trace)
 
 
-def operations(trace: Trace) -> list[Op]:
-    """Every operation, in any branch."""
+def operations(trace: Trace, *, certain: bool = False) -> list[Op]:
+    """Every operation, in any branch; ``certain``: without those that stand behind a condition of a called function."""
     found: list[Op] = []
     for element in trace:
         if type(element) is Op:
             found.append(element)
-        else:
+        elif not (certain and isinstance(element, Choice) and element.inner):
             for part in parts(element):
-                found += operations(part)
+                found += operations(part, certain=certain)
     return found
+
+
+def rebuilt(element: Element, change: Callable[[Trace], Trace]) -> Element:
+    """The element with each trace inside it changed."""
+    if isinstance(element, Choice):
+        return replace(element, then=change(element.then), orelse=change(element.orelse))
+    if isinstance(element, Repeat | Scope):
+        return replace(element, body=change(element.body))
+    if isinstance(element, Protected):
+        return Protected(change(element.body), change(element.final))
+    return element
+
+
+def filled(trace: Trace, body: Trace) -> Trace:
+    """The trace of a context manager around the body of a ``with``."""
+    return tuple(
+        inner for e in trace for inner in (body if type(e) is Hole else (rebuilt(e, lambda part: filled(part, body)),))
+    )
+
+
+def has_hole(trace: Trace) -> bool:
+    """It is that of a context manager."""
+    return any(type(e) is Hole or any(map(has_hole, parts(e))) for e in trace)
 
 
 def parts(element: Element) -> tuple[Trace, ...]:

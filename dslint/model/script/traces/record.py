@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import libcst as cst
 
 from dslint.model.script.collectives import Collective
-from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.rankset import number_of
+from dslint.model.script.traces.called import Given, ending, is_exit, retold
 from dslint.model.script.traces.elements import (
     Choice,
     Decided,
     Element,
+    Hole,
     Leave,
     Maybe,
     Op,
@@ -25,6 +26,8 @@ from dslint.model.script.traces.elements import (
     Repeat,
     Scope,
     Trace,
+    filled,
+    has_hole,
     leaves_early,
     operations,
     parts,
@@ -32,11 +35,10 @@ from dslint.model.script.traces.elements import (
 )
 from dslint.model.script.tree import Tree
 
-_EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 _GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _MAX_DEPTH = 6
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-_LEAVES = (cst.Return, cst.Break, cst.Continue, cst.Raise)
+_LEAVES = (cst.Return, cst.Break, cst.Continue, cst.Raise, cst.Yield)
 # A call that may well be the counterpart of a collective, although its code is not in this file.
 _MAYBE_COLLECTIVE = re.compile(
     r"barrier|sync|wait|recv|receive|broadcast|bcast|gather|reduce|scatter|all_to_all|save_ch"
@@ -119,8 +121,7 @@ class Recorder:
         if isinstance(node, cst.While):
             return [*self._while(node), *self._else(node.orelse)]
         if isinstance(node, cst.With):
-            items = [e for item in node.items for e in self._expression(item.item)]
-            return [*items, *self._suite(node.body)]
+            return self._with(list(node.items), node.body)
         if isinstance(node, cst.Try | cst.TryStar):
             return self._try(node)
         if isinstance(node, cst.Match):
@@ -132,15 +133,15 @@ class Recorder:
             raised = node.exc.func if isinstance(node.exc, cst.Call) else node.exc
             kind = "crash"
             if last_name(raised) == "SystemExit":
-                kind = _ending(node.exc)
+                kind = ending(node.exc)
             return [Leave(kind)]
         found = self._expression(node)
         if isinstance(node, cst.Return):
             found.append(Leave("return"))
         elif isinstance(node, cst.Break | cst.Continue):
             found.append(Leave("break" if isinstance(node, cst.Break) else "continue"))
-        elif isinstance(node, cst.Expr) and _is_exit(node.value):
-            found.append(Leave(_ending(node.value)))
+        elif isinstance(node, cst.Expr) and is_exit(node.value):
+            found.append(Leave(ending(node.value)))
         return found
 
     def _if(self, node: cst.If) -> list[Element]:
@@ -167,7 +168,7 @@ class Recorder:
         is_split = self._side.is_split(test)
         self._split += is_split
         if answer is None:
-            choice = Choice(self._symbol(test), tuple(then()), tuple(orelse()))
+            choice = Choice(self._symbol(test), tuple(then()), tuple(orelse()), split=is_split)
             found: list[Element] = [choice] if speaks(choice.then) or speaks(choice.orelse) else []
         else:
             found = list(then() if answer else orelse())
@@ -185,6 +186,13 @@ class Recorder:
         if self._side.decide(node.test) is None:
             return [*header, *body()]
         return [*header, *self._branch(node.test, node, body, list)]
+
+    def _with(self, items: list[cst.WithItem], body: cst.BaseSuite) -> list[Element]:
+        if not items:
+            return self._suite(body)
+        entered = self._expression(items[0].item)
+        rest = self._with(items[1:], body)
+        return list(filled(tuple(entered), tuple(rest))) if has_hole(tuple(entered)) else [*entered, *rest]
 
     def _try(self, node: cst.Try | cst.TryStar) -> list[Element]:
         handler = self._side.handler(node)
@@ -226,7 +234,7 @@ class Recorder:
         found: list[Element] = []
         for at in self._calls_in(node):
             call = self._tree.order[at]
-            elements = self._call(call) if isinstance(call, cst.Call) else []
+            elements: list[Element] = self._call(call) if isinstance(call, cst.Call) else [Hole()]
             if elements:
                 found += self._inside_expression(elements, call, node)
         return found
@@ -273,8 +281,35 @@ class Recorder:
         self._depth -= 1
         if not operations(body) and not _may_end(body):
             return []
-        told = tuple(_retold(e, call, helper) for e in body if type(e) is not Decided)
+        manages = self._manages(call)
+        if not manages:
+            body = filled(body, ())
+        told = retold(body, call, helper, self._given(call, helper))
         return [Scope(told)] if leaves_early(told) else list(told)
+
+    def _given(self, call: cst.Call, helper: cst.FunctionDef) -> dict[str, Given]:
+        """What the call passes for each parameter, or the default: a known truth, or a text that stands for it."""
+        if any(a.star for a in call.args):
+            return {}
+        params = [*helper.params.posonly_params, *helper.params.params]
+        if params and params[0].name.value in ("self", "cls") and isinstance(call.func, cst.Attribute):
+            params = params[1:]
+        values = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
+        for index, arg in enumerate(call.args):
+            if arg.keyword is not None:
+                values[arg.keyword.value] = arg.value
+            elif index < len(params):
+                values[params[index].name.value] = arg.value
+        return {name: Given(self._truth_of(value), self._text(value)) for name, value in values.items()}
+
+    def _truth_of(self, value: cst.BaseExpression) -> bool | None:
+        if isinstance(value, cst.Name) and value.value in ("True", "False", "None"):
+            return value.value == "True"
+        return self._side.decide(value)
+
+    def _manages(self, call: cst.Call) -> bool:
+        """The call makes the context manager of a ``with``."""
+        return isinstance(self._tree.parent(call), cst.WithItem)
 
     # -- what to look at ----------------------------------------------------------------------------------------
 
@@ -294,7 +329,7 @@ class Recorder:
         kept = []
         for at in found:
             item = self._tree.order[at]
-            if type(item) is cst.Call and not any(
+            if type(item) in (cst.Call, cst.Yield) and not any(
                 type(p) in own for p in self._tree.parents(item) if self._tree.contains(node, p)
             ):
                 kept.append(at)
@@ -324,39 +359,9 @@ class Recorder:
         return found
 
 
-def _retold(element: Element, call: cst.Call, helper: cst.FunctionDef) -> Element:
-    """The same element, at the call that runs the function around it."""
-
-    def inner(trace: Trace) -> Trace:
-        return tuple(_retold(e, call, helper) for e in trace if type(e) is not Decided)
-
-    if isinstance(element, Op):
-        return replace(element, call=call, through=helper)
-    if isinstance(element, Maybe):
-        return Maybe(call)
-    if isinstance(element, Choice):
-        return Choice(element.symbol, inner(element.then), inner(element.orelse), inner=True)
-    if isinstance(element, Repeat):
-        return Repeat(element.symbol, inner(element.body))
-    if isinstance(element, Scope):
-        return Scope(inner(element.body))
-    return Protected(inner(element.body), inner(element.final)) if isinstance(element, Protected) else element
-
-
 def _may_end(trace: Trace) -> bool:
     """The process may end in it."""
     return any((isinstance(e, Leave) and e.kind == "end") or any(map(_may_end, parts(e))) for e in trace)
-
-
-def _is_exit(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS
-
-
-def _ending(node: cst.BaseExpression | None) -> str:
-    """``exit(1)`` tells the launcher to stop the other ranks; ``exit()`` leaves them alone."""
-    code = node.args[0].value if isinstance(node, cst.Call) and node.args else None
-    quiet = code is None or (isinstance(code, cst.Integer) and code.value == "0") or last_name(code) == "None"
-    return "end" if quiet else "crash"
 
 
 __all__ = ["Recorder", "Side"]

@@ -1,0 +1,60 @@
+"""What a called function does, told at the call; and the calls that end the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import libcst as cst
+
+from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
+
+_EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+
+
+class Given(NamedTuple):
+    """An argument: whether it is true, where that is known, and its text."""
+
+    truth: bool | None
+    text: str
+
+
+def retold(trace: Trace, call: cst.Call, helper: cst.FunctionDef, given: Mapping[str, Given]) -> Trace:
+    """What a called function does, at the call: choices that its arguments make are made."""
+    found: list[Element] = []
+
+    def inner(part: Trace) -> Trace:
+        return retold(part, call, helper, given)
+
+    for element in trace:
+        if isinstance(element, Op):
+            found.append(replace(element, call=call, through=helper))
+        elif isinstance(element, Maybe):
+            found.append(Maybe(call))
+        elif isinstance(element, Choice):
+            name = element.symbol.removeprefix("not ")
+            told, positive = given.get(name), name == element.symbol
+            then, orelse = inner(element.then), inner(element.orelse)
+            if told is None:
+                found.append(Choice(element.symbol, then, orelse, inner=True, split=element.split))
+            elif told.truth is None:
+                found.append(Choice(told.text if positive else f"not {told.text}", then, orelse, split=element.split))
+            else:
+                found += then if told.truth is positive else orelse
+        elif type(element) is not Decided:
+            found.append(rebuilt(element, inner))
+    return tuple(found)
+
+
+def is_exit(node: cst.BaseExpression) -> bool:
+    """``sys.exit(...)`` and the like."""
+    return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS
+
+
+def ending(node: cst.BaseExpression | None) -> str:
+    """``exit(1)`` tells the launcher to stop the other ranks; ``exit()`` leaves them alone."""
+    code = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+    quiet = code is None or (isinstance(code, cst.Integer) and code.value == "0") or last_name(code) == "None"
+    return "end" if quiet else "crash"
