@@ -30,6 +30,9 @@ def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:
     if min(main_calls, others_call):
         times = f"rank 0 calls it {main_calls} times and the other ranks {others_call}"
         return times, "the last calls find no partner"
+    if found.may_leave:
+        who = "the other ranks" if guard.ranks is Ranks.MAIN else "rank 0"
+        return f"{who} may leave before it", "those that come to it wait"
     if guard.ranks is Ranks.MAIN:
         each = " of each node" if "local" in ctx.text(guard.test).lower() else ""
         return f"only rank 0{each} calls it", "the other ranks go on without it"

@@ -47,11 +47,22 @@ def has_guarded_collective(tree: ast.Module) -> bool:
         test = node.subject if isinstance(node, ast.Match) else test
         if (waiting.inside(at) or _ends_early(node)) and ranks.inside(nodes.place(test)):
             return True
+    wrapping = _wrapping(nodes, ranks)
     return any(
-        waiting.inside(at) and _is_main_only(node)
+        waiting.inside(at) and (_is_main_only(node) or any(_name(d) in wrapping for d in node.decorator_list))
         for at in nodes.places(*_FUNCTIONS)
         if isinstance(node := nodes.order[at], _Function)
     )
+
+
+def _wrapping(nodes: Flat, ranks: _Ranks) -> set[str]:
+    """Functions that hold a function with a rank test: decorators of the file that let some ranks in."""
+    found = set()
+    for at in nodes.places(*_FUNCTIONS):
+        inside = nodes.order[at + 1 : nodes.ends[at]]
+        if ranks.inside(at) and any(isinstance(n, _Function) for n in inside):
+            found.add(_defined(nodes.order[at]))
+    return found
 
 
 def _is_main_only(function: _Function) -> bool:

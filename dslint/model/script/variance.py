@@ -23,6 +23,8 @@ from dslint.model.script.rankset import number_of
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 14
+_MAX_ALIASES = 3
+_CLOCKS = frozenset({"time.time", "time.perf_counter", "time.monotonic", "datetime.datetime.now"})
 _TEXT = cst.Module([])
 # Makes values the same on all ranks: ``dist.all_reduce(flag)`` in place, ``accelerator.gather(x)`` as a result.
 _AGREES = re.compile(r"reduce|gather|broadcast|bcast|sync|agree|across|consensus|all_to_all", re.I)
@@ -40,7 +42,7 @@ _PASSING = frozenset(
         *("isnan", "isinf", "isfinite", "any", "all", "sum", "mean", "max", "min", "item", "float", "int", "bool"),
         *("detach", "cpu", "cuda", "to", "clone", "numel", "tolist", "norm", "len", "square", "sqrt", "nansum"),
         *("reshape", "flatten", "squeeze", "unsqueeze", "count_nonzero", "nonzero", "exp", "log", "nanmean", "eq"),
-        *("view", "ne", "abs"),
+        *("view", "ne", "abs", "tensor", "as_tensor"),
     }
 )
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter", "islice", "track", "trange", "next", "cycle", "list"})
@@ -53,12 +55,13 @@ class Variant:
     """A value that differs between ranks. ``source``: where it comes from, a loop over batches or a call of the model.
 
     ``is_dealt``: each rank certainly gets another part of the data; else the name of the loader is all there is.
-    ``is_lone``: some ranks only set it, at ``source``.
+    ``is_lone``: some ranks only set it, at ``source``. ``is_clock``: it is the time.
     """
 
     source: cst.CSTNode
     is_dealt: bool = False
     is_lone: bool = False
+    is_clock: bool = False
 
 
 class Variances:
@@ -85,8 +88,9 @@ class Variances:
         lone = self._set_on_some(test)
         if lone is not None:
             return Variant(lone, is_lone=True)
-        found = self.value(test)
-        return found if found is not None and (found.is_dealt or self._asks_for_nan(test)) else None
+        found = self._clock(test) or self.value(test)
+        told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
+        return found if told else None
 
     def _set_on_some(self, test: cst.BaseExpression) -> cst.CSTNode | None:
         """``stop = False``; ``if rank == 0: stop = read()``; ``if stop:``, and nothing told the other ranks."""
@@ -144,20 +148,29 @@ class Variances:
         found = self.value(test.left) or self.value(right)
         is_empty = number_of(right) in (0, 1) or number_of(test.left) in (0, 1)
         counts = any(_counts(side) for side in (test.left, right))
+        clock = self._clock(test)
+        if clock is not None:
+            return clock
         if found is None or (counts and not is_empty):
             return None
         return found if found.is_dealt or (counts and is_empty) or self._asks_for_nan(test) else None
 
-    def _asks_for_nan(self, node: cst.CSTNode) -> bool:
+    def _asks_for_nan(self, node: cst.CSTNode, depth: int = 0) -> bool:
         """What is asked is whether a value is a number at all, or whether anything is left: no rank knows of others."""
         for inner in self._tree.descendants(node):
             if isinstance(inner, cst.Call) and last_name(inner.func) in _NOT_A_NUMBER:
                 return True
-            if isinstance(inner, cst.Name) and isinstance(inner, cst.BaseExpression):
-                value = self._names.single_value(inner)
-                if isinstance(value, cst.Call) and last_name(value.func) in _NOT_A_NUMBER:
-                    return True
+            value = self._names.single_value(inner) if isinstance(inner, cst.Name) and depth < _MAX_ALIASES else None
+            if value is not None and self._asks_for_nan(value, depth + 1):
+                return True
         return False
+
+    def _clock(self, test: cst.CSTNode) -> Variant | None:
+        """``time.time() - start > limit``: the clocks of two ranks never pass a limit at the same step."""
+        for inner in self._tree.descendants(test):
+            if isinstance(inner, cst.Call) and self._names.qualified(inner.func) in _CLOCKS:
+                return Variant(inner, is_dealt=True, is_clock=True)
+        return None
 
     # -- expressions --------------------------------------------------------------------------------------------
 

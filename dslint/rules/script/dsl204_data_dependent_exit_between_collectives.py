@@ -40,10 +40,9 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="one rank skips a collective because of its own data, and the others wait for it",
     markers=(
-        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|rank|is_main|process_index",
+        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|time\(|perf_counter|rank|is_main|process_index",
         r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast",
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
-        r"\n[ \t]+(?:if|while) ",
     ),
     references=(
         "https://github.com/pytorch/pytorch/issues/38174",
@@ -75,7 +74,7 @@ def precheck(tree: ast.Module) -> bool:
 _WAITING = frozenset(
     {
         *("backward", "all_reduce", "all_gather", "all_gather_object", "barrier", "gather", "broadcast", "step"),
-        *("save_checkpoint", "train_batch", "reduce", "broadcast_object_list", "wait_for_everyone"),
+        *("save_checkpoint", "train_batch", "initialize", "reduce", "broadcast_object_list", "wait_for_everyone"),
     }
 )
 
@@ -97,6 +96,7 @@ def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
 
 _RANK = re.compile(r"rank|main|master|process_zero|process_index", re.I)
 _ASKING = frozenset({"isnan", "isinf", "isfinite", "item", "sum", "len", "any", "all", "numel", "count_nonzero"})
+_ASKING |= {"time", "perf_counter", "monotonic", "now"}
 
 
 class Check(ScriptCheck):
@@ -118,6 +118,8 @@ class Check(ScriptCheck):
             label = "each rank has data of its own from here"
             if found.variant.is_lone:
                 cause, label = "is set on some ranks only and nothing tells the others", "only some ranks come here"
+            elif found.variant.is_clock:
+                cause, label = "reads the clock of this rank", "no two ranks pass a limit at the same step"
             related.append(self.ctx.location(found.variant.source, label))
         self.report(
             found.node,

@@ -25,6 +25,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import is_self
 from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.traces.divergence import Divergence
@@ -76,7 +77,8 @@ class Check(ScriptCheck):
         keyword, position = _ROOTS[name]
         root = self.ctx.argument(node, keyword, position)
         # A parameter called ``rank`` may be the number of the root: the file must say that it is that of the process.
-        value = self.ctx.names.single_value(root) if isinstance(root, cst.Name | cst.Attribute) else root
+        stated = isinstance(root, cst.Name) or (isinstance(root, cst.Attribute) and is_self(root.value))
+        value = self.ctx.names.single_value(root) if root is not None and stated else root
         if root is None or value is None or not self.ctx.guards.rank_values.is_rank(value):
             return
         if self.ctx.guard(node) is not None:

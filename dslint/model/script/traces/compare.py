@@ -51,13 +51,14 @@ class Mismatch:
 
     ``op`` is an operation that side ``side`` (0 or 1) runs and the other does not; ``order``: both run the same ones in
     another order, and ``against`` is what the other side runs at that place. ``after``: the tests that decided for each
-    side, the latest last.
+    side, the latest last. ``is_conditional``: only on some way through the other tests.
     """
 
     op: Op
     side: int
     order: bool
     after: tuple[tuple[Decided, ...], tuple[Decided, ...]]
+    is_conditional: bool = False
     against: Op | None = None
 
 
@@ -99,7 +100,7 @@ class _Comparison:
         pairs = [(a, b, after) for a, b, after in self._pairs.values() if _works_on(a) != _works_on(b)]
         if pairs and Counter(_works_on(a) for a, _, _ in pairs) == Counter(_works_on(b) for _, b, _ in pairs):
             first, against, after = pairs[0]
-            self._note(Mismatch(first, 0, True, after, against))
+            self._note(Mismatch(first, 0, True, after, against=against))
 
     def _walk(self, one: Rest | None, other: Rest | None, path: _Path) -> None:
         while self._forks <= _MOST_FORKS:
@@ -108,29 +109,30 @@ class _Comparison:
                 return  # a rank failed, and the job with it
             (one, first), (other, second) = left, right
             path = path._replace(after=(first, second))
-            a, b = one.head if one else None, other.head if other else None
-            if isinstance(a, Choice) and isinstance(b, Choice) and a.symbol == b.symbol and one and other:
-                if _same_element(a, b):
-                    self._meet(a, b, path.after)
-                    one, other = one.tail, other.tail
-                    continue
-                for arm in self._arms(a.symbol, path):
-                    chosen = (*path.chosen, (a.symbol, arm))
-                    self._walk(_taken(a, arm, one), _taken(b, arm, other), path._replace(chosen=chosen))
-                return
-            if isinstance(a, Choice) or isinstance(b, Choice):
-                waiting = b if isinstance(a, Choice) else a
-                if isinstance(waiting, Op) and any(o.call is waiting.call for _, o in _lonely(one, other, path)):
-                    self._part(one, other, path)
-                else:
-                    self._one_sided(one, other, path)
-                return
             if one is None and other is None:
                 return
-            if one is None or other is None or not self._is_matched(one, other, path):
+            if one is not None and other is not None and self._is_matched(one, other, path):
+                one, other = one.tail, other.tail
+                continue
+            if not (self._choose(one, other, path) or self._left_in_loop(one, other, path)):
                 self._part(one, other, path)
-                return
-            one, other = one.tail, other.tail
+            return
+
+    def _choose(self, one: Rest | None, other: Rest | None, path: _Path) -> bool:
+        """Follow both arms of a choice that one of the two makes here, or that both make unlike."""
+        a, b = one.head if one else None, other.head if other else None
+        if one and other and isinstance(a, Choice) and isinstance(b, Choice) and a.symbol == b.symbol:
+            for arm in self._arms(a.symbol, path):
+                chosen = (*path.chosen, (a.symbol, arm))
+                self._walk(_taken(a, arm, one), _taken(b, arm, other), path._replace(chosen=chosen))
+            return True
+        if not (isinstance(a, Choice) or isinstance(b, Choice)):
+            return False
+        waiting = b if isinstance(a, Choice) else a
+        if isinstance(waiting, Op) and any(op.call is waiting.call for _, op in _lonely(one, other, path)):
+            return False
+        self._one_sided(one, other, path)
+        return True
 
     def _is_matched(self, one: Rest, other: Rest, path: _Path) -> bool:
         a, b = one.head, other.head
@@ -138,6 +140,9 @@ class _Comparison:
             if a.key == b.key:
                 self._meet(a, b, path.after)
             return a.key == b.key
+        if isinstance(a, Choice) and isinstance(b, Choice) and _same_element(a, b):
+            self._meet(a, b, path.after)
+            return True
         if isinstance(a, Repeat) and isinstance(b, Repeat) and a.symbol == b.symbol:
             if _same_element(a, b):
                 self._meet(a, b, path.after)
@@ -147,6 +152,21 @@ class _Comparison:
                 self._walk(_unrolled(a.body, one.tail), _unrolled(b.body, other.tail), path)
             return True
         return isinstance(a, Maybe) and isinstance(b, Maybe) and a.call is b.call
+
+    def _left_in_loop(self, one: Rest | None, other: Rest | None, path: _Path) -> bool:
+        """A loop in which only one of the two may leave the function: with a turn, and without."""
+        for side, rest in ((0, one), (1, other)):
+            across = other if side == 0 else one
+            head = rest.head if rest is not None else None
+            if rest is None or not isinstance(head, Repeat) or not _may_leave(head):
+                continue
+            if across is not None and isinstance(across.head, Repeat) and across.head.symbol == head.symbol:
+                continue
+            self._forks += 1
+            for way in (_unrolled(head.body, rest.tail), rest.tail):
+                self._walk(*((way, across) if side == 0 else (across, way)), path)
+            return True
+        return False
 
     def _meet(self, a: Element, b: Element, after: _After) -> None:
         """Two elements of the same shape: note which operations meet."""
@@ -196,18 +216,19 @@ class _Comparison:
         lonely = _lonely(one, other, path)
         for side, op in lonely:
             if op.key not in path.skipped[1 - side]:  # else the other side may run it for a reason of its own
-                self._note(Mismatch(op, side, False, path.after))
+                self._note(Mismatch(op, side, False, path.after, bool(path.chosen)))
         if not lonely:
             self._order(rests, path.after)
 
     def _order(self, rests: tuple[Trace, Trace], after: _After) -> None:
         """The same operations in another order; only where nothing but operations follows."""
+        rests = _differing(*rests)
         ops = [[e for e in r if type(e) is Op] for r in rests]
         if any(len(o) != len(r) for o, r in zip(ops, rests, strict=True)):
             return
         one, other = ops
         if Counter(o.key for o in one) == Counter(o.key for o in other) and one:
-            self._note(Mismatch(one[0], 0, True, after, other[0]))
+            self._note(Mismatch(one[0], 0, True, after, against=other[0]))
 
     def _note(self, mismatch: Mismatch) -> None:
         self._found.setdefault((id(mismatch.op.call), mismatch.side), mismatch)

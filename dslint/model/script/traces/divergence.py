@@ -27,7 +27,8 @@ class Divergence:
 
     ``guard``: the test that separates them. ``times``: in how many places only rank 0, and only the others, run it.
     ``order``: both run the same operations, in another order; ``against`` is what the others run at that moment.
-    ``behind``: the other lonely operations behind the same guard.
+    ``behind``: the other lonely operations behind the same guard. ``may_leave``: another test decides, too, whether the
+    ranks without it leave before.
     """
 
     op: Op
@@ -37,6 +38,7 @@ class Divergence:
     order: bool = False
     against: Op | None = None
     behind: tuple[Op, ...] = ()
+    may_leave: bool = False
 
 
 class RankSide:
@@ -145,7 +147,16 @@ class Divergences:
         for one, guard in kept:
             mismatch = one.mismatch
             behind = tuple(o for o in grouped[id(guard.owner)] if o.call is not mismatch.op.call)
-            yield Divergence(mismatch.op, one.scope, guard, one.times, mismatch.order, mismatch.against, behind)
+            yield Divergence(
+                mismatch.op,
+                one.scope,
+                guard,
+                one.times,
+                mismatch.order,
+                mismatch.against,
+                behind,
+                mismatch.is_conditional and guard.kind == "exit",
+            )
 
     def _guard(self, mismatch: Mismatch, rank: int) -> Guard | None:
         """The test behind which the lonely call stands, or the one that sent the other ranks away."""

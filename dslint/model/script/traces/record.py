@@ -267,8 +267,13 @@ class Recorder:
             return self._helper(call, helper)
         name = last_name(call.func)
         # Ranks that have left are no part of a group that the others make afterwards.
-        is_open = name in _GROUP_MAKERS or (self._split and _MAYBE_COLLECTIVE.search(name) is not None)
-        return [Maybe(call)] if is_open else []
+        if name in _GROUP_MAKERS:
+            return [Maybe(call)]
+        if not self._split or _MAYBE_COLLECTIVE.search(name) is None:
+            return []
+        # A known function on a subgroup is no counterpart.
+        known = (self._names.qualified(call.func) or "").startswith(("torch.", "deepspeed."))
+        return [] if known else [Maybe(call)]
 
     def _helper(self, call: cst.Call, helper: cst.FunctionDef) -> list[Element]:
         """What a function of the project does, told of the call that runs it."""
