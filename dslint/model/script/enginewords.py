@@ -9,7 +9,7 @@ from dslint.model.script.quick import Flat, call_name, expression_name, flat
 
 # Without one of these no variable of a file holds an engine.
 ENGINE_WORDS = r"deepspeed\.initialize|\binitialize\(|model_engine|ds_engine|deepspeed_engine|DeepSpeedEngine"
-ENGINE = (ENGINE_WORDS, r"deepspeed")
+ENGINE = (r"deepspeed", ENGINE_WORDS)
 
 
 def method_calls(nodes: Flat, *methods: str) -> Iterator[tuple[str, ast.Call]]:

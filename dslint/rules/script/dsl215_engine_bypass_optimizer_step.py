@@ -37,7 +37,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="an optimizer that a DeepSpeed engine owns is stepped by the script",
     fix="safe",
-    markers=(*ENGINE, r"\.step\("),
+    markers=(r"\.step\(", *ENGINE),
     references=(
         "https://www.deepspeed.ai/getting-started/#training",
         "DeepSpeedEngine._take_model_step in deepspeed/runtime/engine.py",

@@ -58,6 +58,7 @@ def train(args, model, loader):
     config = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": args.gradient_accumulation_steps,
+        "optimizer": {"type": "Adam"},
     }
     engine, _, _, _ = deepspeed.initialize(model=model, config=config)
     for batch in loader:
@@ -85,7 +86,7 @@ def train(model, loader):
 """
 
 EXAMPLES = (
-    bad("divided by what the config states as well", {"train.py": _ENGINE % _DIVIDED}, "train.py:14"),
+    bad("divided by what the config states as well", {"train.py": _ENGINE % _DIVIDED}, "train.py:15"),
     bad(
         "divided for accelerate",
         {"train.py": _ACCELERATE % ("4", "model(**batch).loss / 4")},

@@ -38,7 +38,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="a DeepSpeed engine is stepped on every n-th micro batch only",
-    markers=(*ENGINE, r"\.step\(", r"\.backward\(", r"%"),
+    markers=(r"\.backward\(", r"\.step\(", r"%", *ENGINE),
     references=(
         "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters",
         "https://github.com/allenai/open-instruct/pull/1498",

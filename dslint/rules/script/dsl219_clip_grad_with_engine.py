@@ -37,7 +37,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="gradients are clipped after ZeRO has moved them elsewhere",
-    markers=(r"clip_grad_(?:norm|value)", rf"{ENGINE_WORDS}|\.prepare\("),
+    markers=(r"clip_grad_", rf"{ENGINE_WORDS}|\.prepare\("),
     references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
     depends_on_run=True,
 )

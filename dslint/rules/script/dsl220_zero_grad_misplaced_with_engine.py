@@ -33,7 +33,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="gradients are cleared after each of the micro batches that a DeepSpeed engine accumulates",
-    markers=(*ENGINE, r"\.zero_grad\("),
+    markers=(r"\.zero_grad\(", *ENGINE),
     references=("https://github.com/deepspeedai/DeepSpeed/pull/6554",),
     depends_on_run=True,
 )

@@ -33,7 +33,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="the script steps a learning-rate schedule that the DeepSpeed engine steps as well",
     fix="safe",
-    markers=(*ENGINE, r"\.step\(", r"(?i:sched|lr)"),
+    markers=(r"\.step\(", *ENGINE, r"(?i:sched|lr)"),
     references=(
         "https://www.deepspeed.ai/getting-started/#training",
         "DeepSpeedEngine._take_model_step in deepspeed/runtime/engine.py",

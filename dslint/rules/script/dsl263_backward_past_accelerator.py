@@ -36,7 +36,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="a loss runs its own backward although accelerate prepared its model",
     fix="safe",
-    markers=(r"\.prepare\(|prepare_model\(", r"\.backward\(\s*\)|\.backward\(\s*\w+=", r"accelerat"),
+    markers=(r"\.backward\(", r"accelerat", r"\.prepare\(|prepare_model\(", r"\.backward\(\s*\)|\.backward\(\s*\w+="),
     references=("https://huggingface.co/docs/accelerate/basic_tutorials/migration#backward",),
     depends_on_run=True,
 )
