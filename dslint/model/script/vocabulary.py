@@ -41,13 +41,11 @@ MMENGINE = frozenset(
 )
 ACCELERATE_ROOTS = (
     *("accelerate.utils", "accelerate.utils.operations", "accelerate.utils.other", "accelerate.utils.random"),
-    "accelerate.utils.fsdp_utils",
 )
 ACCELERATE_FUNCTIONS = frozenset(
     {
         *("wait_for_everyone", "gather", "gather_object", "broadcast", "broadcast_object_list", "reduce"),
         *("pad_across_processes", "synchronize_rng_states", "synchronize_rng_state"),
-        *("save_fsdp_model", "save_fsdp_optimizer", "load_fsdp_model"),
     }
 )
 ENGINE: dict[str, bool] = {
@@ -164,7 +162,7 @@ GUARDED_COLLECTIVE = (
     r"|collect_results\w*|pad_across_processes|process_first|zero_first|evaluation_loop|prediction_\w+|training_step"
     r"|_nested_gather|_save_checkpoint|save_ckpt|optimizer_step|block_all|priority_execution|manual_backward"
     r"|full_tensor|[gs]et_\w*state_dict|optim_state_dict|cpu_state_dict|full_params|process_hf_dataset"
-    r"|load_(?:checkpoint|from_full_\w+|fsdp_model)|save_fsdp_\w+|initialize_model_parallel|safe_get_full_\w+"
+    r"|load_(?:checkpoint|from_full_\w+)|initialize_model_parallel|safe_get_full_\w+"
     r"|distributed_\w+)\(|Fabric\b|Lightning|Booster\b|Runner\b|\.Trainer\b|sync_dist"
     r"|FullySharded|fully_shard|\.prepare\(|_engine\b|DeepSpeedEngine|trainer\w*\.train\("
     r"|(?:dcp|_cp|checkpoint)\.(?:async_)?(?:save|load)\w*\(",

@@ -33,6 +33,9 @@ EXPERIMENT = Experiment(
         Case("gather_object", {"call": "gather_object"}),
         Case("broadcast_object_list", {"call": "broadcast_object_list"}),
         Case("check_trigger", {"call": "check_trigger"}),
+        Case("prepare", {"call": "prepare"}, Expect((Kind.STALL,), r"_verify_param_shape|distributed_c10d")),
+        Case("backward", {"call": "backward"}, Expect((Kind.STALL,), r"torch/autograd|graph\.py|distributed_c10d")),
+        Case("enter-main_process_first", {"call": "enter"}),
         Case("main_process_first", {"call": "main_process_first"}, verdict=Verdict.NOT_REPRODUCED),
         Case("wait-in-main_process_first", {"call": "wait-in-it"}, verdict=Verdict.NOT_REPRODUCED),
     ),
@@ -47,8 +50,9 @@ def written(rank: RankApi) -> Json:
             if rank.params["call"] == "wait-in-it":
                 accelerator.wait_for_everyone()
         return rank.index
+    prepared = _prepared(accelerator) if rank.params["call"] == "backward" else None
     if accelerator.is_main_process:
-        _call(accelerator, rank.params["call"])
+        _call(accelerator, rank.params["call"], prepared)
     rank.mark("past the guard")
     return rank.index
 
@@ -56,12 +60,21 @@ def written(rank: RankApi) -> Json:
 def fixed(rank: RankApi) -> Json:
     """Every rank calls."""
     accelerator = make_accelerator(rank)
-    _call(accelerator, rank.params["call"])
+    prepared = _prepared(accelerator) if rank.params["call"] == "backward" else None
+    _call(accelerator, rank.params["call"], prepared)
     rank.mark("past the call")
     return rank.index
 
 
-def _call(accelerator: Any, call: str) -> None:
+def _prepared(accelerator: Any) -> Any:
+    """A prepared model, whose backward averages the gradients as long as it lives, and its loss."""
+    import torch
+
+    model = accelerator.prepare(torch.nn.Linear(2, 2))
+    return model, model(torch.ones(1, 2, device=accelerator.device)).sum()
+
+
+def _call(accelerator: Any, call: str, prepared: Any) -> None:
     import torch
     from accelerate import utils
 
@@ -74,6 +87,13 @@ def _call(accelerator: Any, call: str) -> None:
         getattr(utils, call)([accelerator.process_index])
     elif call == "check_trigger":
         accelerator.check_trigger()
+    elif call == "prepare":
+        accelerator.prepare(torch.nn.Linear(2, 2))
+    elif call == "backward":
+        accelerator.backward(prepared[1])
+    elif call == "enter":
+        with accelerator.main_process_first():
+            pass
     else:
         accelerator.wait_for_everyone()
 
@@ -82,6 +102,6 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case of the call that the finding names."""
     fact = subject.finding.fact
     call = fact("collective") if fact("family") == "accelerate" else None
-    if call == "synchronize_rng_states":  # broadcasts the state of each generator
+    if call in ("synchronize_rng_states", "synchronize_rng_state"):  # broadcasts the state of each generator
         call = "broadcast"
     return {"call": call} if case.params["call"] == call else None

@@ -62,7 +62,22 @@ _CONSISTS_OF = {
     "collect_results_gpu": "all_gather_object", "collect_results_cpu": "broadcast",
     "checkpoint.async_save": "checkpoint.save", "checkpoint.save_state_dict": "checkpoint.save",
     "checkpoint.load": "checkpoint.save",
+    "process_hf_dataset": "monitored_barrier", "initialize_model_parallel": "new_group", "rank_zero_first": "new_group",
+    "distributed_concat": "all_gather", "distributed_broadcast_scalars": "all_gather",
+    "reduce_boolean_decision": "all_reduce",
 }  # fmt: skip
+
+# Calls of frameworks that pass a barrier, or reduce something, whatever else they do.
+_FAMILIES = ("torch", "mmengine", "lightning", "fabric", "composer", "colossalai", "openrlhf", "megatron", "trainer")
+_ENDS_IN_BARRIER = frozenset(
+    {
+        *(("fabric", name) for name in ("save", "load")),
+        *(("lightning", name) for name in ("fit", "validate", "test", "predict", "save_checkpoint")),
+        *(("composer", name) for name in ("fit", "eval", "predict", "save_checkpoint")),
+        *(("openrlhf", name) for name in ("save_model", "save_ckpt")),
+        *(("megatron", name) for name in ("save_checkpoint", "load_checkpoint")),
+    }
+)
 
 
 def written(rank: RankApi) -> Json:
@@ -143,6 +158,8 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The call that the finding names, when this file knows it."""
     named, family = str(subject.finding.fact("collective")), subject.finding.fact("family")
     call = _CONSISTS_OF.get(named, named)
-    if family not in ("torch", "mmengine") or case.name != _LIKE.get(call, call):
+    if (family, named) in _ENDS_IN_BARRIER:
+        call = "barrier"
+    if family not in _FAMILIES or case.name != _LIKE.get(call, call):
         return None
     return {"op": call}

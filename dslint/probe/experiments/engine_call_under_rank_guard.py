@@ -37,10 +37,17 @@ EXPERIMENT = Experiment(
             {"op": "save_16bit_model", "stage": 3, "gather": False},
             verdict=Verdict.NOT_REPRODUCED,
         ),
+        *(Case(f"safe_get_full_fp32_param-z{n}", {"op": "safe_get_full_fp32_param", "stage": n}) for n in (2, 3, 1)),
+        Case(
+            "safe_get_full_fp32_param-z0",
+            {"op": "safe_get_full_fp32_param", "stage": 0},
+            verdict=Verdict.NOT_REPRODUCED,
+        ),
         Case("save_16bit_model-z2", {"op": "save_16bit_model", "stage": 2}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
 _SAME = {"save_fp16_model": "save_16bit_model", "_zero3_consolidated_16bit_state_dict": "save_16bit_model"}
+_SAME |= dict.fromkeys(("safe_get_full_grad", "safe_get_full_optimizer_state"), "safe_get_full_fp32_param")
 
 
 def written(rank: RankApi) -> Json:
@@ -88,6 +95,10 @@ def _save(rank: RankApi, trained: Any, op: str) -> None:
         trained.save_checkpoint(rank.folder + "/checkpoint")
     elif op == "save_16bit_model":
         trained.save_16bit_model(rank.folder + "/model")
+    elif op == "safe_get_full_fp32_param":
+        from deepspeed.utils import safe_get_full_fp32_param
+
+        safe_get_full_fp32_param(next(iter(trained.module.parameters())))
     elif op == "GatheredParameters":
         with deepspeed.zero.GatheredParameters(list(trained.module.parameters())):
             rank.mark("gathered")

@@ -49,7 +49,18 @@ def _call(trainer: Any, call: str) -> str:
     return call
 
 
+# What subclasses call in their own methods -> the method in which it stands.
+_INSIDE = {
+    "evaluation_loop": "evaluate",
+    "prediction_loop": "evaluate",
+    "_nested_gather": "evaluate",
+    "training_step": "train",
+}
+
+
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case of the method that the finding names."""
     fact = subject.finding.fact
-    return {"call": fact("collective")} if (fact("family"), fact("collective")) == ("trainer", case.name) else None
+    named = str(fact("collective"))
+    call = _INSIDE.get(named, named)
+    return {"call": call} if (fact("family"), call) == ("trainer", case.name) else None

@@ -1,8 +1,9 @@
 """Some ranks make a call that all ranks must make.
 
 **What.** A collective (`dist.barrier()`, `model_engine.save_checkpoint(...)`, `accelerator.gather(...)`,
-`trainer.evaluate()`, ...), or a function of the same file that runs one, stands behind a test that only some ranks
-pass: `if rank == 0:`, `if accelerator.is_main_process:`, after `if rank != 0: return`, under `@rank_zero_only`.
+`trainer.evaluate()`, the forward of an FSDP model, `fabric.barrier()`, ...), or a function of the same file that runs
+one, stands behind a test that only some ranks pass: `if rank == 0:`, `if accelerator.is_main_process:`, after
+`if rank != 0: return`, under `@rank_zero_only`.
 
 **Why it hurts.** The ranks behind the test wait for partners that never come. The job stands still, with the GPUs
 at 100 %, until the process-group timeout (10 to 30 minutes) ends it; or the waiting call pairs up with the *next*
@@ -29,6 +30,12 @@ hooks of the model gather again. In the same way `new_group`, the construction o
 `torch.distributed.checkpoint.save` and `Accelerator.check_trigger` on rank 0 alone, a barrier under `rank == 1`, and
 two barriers against one: the lonely side times out or loses its peer (torch 2.13). A group of rank 0 alone,
 `new_group([0])`, is made without the others; the next group, which all ranks make, then finds nobody.
+FSDP over gloo (torch 2.13): the forward, `state_dict`, `load_state_dict`, `clip_grad_norm_`, `summon_full_params` and
+`optim_state_dict` of one rank wait, with `NO_SHARD` they do not; of FSDP2 the forward, `full_tensor`,
+`torch.nn.utils.clip_grad_norm_` and `get_model_state_dict` with `full_state_dict=True` wait, `state_dict` does not.
+`accelerator.prepare` of a model, `accelerator.backward`, entering `main_process_first()`, and DeepSpeed's
+`safe_get_full_fp32_param` (stages 1 to 3) wait as well. The calls of Lightning, mmengine, OpenRLHF, ColossalAI,
+composer, torchtune and Megatron are read from their sources.
 """
 
 from __future__ import annotations
