@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Set
+from collections.abc import Container, Iterable, Set
 
 from dslint.model.script.frameworks import CALLED, MAKERS
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
@@ -35,21 +35,32 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def has_guarded_collective(tree: ast.Module) -> bool:
     """Some collective, or a function that holds one, may stand behind a rank test."""
+    waiting = _Waiting(flat(tree))
+    return waiting.any() and _has_guarded(waiting)
+
+
+def has_guarded_call(tree: ast.Module, names: Container[str]) -> bool:
+    """Some call of one of these names may stand behind a rank test."""
     nodes = flat(tree)
-    waiting = _Waiting(nodes)
-    if not waiting.any():
-        return False
+    calls = _Marked(nodes)
+    calls.add(nodes.place(call) for call in nodes.nodes(ast.Call) if call_name(call) in names)
+    return bool(calls.places) and _has_guarded(calls)
+
+
+def _has_guarded(marked: _Marked) -> bool:
+    """A marked call may stand behind a rank test."""
+    nodes = marked.nodes
     ranks = _Ranks(nodes)
     ranks.follow()
     for at in nodes.places(ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.Match):
         node = nodes.order[at]
         test = node.test if isinstance(node, ast.If | ast.IfExp | ast.While) else node
         test = node.subject if isinstance(node, ast.Match) else test
-        if (waiting.inside(at) or _ends_early(node)) and ranks.inside(nodes.place(test)):
+        if (marked.inside(at) or _ends_early(node)) and ranks.inside(nodes.place(test)):
             return True
     wrapping = _wrapping(nodes, ranks)
     return any(
-        waiting.inside(at) and (_is_main_only(node) or any(_name(d) in wrapping for d in node.decorator_list))
+        marked.inside(at) and (_is_main_only(node) or any(_name(d) in wrapping for d in node.decorator_list))
         for at in nodes.places(*_FUNCTIONS)
         if isinstance(node := nodes.order[at], _Function)
     )

@@ -30,12 +30,14 @@ waits for nobody; a rank within a subgroup (`tp_rank`); loop variables and param
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, expression_name, flat
+from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -54,20 +56,46 @@ _MAKERS = frozenset(
     for name in ("new_group", "new_subgroups_by_enumeration")
 )
 _MAX_STEPS = 5
+# Names and variables of the environment that may be the rank of the process (``ranks`` is a list of others).
+_RANK = re.compile(r"(?i)rank(?:_id)?$|process_index$|procid$|localid$")
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A group is made of more than literals, or in a loop."""
+    """The members of a group, or the loop around it, may come from the rank."""
     nodes = flat(tree)
     makers = [c for c in nodes.nodes(ast.Call) if call_name(c) in ("new_group", "new_subgroups_by_enumeration")]
-    if not any(c.args or c.keywords for c in makers) and not nodes.places(ast.For):
+    if not makers:
         return False
-    ranks = (n for kind in (ast.Name, ast.Attribute, ast.Call) for n in nodes.nodes(kind))
-    texts = (n.value for n in nodes.nodes(ast.Constant) if isinstance(n.value, str))
-    return bool(makers) and (
-        any("rank" in expression_name(n).lower() or "process_index" in expression_name(n) for n in ranks)
-        or any("RANK" in text for text in texts)
-    )
+    ranks = _rank_names(nodes)
+    values = [value for c in makers for value in (*c.args[:1], *(k.value for k in c.keywords))]
+    loops = (loop for loop in nodes.nodes(ast.For) if any(c in makers for c in ast.walk(loop)))
+    return any(_mentions(value, ranks) for value in (*values, *(loop.iter for loop in loops)))
+
+
+def _rank_names(nodes: Flat) -> set[str]:
+    """The variables that may hold something computed from the rank."""
+    assigned = [(n.value, [expression_name(t) for t in _targets(n)]) for n in nodes.nodes(ast.Assign)]
+    found: set[str] = set()
+    while True:
+        fresh = {name for value, names in assigned if _mentions(value, found) for name in names} - found - {""}
+        if not fresh:
+            return found
+        found |= fresh
+
+
+def _targets(node: ast.Assign) -> Iterator[ast.expr]:
+    for target in node.targets:
+        yield from target.elts if isinstance(target, ast.Tuple) else (target,)
+
+
+def _mentions(value: ast.expr, names: set[str]) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str) and _RANK.search(node.value):
+                return True
+        elif isinstance(node, ast.expr) and ((name := expression_name(node)) in names or _RANK.search(name)):
+            return True
+    return False
 
 
 class Check(ScriptCheck):

@@ -34,7 +34,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="Ranks other than the destination pass a list to `gather`",
     fix="safe",
-    markers=(r"\b(?:gather|gather_object|scatter)\(", r"distributed|deepspeed", r"\[|list"),
+    markers=(r"er(?:_object)?\(", r"\b(?:gather|gather_object|scatter)\(", r"distributed|deepspeed", r"\[|list"),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.gather",),
 )
 

@@ -36,7 +36,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="A collective meets the barrier of `main_process_first`",
-    markers=(r"main_process_first|zero_first", r"\bwith\b[^\n]*_first"),
+    markers=(r"_first\(", r"\bwith\b[^\n]*(?:main_process_first|zero_first)\("),
     references=(
         "https://huggingface.co/docs/accelerate/package_reference/accelerator",
         "PartialState.main_process_first in accelerate/state.py",

@@ -37,6 +37,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="The tag or folder of a checkpoint is not the same on all ranks",
     markers=(
+        r"save(?:_checkpoint|_state)?\(",
         r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(",
         r"time|uuid|getpid|mkdtemp|secrets|gethostname|platform\.node|rank|item\(",
         r"deepspeed|accelerat|torch\.distributed",

@@ -27,7 +27,7 @@ from dslint.core.fix import Fix
 from dslint.model.script.dedent import only_statement_dedented
 from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import Guard
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.precheck import has_guarded_call
 from dslint.model.script.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -52,8 +52,8 @@ _WHO = {Ranks.MAIN: "only rank 0", Ranks.OTHERS: "every rank but rank 0", Ranks.
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Something is loaded inside a function or branch."""
-    return any(call_name(call) in _LOADS for call in flat(tree).nodes(ast.Call))
+    """Something may be loaded behind a rank test."""
+    return has_guarded_call(tree, _LOADS)
 
 
 class Check(ScriptCheck):

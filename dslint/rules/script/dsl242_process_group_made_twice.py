@@ -38,7 +38,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="The timeout or backend of a process group comes when the group exists already",
     markers=(
-        r"init_process_group\s*\(|init_distributed\s*\(|InitProcessGroupKwargs\s*\(|PartialState\s*\([^)\n]*timeout",
+        r"init_(?:process_group|distributed)\s*\(|InitProcessGroupKwargs|PartialState\s*\([^)\n]*timeout",
         r"timeout|backend|nccl|gloo|mpi|ccl|init_process_group",
         r"(?s)(?:init_process_group|init_distributed|PartialState|Accelerator)\s*\("
         r".*?(?:init_process_group\s*\(|init_distributed\s*\(|PartialState\s*\(|InitProcess)",
