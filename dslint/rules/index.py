@@ -1511,7 +1511,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The timeout of a process group is a number instead of a `timedelta`",
         module="dslint.rules.script.dsl221_timeout_not_timedelta",
         markers=(
-            "init_process_group|init_distributed|new_group|new_subgroups|split_group|monitored_barrier|InitProcessGroupKwargs|PartialState|ddp_timeout|(?:DDP|FSDP|DeepSpeed)Strategy\\(",
+            "_(?:group|subgroups\\w*|distributed|barrier|timeout)\\b|InitProcessGroupKwargs|PartialState|Strategy\\(",
             "timeout|init_process_group\\([^)\\n]*,[^)\\n]*,|init_distributed\\((?:[^)\\n]*,){4}|new_group\\([^\\n]*,|monitored_barrier\\([^)\\n]*,|new_subgroups\\w*\\([^\\n]*,|split_group\\([^\\n]*,",
         ),
         fix="safe",
@@ -1553,8 +1553,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="A subgroup does not have the timeout of the default process group",
         module="dslint.rules.script.dsl224_subgroup_timeout_missing",
         markers=(
+            "init_(?:process_group|distributed)\\s*\\(",
             "new_group\\s*\\(|new_subgroups\\w*\\s*\\(|init_device_mesh\\s*\\(",
-            "init_process_group\\s*\\(|init_distributed\\s*\\(",
             "timeout|timedelta",
         ),
         fix="none",
@@ -1616,6 +1616,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="Ranks other than the destination pass a list to `gather`",
         module="dslint.rules.script.dsl228_gather_list_on_every_rank",
         markers=(
+            "er(?:_object)?\\(",
             "\\b(?:gather|gather_object|scatter)\\(",
             "distributed|deepspeed",
             "\\[|list",
@@ -1632,8 +1633,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="A collective meets the barrier of `main_process_first`",
         module="dslint.rules.script.dsl229_collective_in_main_process_first",
         markers=(
-            "main_process_first|zero_first",
-            "\\bwith\\b[^\\n]*_first",
+            "_first\\(",
+            "\\bwith\\b[^\\n]*(?:main_process_first|zero_first)\\(",
         ),
         fix="none",
         since="0.1.0",
@@ -1665,6 +1666,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The tag or folder of a checkpoint is not the same on all ranks",
         module="dslint.rules.script.dsl231_checkpoint_tag_per_rank",
         markers=(
+            "save(?:_checkpoint|_state)?\\(",
             "save_checkpoint\\(|save_state\\(|(?:dcp|checkpoint)\\.(?:async_)?save\\(",
             "time|uuid|getpid|mkdtemp|secrets|gethostname|platform\\.node|rank|item\\(",
             "deepspeed|accelerat|torch\\.distributed",
@@ -1842,7 +1844,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The timeout or backend of a process group comes when the group exists already",
         module="dslint.rules.script.dsl242_process_group_made_twice",
         markers=(
-            "init_process_group\\s*\\(|init_distributed\\s*\\(|InitProcessGroupKwargs\\s*\\(|PartialState\\s*\\([^)\\n]*timeout",
+            "init_(?:process_group|distributed)\\s*\\(|InitProcessGroupKwargs|PartialState\\s*\\([^)\\n]*timeout",
             "timeout|backend|nccl|gloo|mpi|ccl|init_process_group",
             "(?s)(?:init_process_group|init_distributed|PartialState|Accelerator)\\s*\\(.*?(?:init_process_group\\s*\\(|init_distributed\\s*\\(|PartialState\\s*\\(|InitProcess)",
         ),
