@@ -52,7 +52,7 @@ class Devices:
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
-        """``set_device(x)``, ``torch.device("cuda", x)``, ``f"cuda:{x}"``, ``.cuda(x)``, ``device_ids=[x]``."""
+        """``set_device(x)``, ``torch.device("cuda", x)``, ``f"cuda:{x}"``, ``.cuda(x)``, ``device_ids=[x]``, a map."""
         found: list[Choice] = []
         for node in self._tree.order:
             if isinstance(node, cst.Call):
@@ -61,6 +61,10 @@ class Devices:
                 index = _formatted_index(node)
                 if index is not None:
                     found.append(Choice(index, node))
+            elif isinstance(node, cst.Dict):  # a ``device_map`` that puts the whole model on one GPU
+                whole = self._whole(node)
+                if whole is not None:
+                    found.append(Choice(whole, node))
         return tuple(found)
 
     def _indices(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
@@ -90,8 +94,23 @@ class Devices:
         if isinstance(node, cst.Name):
             return self._holds_rank(self._names.bindings(node.value, node), depth)
         if isinstance(node, cst.Attribute):
-            return self._holds_rank(self._names.attribute_bindings(node), depth)
+            if node.attr.value == "process_index":
+                return self._is_state(node.value)
+            return self._holds_rank(self._names.attribute_bindings(node) or self._assigned(node), depth)
         return False
+
+    def _assigned(self, node: cst.Attribute) -> list[Binding]:
+        """What the file assigns to ``args.rank``, under this spelling."""
+        wanted = dotted(node)
+        targets = (n for n in self._tree.order if isinstance(n, cst.AssignTarget) and dotted(n.target) == wanted)
+        found = [(self._tree.parent(target), target) for target in targets] if wanted else []
+        return [Binding("assign", t, owner.value) for owner, t in found if isinstance(owner, cst.Assign)]
+
+    def _is_state(self, node: cst.BaseExpression) -> bool:
+        """An ``Accelerator`` or ``PartialState``, whose ``process_index`` is the rank in the job."""
+        made = self._names.single_value(node) or node
+        name = self._names.qualified(made.func) or "" if isinstance(made, cst.Call) else ""
+        return name.startswith("accelerate.") and name.endswith(("Accelerator", "PartialState", "AcceleratorState"))
 
     def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
         name = self._names.qualified(node.func) or ""
@@ -143,10 +162,18 @@ class Devices:
             keyword = arg.keyword.value if arg.keyword is not None else ""
             if keyword in _DEVICE_KEYWORDS:
                 yield arg.value, False
-            elif keyword == "device_map" and isinstance(arg.value, cst.Dict) and len(arg.value.elements) == 1:
-                element = arg.value.elements[0]
-                if isinstance(element, cst.DictElement) and self._constants.value(element.key).get_or(None) == "":
-                    yield element.value, True
+            elif keyword == "device_map":
+                value = self._names.single_value(arg.value) or arg.value
+                whole = self._whole(value) if isinstance(value, cst.Dict) else None
+                if whole is not None:
+                    yield whole, True
+
+    def _whole(self, node: cst.Dict) -> cst.BaseExpression | None:
+        """``x`` of ``{"": x}``."""
+        element = node.elements[0] if len(node.elements) == 1 else None
+        if isinstance(element, cst.DictElement) and self._constants.value(element.key).get_or(None) == "":
+            return element.value
+        return None
 
     def _is_gpu_0(self, node: cst.BaseExpression, takes_number: bool, depth: int = 0) -> bool:
         if depth > _MAX_ALIASES:

@@ -57,12 +57,12 @@ class Startup:
 
     @cached_property
     def is_entry(self) -> bool:
-        """The file is started as a program: it asks for ``__main__``, or reads its command line."""
+        """The file is started as a program: it asks for ``__main__``, reads its command line, joins the job at once."""
         return any(
             (isinstance(node, cst.If) and is_main_test(node.test))
             or (isinstance(node, cst.Call) and last_name(node.func) in _PARSE_CALLS)
             for node in self._tree.order
-        )
+        ) or any(map(self.runs_always, self.group_makers))
 
     @cached_property
     def group_makers(self) -> tuple[cst.Call, ...]:

@@ -53,6 +53,16 @@ EXAMPLES = (
         {"train.py": _HEAD + _MODEL.replace(".cuda()", ".to('cuda')") + _MAIN},
         at="train.py:7",
     ),
+    bad(
+        "NCCL where there is CUDA, and the device through a variable",
+        {
+            "train.py": _HEAD.replace("'nccl'", "'nccl' if torch.cuda.is_available() else 'gloo'")
+            + "    device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+            + _MODEL.replace(".cuda()", ".to(device)")
+            + _MAIN
+        },
+        at="train.py:8",
+    ),
     good(
         "chosen before",
         {
@@ -151,7 +161,11 @@ class Check(ScriptCheck):
             "torch.distributed.distributed_c10d.init_process_group",
         ):
             return False
-        backend = self.ctx.constant(self.ctx.argument(call, "backend", 0)).get_or(None)
+        given = self.ctx.argument(call, "backend", 0)
+        value = (self.ctx.names.single_value(given) or given) if given is not None else None
+        if isinstance(value, cst.IfExp):  # ``"nccl" if torch.cuda.is_available() else "gloo"``
+            value = value.body
+        backend = self.ctx.constant(value).get_or(None)
         return isinstance(backend, str) and "nccl" in backend
 
     def _chooses(self) -> bool:

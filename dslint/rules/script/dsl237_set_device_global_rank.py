@@ -34,10 +34,10 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="The GPU is chosen by the rank in the whole job, which a second machine has no GPU for",
     markers=(
-        r"get_rank|get_dist_info|RANK|SLURM_PROCID",
-        r"set_device|cuda|device_id",
-        r"get_rank\(\)|get_dist_info|[\"'](?:RANK|SLURM_PROCID|OMPI_COMM_WORLD_RANK)[\"']",
-        r"set_device\(|[\"']cuda:\{|[\"']cuda[\"'],|\.cuda\(\w|device_ids?\s*=",
+        r"get_rank|get_dist_info|RANK|SLURM_PROCID|process_index",
+        r"set_device|cuda|device_id|device_map",
+        r"get_rank\(\)|get_dist_info|\.process_index|[\"'](?:RANK|SLURM_PROCID|OMPI_COMM_WORLD_RANK)[\"']",
+        r"set_device\(|[\"']cuda:\{|[\"']cuda[\"'],|\.cuda\(\w|device_ids?\s*=|\{[\"']{2}:",
     ),
     references=("https://pytorch.org/docs/stable/elastic/run.html#environment-variables",),
     depends_on_run=True,
@@ -62,6 +62,18 @@ EXAMPLES = (
         at="train.py:8",
     ),
     bad(
+        "through the arguments",
+        {"train.py": _HEAD + "args = parse()\nargs.rank = int(os.environ['RANK'])\ntorch.cuda.set_device(args.rank)\n"},
+        at="train.py:9",
+    ),
+    good(
+        "arguments that hold the rest of a division",
+        {
+            "train.py": _HEAD + "args = parse()\nargs.rank = int(os.environ['RANK']) % torch.cuda.device_count()\n"
+            "torch.cuda.set_device(args.rank)\n"
+        },
+    ),
+    bad(
         "the pair of mmengine",
         {
             "test.py": "import torch\nfrom mmengine.dist import get_dist_info, init_dist\n\n"
@@ -76,6 +88,23 @@ EXAMPLES = (
             "run.sh": "torchrun --nnodes 2 --nproc_per_node 8 --node_rank $R --master_addr $M train.py\n",
         },
         at="train.py:7 warning",
+    ),
+    bad(
+        "a quantised model in one piece",
+        {
+            "train.py": "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n\n"
+            "device_map = {'': Accelerator().process_index}\n"
+            "model = AutoModelForCausalLM.from_pretrained('x', load_in_8bit=True, device_map=device_map)\n"
+        },
+        at="train.py:4",
+    ),
+    good(
+        "the index on the machine, of accelerate",
+        {
+            "train.py": "from accelerate import PartialState\nfrom transformers import AutoModelForCausalLM\n\n"
+            "device_map = {'': PartialState().local_process_index}\n"
+            "model = AutoModelForCausalLM.from_pretrained('x', load_in_8bit=True, device_map=device_map)\n"
+        },
     ),
     good(
         "the rank on the machine",
@@ -129,6 +158,8 @@ def precheck(tree: ast.Module) -> bool:
             return True
         if any(_listed(k) for k in call.keywords):
             return True
+    if any(_is_map(d) for d in nodes.nodes(ast.Dict)):
+        return True
     return any(
         isinstance(value, ast.FormattedValue) and _may_be_rank(value.value)
         for text in nodes.nodes(ast.JoinedStr)
@@ -142,6 +173,11 @@ def _listed(keyword: ast.keyword) -> bool:
     if keyword.arg == "device_ids" and isinstance(value, ast.List) and len(value.elts) == 1:
         return _may_be_rank(value.elts[0])
     return keyword.arg == "device_id" and _may_be_rank(value)
+
+
+def _is_map(node: ast.Dict) -> bool:
+    """``{"": x}``, a map of the whole model."""
+    return len(node.keys) == 1 and isinstance(node.keys[0], ast.Constant) and node.keys[0].value == ""
 
 
 def _may_be_rank(node: ast.expr) -> bool:
@@ -161,11 +197,16 @@ class Check(ScriptCheck):
                 self._report(choice.index)
                 return
 
+    def _hint(self, text: str) -> str:
+        if text.endswith(".process_index"):
+            return f"Use `{text.replace('process_index', 'local_process_index')}`"
+        return f'Use `int(os.environ["LOCAL_RANK"])`, or `{text} % torch.cuda.device_count()`'
+
     def _report(self, index: cst.BaseExpression) -> None:
         text = self.ctx.text(index)
         self.report(
             index,
             f"the GPU is chosen by `{text}`, the rank in the whole job: on the second machine it is larger than the"
             " index of any GPU there, and the process stops with `invalid device ordinal`",
-            hint=f'Use `int(os.environ["LOCAL_RANK"])`, or `{text} % torch.cuda.device_count()`',
+            hint=self._hint(text),
         )

@@ -36,7 +36,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="A distributed script puts every rank on GPU 0 by its name",
     markers=(
-        r"init_process_group|init_distributed|deepspeed|Accelerator|PartialState",
+        r"init_process_group|init_distributed|deepspeed|Accelerator|PartialState|Trainer|Fabric",
         r"cuda|device",
         r"[\"']cuda:0[\"']|\.(?:cuda|to|set_device)\(0\)|device\([\"']cuda[\"'], *0\)|device_map=\{[\"']{2}: *0",
     ),
@@ -79,6 +79,24 @@ EXAMPLES = (
             "    return accelerator.prepare(model)\n" + _MAIN
         },
         at="train.py:7",
+    ),
+    bad(
+        "a Trainer that is started on several processes",
+        {
+            "train.py": "from transformers import AutoModelForCausalLM, Trainer\n\n\ndef main():\n"
+            "    model = AutoModelForCausalLM.from_pretrained('x', load_in_4bit=True, device_map={'': 0})\n"
+            "    Trainer(model=model).train()\n" + _MAIN,
+            "run.sh": "torchrun --nproc_per_node 4 train.py\n",
+        },
+        at="train.py:5",
+    ),
+    good(
+        "a Trainer that nobody starts on several processes",
+        {
+            "train.py": "from transformers import AutoModelForCausalLM, Trainer\n\n\ndef main():\n"
+            "    model = AutoModelForCausalLM.from_pretrained('x', load_in_4bit=True, device_map={'': 0})\n"
+            "    Trainer(model=model).train()\n" + _MAIN,
+        },
     ),
     good(
         "rank 0 alone",
@@ -126,7 +144,9 @@ EXAMPLES = (
 _JOINING = frozenset({"deepspeed.initialize", "accelerate.Accelerator", "accelerate.PartialState"})
 _SERVERS = ("gradio", "fastapi", "flask", "uvicorn", "streamlit", "vllm", "sglang")
 _TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
-_JOIN_NAMES = frozenset({"init_process_group", "init_distributed", "initialize", "Accelerator", "PartialState"})
+_JOIN_NAMES = frozenset(
+    {"init_process_group", "init_distributed", "initialize", "Accelerator", "PartialState", "Fabric"}
+)
 
 
 def applies(path: str, _context: object) -> bool:
@@ -135,10 +155,10 @@ def applies(path: str, _context: object) -> bool:
 
 
 def precheck(tree: ast.Module) -> bool:
-    """The file joins a job, and names GPU 0."""
+    """The file may join a job, and names GPU 0."""
     nodes = flat(tree)
-    calls = nodes.nodes(ast.Call)
-    if not any(call_name(call) in _JOIN_NAMES for call in calls):
+    names = {call_name(call) for call in nodes.nodes(ast.Call)}
+    if not (names & _JOIN_NAMES or any(name.endswith("Trainer") for name in names)):
         return False
     return any(c.value == "cuda:0" or (c.value == 0 and c.value is not False) for c in nodes.nodes(ast.Constant))
 
@@ -168,6 +188,8 @@ class Check(ScriptCheck):
         )
 
     def _joins(self) -> bool:
+        if self.ctx.run.world_size.get_or(1) > 1:
+            return True
         if any(self._is_straight(call) for call in self.ctx.startup.group_makers):
             return True
         calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))

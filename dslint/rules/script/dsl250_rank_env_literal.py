@@ -140,6 +140,12 @@ _GROUPS = (
     "accelerate.PartialState",
     "transformers.TrainingArguments",
     "transformers.HfArgumentParser",
+    "transformers.Trainer",
+    "trl.SFTConfig",
+    "trl.SFTTrainer",
+    "lightning.Fabric",
+    "lightning.Trainer",
+    "pytorch_lightning.Trainer",
 )
 
 
@@ -185,10 +191,10 @@ class Check(ScriptCheck):
             return
         certain = [w for w in writes if w.text is not None and startup.runs_always(w.node)]
         several = self.ctx.run.world_size.get_or(1) > 1
-        alone = any(w.name == "WORLD_SIZE" and w.text == "1" for w in certain)
+        if not several and any(w.name == "WORLD_SIZE" and w.text == "1" for w in certain):
+            return  # one process on purpose
         for write in certain:
-            others = {w.name for w in writes if w is not write}
-            effect = self._effect(write, several, alone and "RANK" in {write.name, *others}, others)
+            effect = self._effect(write, {w.name for w in writes if w is not write})
             if effect:
                 self._report(write, effect, several)
 
@@ -198,17 +204,15 @@ class Check(ScriptCheck):
         calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
         return any(self.ctx.qualified_name(call.func) in _GROUPS for call in calls)
 
-    def _effect(self, write: EnvironmentWrite, several: bool, is_alone: bool, others: set[str]) -> str:
+    def _effect(self, write: EnvironmentWrite, others: set[str]) -> str:
         """What the value does to a run of several processes; "" when it may do nothing."""
         world = self.ctx.run.world_size.get_or(None)
-        if is_alone and not several:
-            return ""
         if write.name == "RANK":
             return f"every process takes itself for rank {write.text}, and the group never forms"
         if write.name == "LOCAL_RANK":
             return f"every process of a machine takes GPU {write.text}"
         if write.name == "WORLD_SIZE":
-            wrong = write.text != str(world) if isinstance(world, int) else write.text == "1"
+            wrong = isinstance(world, int) and write.text != str(world)
             return f"the processes count {write.text} of them, and the group never forms" if wrong else ""
         # Others than torchrun leave the store to rank 0, which then opens it at the port that all write.
         launcher = self.ctx.run.launcher.get_or("torchrun")

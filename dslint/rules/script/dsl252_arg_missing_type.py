@@ -81,6 +81,23 @@ EXAMPLES = (
         {"train.py": _HEAD + _BARE + "args = parser.parse_args()\nif not args.local_rank:\n    print('main')\n"},
         at="train.py:4",
     ),
+    bad(
+        "parsed by a function of the file",
+        {
+            "train.py": "import argparse\n\n\ndef read():\n    parser = argparse.ArgumentParser()\n"
+            "    parser.add_argument('-r', '--local_rank', default=0)\n    return parser.parse_args()\n\n\n"
+            "args = read()\nprint(args.local_rank == 0)\n"
+        },
+        at="train.py:6",
+    ),
+    good(
+        "the rank of another object",
+        {
+            "train.py": _HEAD
+            + _BARE
+            + "args = parser.parse_args()\nengine = make_engine(args)\nprint(engine.local_rank == 0)\n"
+        },
+    ),
     good("with its type", {"train.py": _HEAD + _TYPED + _SAVE}),
     good(
         "converted where it is read",
@@ -151,8 +168,10 @@ class Check(ScriptCheck):
         for node in self.ctx.tree.order:
             if not isinstance(node, cst.Attribute) or node.attr.value != name or not isinstance(node.value, cst.Name):
                 continue
+            if not self._is_parsed(node.value):
+                continue
             parent = self.ctx.parent(node)
-            if isinstance(parent, cst.AssignTarget) or not self._is_parsed(node.value):
+            if isinstance(parent, cst.AssignTarget):
                 return None
             use = self._use(node, parent)
             if use == "text":
@@ -163,10 +182,13 @@ class Check(ScriptCheck):
     def _is_parsed(self, owner: cst.Name) -> bool:
         """The object may be what the parser returns: a variable that holds it, or a parameter."""
         found = self.ctx.names.bindings(owner.value, owner)
-        return all(
-            b.kind == "param" or (isinstance(b.value, cst.Call) and last_name(b.value.func).startswith("parse_"))
-            for b in found
-        )
+        return all(b.kind == "param" or (isinstance(b.value, cst.Call) and self._parses(b.value)) for b in found)
+
+    def _parses(self, call: cst.Call) -> bool:
+        """``parser.parse_args()``, or a function of this file that holds it."""
+        function = self.ctx.names.local_function(call)
+        calls = self.ctx.descendants(function) if function is not None else [call]
+        return any(isinstance(n, cst.Call) and last_name(n.func).startswith("parse_") for n in calls)
 
     def _use(self, node: cst.Attribute, parent: cst.CSTNode | None) -> str:
         if isinstance(parent, cst.ComparisonTarget):
