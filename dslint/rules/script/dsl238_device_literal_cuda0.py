@@ -9,7 +9,7 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
-(gradio, fastapi); for one process; in tests.
+(gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process; in tests.
 
 **Evidence.** PyTorch documentation of `DistributedDataParallel`: "make sure that `map_location` is configured properly
 for every process". accelerate 1.15 `Accelerator.prepare_model` stops on rank 1 after `device_map={"": 0}`: "You can't
@@ -24,6 +24,7 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
@@ -142,6 +143,7 @@ EXAMPLES = (
 )
 
 _JOINING = frozenset({"deepspeed.initialize", "accelerate.Accelerator", "accelerate.PartialState"})
+_SHARES = "set_per_process_memory_fraction"
 _SERVERS = ("gradio", "fastapi", "flask", "uvicorn", "streamlit", "vllm", "sglang")
 _TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
 _JOIN_NAMES = frozenset(
@@ -174,6 +176,8 @@ class Check(ScriptCheck):
             w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes
         ):
             return
+        if any(last_name(n.func) == _SHARES for n in self.ctx.tree.order if isinstance(n, cst.Call)):
+            return  # the processes share a GPU on purpose; DSL258 looks at their parts
         for value in self.ctx.startup.devices.first_gpu:
             if self._every_rank_comes(value):
                 self._report(value)
