@@ -1764,10 +1764,10 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The GPU is chosen by the rank in the whole job, which a second machine has no GPU for",
         module="dslint.rules.script.dsl237_set_device_global_rank",
         markers=(
-            "get_rank|get_dist_info|RANK|SLURM_PROCID",
-            "set_device|cuda|device_id",
-            "get_rank\\(\\)|get_dist_info|[\\\"'](?:RANK|SLURM_PROCID|OMPI_COMM_WORLD_RANK)[\\\"']",
-            "set_device\\(|[\\\"']cuda:\\{|[\\\"']cuda[\\\"'],|\\.cuda\\(\\w|device_ids?\\s*=",
+            "get_rank|get_dist_info|RANK|SLURM_PROCID|process_index",
+            "set_device|cuda|device_id|device_map",
+            "get_rank\\(\\)|get_dist_info|\\.process_index|[\\\"'](?:RANK|SLURM_PROCID|OMPI_COMM_WORLD_RANK)[\\\"']",
+            "set_device\\(|[\\\"']cuda:\\{|[\\\"']cuda[\\\"'],|\\.cuda\\(\\w|device_ids?\\s*=|\\{[\\\"']{2}:",
         ),
         fix="none",
         since="0.1.0",
@@ -1782,7 +1782,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="A distributed script puts every rank on GPU 0 by its name",
         module="dslint.rules.script.dsl238_device_literal_cuda0",
         markers=(
-            "init_process_group|init_distributed|deepspeed|Accelerator|PartialState",
+            "init_process_group|init_distributed|deepspeed|Accelerator|PartialState|Trainer|Fabric",
             "cuda|device",
             "[\\\"']cuda:0[\\\"']|\\.(?:cuda|to|set_device)\\(0\\)|device\\([\\\"']cuda[\\\"'], *0\\)|device_map=\\{[\\\"']{2}: *0",
         ),
