@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import libcst as cst
 from script_helpers import call, script
 
@@ -69,6 +71,7 @@ def test_loops_that_repeat() -> None:
     assert repeats(LOADER + "for epoch in range(args.epochs):\n" + body)
     assert repeats(LOADER + "while step < 100:\n" + body)
     assert repeats(LOADER + "for e in tqdm(range(start, 9)):\n" + body)
+    assert repeats(LOADER + "epochs = trange(int(args.epochs), desc='Epoch')\nfor e in epochs:\n" + body)
     assert repeats(LOADER + "def one(loader):\n" + body + "for e in range(3):\n    one(loader)\n")
     assert repeats(
         LOADER + "it = iter(loader)\nfor s in range(9):\n    try: next(it)\n    except E: it = iter(loader)\n"
@@ -93,3 +96,32 @@ def test_sampler_that_shuffles() -> None:
     )
     made = [n for n in ctx.tree.order if isinstance(n, cst.Call)]
     assert [ctx.loaders.shuffles(n) for n in made] == [True, False, False, False, True]
+
+
+def test_a_loader_handed_to_a_class_that_trains() -> None:
+    """The epoch loop is a method, the loader an argument of the constructor, its sampler in a dictionary."""
+    code = """
+    class Runner:
+        def __init__(self, model, loader):
+            self.loader = loader
+
+        def epoch(self, number):
+            for batch in self.loader:
+                step(batch)
+
+        def train(self, epochs):
+            for number in range(epochs):
+                self.epoch(number)
+
+    def make(data):
+        options = {"batch_size": 4, "sampler": DistributedSampler(data)}
+        return DataLoader(data, **options)
+
+    runner = Runner(net, make(data))
+    """
+    ctx = script(HEAD + textwrap.dedent(code))
+    (run,) = [p for p in ctx.loaders.passes() if any(ctx.loaders.is_loader(s.node) for s in p.sources)]
+    assert run.outer is not None
+    made = run.sources[0].node
+    assert isinstance(made, cst.Call)
+    assert ctx.loaders.shuffling_sampler(made) is not None

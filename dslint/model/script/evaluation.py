@@ -71,7 +71,8 @@ class Evaluation:
         for node in self._tree.order:
             if isinstance(node, cst.ClassDef):
                 methods = {n.name.value for n in self._tree.descendants(node) if isinstance(n, cst.FunctionDef)}
-                if {"prediction_step", "evaluation_loop"} <= methods:
+                # ``prediction_loop`` is the name of older releases.
+                if "prediction_step" in methods and {"evaluation_loop", "prediction_loop"} & methods:
                     return True
         return False
 

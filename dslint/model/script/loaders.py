@@ -9,6 +9,7 @@ import libcst as cst
 from dslint.core.fact import Fact
 from dslint.model.script.constants import Constants
 from dslint.model.script.dotted import last_name
+from dslint.model.script.labels import items_of
 from dslint.model.script.names import Names
 from dslint.model.script.sources import Source, Sources
 from dslint.model.script.tree import Loop, Tree
@@ -61,8 +62,13 @@ class Loaders:
     def argument(self, call: cst.Call, name: str) -> cst.BaseExpression | None:
         """What a ``DataLoader`` gets under a name or at its position."""
         for index, arg in enumerate(call.args):
-            if arg.star:
+            if arg.star == "*":
                 return None
+            if arg.star:
+                items = items_of(arg.value, self._names)
+                if items is None or name in items:
+                    return items[name] if items is not None else None
+                continue
             if arg.keyword.value == name if arg.keyword is not None else index == _POSITIONS[name]:
                 return arg.value
         return None
@@ -124,6 +130,8 @@ class Loaders:
         return counter is not None and not self._runs_once(counter)
 
     def _counter(self, iterable: cst.BaseExpression) -> cst.Call | None:
+        if isinstance(iterable, cst.Name):  # ``epochs = trange(n)`` before the loop
+            iterable = self._names.single_value(iterable) or iterable
         while isinstance(iterable, cst.Call):
             if last_name(iterable.func) in _COUNTERS:
                 return iterable

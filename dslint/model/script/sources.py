@@ -61,6 +61,12 @@ class Sources:
                     self._calls.setdefault(id(local), []).append(node)
         return self._calls.get(id(function), [])
 
+    def _constructions(self, init: cst.FunctionDef) -> list[cst.Call]:
+        """The calls of the class whose ``__init__`` it is."""
+        owner = self._tree.enclosing(init, cst.ClassDef)
+        calls = (n for n in self._tree.order if isinstance(n, cst.Call) and isinstance(n.func, cst.Name))
+        return [c for c in calls if owner is not None and self._names.local_class(last_name(c.func), c) is owner]
+
     def _follow(
         self,
         node: cst.CSTNode | None,
@@ -138,8 +144,9 @@ class Sources:
             return [(None, None)]
         names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
         found: list[tuple[cst.CSTNode | None, int | None]] = []
-        for call in self.callers(function):
-            shift = 1 if names[:1] == ["self"] and isinstance(call.func, cst.Attribute) else 0
+        makes = function.name.value == "__init__"
+        for call in self._constructions(function) if makes else self.callers(function):
+            shift = 1 if names[:1] == ["self"] and (makes or isinstance(call.func, cst.Attribute)) else 0
             given = names[shift:]
             for index, arg in enumerate(call.args):
                 name = arg.keyword.value if arg.keyword else (given[index] if index < len(given) else "")

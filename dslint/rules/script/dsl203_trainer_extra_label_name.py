@@ -12,7 +12,7 @@ as an integer id tensor of fixed shape that is looked up afterwards.
 
 **When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]` (what
 models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides both
-`prediction_step` and `evaluation_loop`. A misspelt name (`"lables"`) is reported when no code of the file makes such a
+`prediction_step` and `evaluation_loop` (`prediction_loop`). A misspelt name (`"lables"`) is reported when no code of the file makes such a
 key; `"label"` when the collator is one of transformers, which renames it. A key made as a tensor in every batch is only
 a note. It is an error when the file makes the key as text, dict or list, or only in some batches, and metrics are
 computed. A file whose Trainer gets no `eval_dataset` has a note.
@@ -193,7 +193,16 @@ EXAMPLES = (
                 "        return None, None, None\n\n"
                 "    def evaluation_loop(self, dataloader, description, **kwargs):\n"
                 "        return None\n"
-            )
+            ),
+            "older.py": (
+                "from transformers import Trainer\n\n\nclass OwnTrainer(Trainer):\n"
+                "    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"
+                "        self.label_names.append('relations')\n\n"
+                "    def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):\n"
+                "        return model(**inputs), None\n\n"
+                "    def prediction_loop(self, dataloader, description, **kwargs):\n"
+                "        return None\n"
+            ),
         },
     ),
     good(
