@@ -12,10 +12,10 @@ as an integer id tensor of fixed shape that is looked up afterwards.
 
 **When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]` (what
 models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides both
-`prediction_step` and `evaluation_loop` (`prediction_loop`). A misspelt name (`"lables"`) is reported when no code of the file makes such a
-key; `"label"` when the collator is one of transformers, which renames it. A key made as a tensor in every batch is only
-a note. It is an error when the file makes the key as text, dict or list, or only in some batches, and metrics are
-computed. A file whose Trainer gets no `eval_dataset` has a note.
+`prediction_step` and `evaluation_loop` (`prediction_loop`). A misspelt name (`"lables"`) is reported when no code of
+the file makes such a key; `"label"` when the collator is one of transformers, which renames it. A key made as a tensor
+in every batch is only a note. It is an error when the file makes the key as text, dict or list, or only in some
+batches, and metrics are computed. A file whose Trainer gets no `eval_dataset` has a note.
 
 **Evidence.** Issue https://github.com/deepspeedai/DeepSpeed/issues/6680. transformers 5.23 `Trainer.prediction_step`
 (`nested_detach(tuple(inputs.get(name) for name in self.label_names))`), `evaluation_loop`, accelerate 1.15
