@@ -36,25 +36,32 @@ class Ragged:
         if steps > _MAX_STEPS:
             return None
         if isinstance(node, cst.Name):
-            value = self.last_value(node)
-            return self.source(value, steps + 1) if value is not None else None
+            found = [self.source(value, steps + 1) for value in self.last_values(node)]
+            return found[-1] if found and all(f is not None for f in found) else None
         if isinstance(node, cst.Attribute):
             return self.source(node.value, steps + 1) if node.attr.value in _PARTS else None
         if isinstance(node, cst.Subscript):
             return self._selected(node, steps)
         return self._called(node, steps) if isinstance(node, cst.Call) else None
 
-    def last_value(self, name: cst.Name) -> cst.BaseExpression | None:
-        """What the last assignment before a use gives, when every way to the use passes it."""
+    def last_values(self, name: cst.Name) -> list[cst.BaseExpression]:
+        """What the assignments before a use may give, the last first, up to the one that every way to the use passes.
+
+        Empty when there is none of that kind, or one of another kind may come between.
+        """
         found = self._names.bindings(name.value, name)
         at = self._tree.position(name)
         before = [b for b in found if self._tree.position(b.node) < at and not self._assigns_here(b, name)]
-        if not before or before[-1].kind != "assign" or before[-1].value is None:
-            return None
-        if self._tree.function(before[-1].node) is not self._tree.function(name):
-            return None
-        block = self._tree.enclosing(before[-1].node, cst.IndentedBlock, cst.Module)
-        return before[-1].value if block is not None and self._tree.contains(block, name) else None
+        values: list[cst.BaseExpression] = []
+        for binding in reversed(before):
+            if binding.kind != "assign" or binding.value is None:
+                return []
+            if self._tree.function(binding.node) is not self._tree.function(name):
+                return []
+            values.append(binding.value)
+            if self._tree.always_before(binding.node, name):
+                return values
+        return []
 
     def _assigns_here(self, binding: Binding, name: cst.Name) -> bool:
         """``x = gather(x)``: the target stands before the use, and is bound after it."""
@@ -94,5 +101,5 @@ class Ragged:
             return both and (self._is_boolean(node.left, steps + 1) or self._is_boolean(node.right, steps + 1))
         if isinstance(node, cst.Call):
             return isinstance(node.func, cst.Attribute) and node.func.attr.value in _BOOLEAN
-        value = self.last_value(node) if isinstance(node, cst.Name) else None
-        return value is not None and self._is_boolean(value, steps + 1)
+        values = self.last_values(node) if isinstance(node, cst.Name) else []
+        return bool(values) and all(self._is_boolean(value, steps + 1) for value in values)

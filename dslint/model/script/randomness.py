@@ -81,8 +81,7 @@ class Randomness:
 
     def _reaches(self, node: cst.CSTNode, use: cst.CSTNode) -> bool:
         """A statement that runs on every way to the use: its block is the block of the use, or one around it."""
-        block = self._tree.enclosing(node, cst.IndentedBlock, cst.Module)
-        return block is not None and self._tree.contains(block, use)
+        return self._tree.always_before(node, use)
 
     def own_order(self, shuffle: cst.Call) -> Order | None:
         """The shuffle gives each rank its own order for certain: the last seed before it holds the rank."""

@@ -162,6 +162,16 @@ class Tree:
         """The nearest node of these types around a node."""
         return next((p for p in self.parents(node) if type(p) in kinds), None)
 
+    def always_before(self, node: cst.CSTNode, use: cst.CSTNode) -> bool:
+        """Every way to a use passes an earlier node: its block, or one around its ``with`` statements, holds both."""
+        block = self.enclosing(node, cst.IndentedBlock, cst.Module)
+        while block is not None and not self.contains(block, use):
+            outer = self.parent(block)
+            if type(outer) is not cst.With:
+                return False
+            block = self.enclosing(outer, cst.IndentedBlock, cst.Module)
+        return block is not None
+
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body (or header) holds a node."""
         found = self.enclosing(node, cst.FunctionDef, cst.ClassDef)
