@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="zero3-generate",
     summary="generate stops on each rank after its own answer while the model needs all ranks for every token",
+    rules=("DSL209",),
     flavour="transformers",
     expect=Expect((Kind.STALL,), r"_all_?gather|partitioned_param_coordinator|distributed_c10d\.py"),
     cases=(
@@ -67,3 +68,8 @@ def _generate(rank: RankApi, arguments: dict[str, Any]) -> Json:
         )  # fmt: skip
     rank.mark("generated")
     return [int(found.shape[1]) - 3, alive is not None]
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """A model that transformers does not know to be partitioned."""
+    return {} if subject.finding.fact("stage") == 3 and case.name == "z3" else None
