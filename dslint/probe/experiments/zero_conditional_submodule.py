@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="zero-conditional-submodule",
     summary="a submodule runs on some ranks only, as its inputs come",
+    rules=("DSL208",),
     flavour="deepspeed",
     expect=Expect(
         (Kind.STALL, Kind.SIGNAL, Kind.RAISE),
@@ -90,3 +91,9 @@ def _run(rank: RankApi, everywhere: bool) -> Json:
         trained.step()
         rank.mark(f"step {step}")
     return True
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """Which part is conditional, at which stage."""
+    fact = subject.finding.fact
+    return {} if (fact("kind"), fact("stage")) == (case.params["kind"], case.params["stage"]) else None
