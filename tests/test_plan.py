@@ -348,6 +348,24 @@ def test_contexts_hold_what_all_runs_of_a_file_agree_on() -> None:
     assert contexts["three.json"].consumer.get() == "deepspeed"
 
 
+@pytest.mark.parametrize(
+    ("config", "steps"),
+    [
+        ('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2}', 4),
+        ('{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}', 3),
+        ('{"train_micro_batch_size_per_gpu": 2}', 1),
+        ('{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto"}', None),
+    ],
+)
+def test_a_script_knows_the_accumulation_of_its_run(config: str, steps: int | None) -> None:
+    files = {
+        "run.sh": "deepspeed --num_gpus 4 train.py --deepspeed_config ds.json\n",
+        "train.py": PLAIN,
+        "ds.json": config,
+    }
+    assert contexts_for(plans_of(files), Context())["train.py"].accumulation.value == steps
+
+
 def test_what_the_user_states_stays_where_plans_say_nothing() -> None:
     plans = plans_of({"run.sh": "torchrun train.py --deepspeed ds.json\n", "train.py": TRAINER, "ds.json": STAGE_2})
     base = Context(world_size=known(16))

@@ -12,6 +12,8 @@ from dslint.core.fact import absent, known, unknown
 from dslint.core.finding import Severity
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.batch import Batch, accumulation_of
+from dslint.probe.experiment import Subject
+from dslint.probe.registry import of_finding
 from dslint.rules.script import dsl215_engine_bypass_optimizer_step as dsl215
 from dslint.rules.script import dsl216_engine_bypass_loss_backward as dsl216
 from dslint.rules.script import dsl217_double_gas_scaling as dsl217
@@ -339,3 +341,47 @@ def test_dsl263_by_what_the_accelerator_does(made: str, context: Context, severi
     assert found.fix is not None
     assert found.fix.edits[0].text == "a.backward(loss)"
     assert findings(dsl263, code + "a.backward(loss)\n", context) == []
+
+
+# -- the experiment of a finding --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "lines", "context", "case", "params"),
+    [
+        (dsl215, ("o.step()",), stage(3), "client-optimizer-step/client-z2", {"stage": 3}),
+        (dsl215, ("o.step()",), stage(0), "client-optimizer-step/client-z0", {"stage": 0}),
+        (dsl215, ("r.step()",), Context(), "client-optimizer-step/returned-z2", {"stage": 2}),
+        (dsl215, ("r.step()", "e.step()"), stage(1), "client-optimizer-step/both-z2", {"stage": 1}),
+        (dsl216, ("e(b).backward()",), stage(0), "backward-without-engine/z0", {"stage": 0}),
+        (dsl217, ("e.backward(e(b) / 4)",), Context(accumulation=known(4)),
+         "accumulation-by-hand/loss-divided-twice-z2", {"how": "divide"}),
+        (dsl218, EVERY, stage(1), "accumulation-by-hand/all-by-hand-z2", {"stage": 1}),
+        (dsl218, EVERY, Context(accumulation=known(4)), "accumulation-by-hand/step-at-boundary-z2", {"stage": 2}),
+        (dsl219, ("e.backward(e(b))", "torch.nn.utils.clip_grad_norm_(e.parameters(), 1.0)"), stage(3),
+         "clip-grad-norm-bypassed/z3", {"stage": 3}),
+        (dsl262, ("e.step()", "s.step()"), Context(), "scheduler-stepped-twice/z2", {"stage": 2}),
+    ],
+)  # fmt: skip
+def test_a_finding_is_probed_as_it_is_written(
+    module: object, lines: tuple[str, ...], context: Context, case: str, params: dict[str, object]
+) -> None:
+    code = loop(*lines)
+    (found,) = findings(module, code, context)
+    entry = of_finding(Subject(found, code))
+    assert entry is not None
+    assert f"{entry[0].experiment.name}/{entry[1].name}" == case
+    assert params.items() <= entry[1].params.items()
+
+
+def test_a_finding_about_an_accelerator_is_probed_with_one() -> None:
+    code = "from accelerate import Accelerator\na = Accelerator(gradient_accumulation_steps=4)\nm = a.prepare(m)\n"
+    (divided,) = findings(dsl217, code + "a.backward(m(b) / 4)\n")
+    (passed,) = findings(dsl263, code + "m(b).backward()\n")
+    for found, case in (
+        (divided, "accelerate-loss-divided-twice/told"),
+        (passed, "backward-past-accelerator/accumulation"),
+    ):
+        entry = of_finding(Subject(found, code))
+        assert entry is not None
+        assert f"{entry[0].experiment.name}/{entry[1].name}" == case

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.accel import make_accelerator
 from dslint.probe.parts.ddp import inputs
@@ -62,3 +62,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
         if abs(times - 1) > 1e-3:
             return f"the gradients are {times:.3g} times as large as they should be"
     return None
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """Findings about an Accelerator."""
+    return {} if case.name == "told" and subject.finding.fact("library") == "accelerate" else None

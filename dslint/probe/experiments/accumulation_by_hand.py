@@ -9,7 +9,7 @@ keep the last micro batch only.
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
@@ -84,3 +84,14 @@ def _train(rank: RankApi, how: str, gas: int) -> Json:
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """Other weights."""
     return off_course(values, reference)
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """What the script does, at the stage of the run and with the accumulation of its config where they are known."""
+    fact = subject.finding.fact
+    stage, gas = fact("stage"), fact("gas")
+    wanted = {"DSL217": "loss-divided-twice-z2", "DSL220": f"zero-grad-each-time-z{0 if stage == 0 else 2}"}
+    wanted["DSL218"] = "step-at-boundary-z2" if isinstance(gas, int) and gas > 1 else "all-by-hand-z2"
+    if case.name != wanted[subject.finding.code] or fact("library") == "accelerate":
+        return None
+    return {} if stage is None else {"stage": stage}

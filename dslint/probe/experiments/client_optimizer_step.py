@@ -9,7 +9,7 @@ weights, so that a client that steps before the engine moves them twice; under Z
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
@@ -88,3 +88,15 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
     if values[0]["steps"] != reference[0]["steps"]:
         return f"the engine counts {values[0]['steps']} steps instead of {reference[0]['steps']}"
     return off_course(values, reference)
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """Whose step it is, at the stage of the run where it is known, beside a step of the engine or alone."""
+    who, both, stage = (subject.finding.fact(name) for name in ("who", "both", "stage"))
+    if both:
+        wanted = "client-before-engine-z0" if who == "client" else "both-z2"
+    else:
+        wanted = f"{who}-z0" if stage == 0 else f"{who}-z2"
+    if case.name != wanted:
+        return None
+    return {} if stage is None else {"stage": stage}

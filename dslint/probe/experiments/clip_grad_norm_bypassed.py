@@ -7,7 +7,7 @@ stage 0 the gradients are there, and both ways end with the same weights.
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import off_course
 
@@ -58,3 +58,9 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """Weights that went further than the clipping allows."""
     apart = off_course(values, reference)
     return f"clip_grad_norm_ returns the norm {values[0]['norms'][0]:.4g} and {apart}" if apart else None
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The stage of the run where it is known."""
+    stage = subject.finding.fact("stage")
+    return {} if case.name == f"z{2 if stage is None else stage}" else None

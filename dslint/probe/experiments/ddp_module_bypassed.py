@@ -7,7 +7,7 @@ its own gradients: nothing fails, and the ranks train different models. Evaluati
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.compare import diverged
 from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer, train_step, weights
@@ -54,3 +54,8 @@ def _train(rank: RankApi, bypassed: bool) -> Json:
 def wrong(values: list[Json], reference: list[Json]) -> str | None:  # noqa: ARG001 - the ranks are compared
     """Ranks whose weights differ."""
     return diverged(values)
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """Through `.module`, or through the model from before."""
+    return {} if case.name == ("kept-from-before" if subject.finding.fact("kept") else "module") else None

@@ -194,7 +194,7 @@ class Check(ScriptCheck):
             related=related,
             severity=severity,
             fix=None if is_both else self._fix(node, optimizer, maker),
-            facts={"who": "client" if kind == "client_optimizer" else "returned", "stage": stage},
+            facts={"who": "client" if kind == "client_optimizer" else "returned", "stage": stage, "both": is_both},
         )
 
     def _engine_steps_too(self, node: cst.Call, maker: cst.Call | None) -> bool:

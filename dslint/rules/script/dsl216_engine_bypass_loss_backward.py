@@ -23,6 +23,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
+from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.script.enginewords import ENGINE, plain_backward
 from dslint.model.versions.resolve import covers
@@ -118,6 +119,12 @@ def train(args, model, loader, optimizer):
 )
 
 precheck = plain_backward
+
+
+def applies(_path: str, context: Context) -> bool:
+    """A release that misses a plain backward, or stage 0, may be in use."""
+    is_old = covers(context.deepspeed, f"<{_SINCE}") == "yes"
+    return is_old or not context.zero_stage.is_known or context.zero_stage.get() == 0
 
 
 class Check(ScriptCheck):

@@ -226,6 +226,7 @@ class Check(ScriptCheck):
         place: tuple[Location, ...],
     ) -> None:
         called = self.ctx.text(node.func)
+        is_engine = isinstance(node.func, cst.Attribute) and self.ctx.kind(node.func.value) == "engine"
         related = () if division is loss else (self.ctx.location(division, "divided here"),)
         self.report(
             node,
@@ -234,7 +235,7 @@ class Check(ScriptCheck):
             hint="Hand over the loss as it is, and divide only what is logged",
             related=(*related, *place),
             fix=self._fix(loss, division),
-            facts={"stage": self.ctx.stage, "gas": self.ctx.accumulation.steps.get_or(None)},
+            facts={"stage": self.ctx.stage, "library": "deepspeed" if is_engine else "accelerate"},
         )
 
     def _fix(self, loss: cst.BaseExpression, division: cst.CSTNode) -> Fix | None:

@@ -28,7 +28,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.script.dotted import last_name
 from dslint.model.script.enginewords import method_calls
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import call_name, expression_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -156,18 +156,23 @@ def train(args, model, loader):
 def precheck(tree: ast.Module) -> bool:
     """Something is called on the inside of a wrapper, or a model is kept beside its wrapper."""
     nodes = flat(tree)
-    if any(call_name(call) == "unwrap_model" for call in nodes.nodes(ast.Call)):
+    called = {expression_name(call.func) for call in nodes.nodes(ast.Call)}
+    if "module" in called or any(name == "module" for name, _ in method_calls(nodes, "forward")):
+        return True  # ``model.module(x)``, ``model.module.forward(x)``
+    # ``inner = model.module``, ``inner = accelerator.unwrap_model(model)``, and ``inner(x)`` or ``inner.forward(x)``
+    used = called | {name for name, _ in method_calls(nodes, "forward")}
+    for node in nodes.nodes(ast.Assign):
+        if expression_name(node.value) in ("module", "unwrap_model") and _names(node) & used:
+            return True
+    if any(isinstance(c.func, ast.Call) and call_name(c.func) == "unwrap_model" for c in nodes.nodes(ast.Call)):
         return True
-    if any(isinstance(c.func, ast.Attribute) and c.func.attr == "module" for c in nodes.nodes(ast.Call)):
-        return True
-    if any(isinstance(n.value, ast.Attribute) and n.value.attr == "module" for n in nodes.nodes(ast.Assign)):
-        return True
-    wrappers = {"DistributedDataParallel"} | {
-        a.asname or a.name for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.name == "DistributedDataParallel"
-    }
-    # ``model.module.forward(x)`` and ``wrapped = DDP(model)``
-    inside = any(name == "module" for name, _ in method_calls(nodes, "forward"))
-    return inside or any(_keeps(n, wrappers) for n in nodes.nodes(ast.Assign))
+    imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.name == "DistributedDataParallel")
+    wrappers = {"DistributedDataParallel", *(a.asname or a.name for a in imports)}
+    return any(_keeps(n, wrappers) for n in nodes.nodes(ast.Assign))
+
+
+def _names(node: ast.Assign) -> set[str]:
+    return {expression_name(t) for target in node.targets for t in getattr(target, "elts", [target])}
 
 
 def _keeps(node: ast.Assign, wrappers: set[str]) -> bool:

@@ -102,6 +102,7 @@ class Check(ScriptCheck):
             hint=f"Call `{owner or 'accelerator'}.backward({text})`",
             related=related,
             severity=severity,
+            facts={"accumulates": "micro batches" in what},
             fix=self._fix(node, f"{owner}.backward({text})") if owner and "\n" not in text else None,
         )
 
