@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from dslint import __version__
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, Span
+from dslint.model.script.imports import Question
+from dslint.rules.markers import IF_IMPORTED
 from dslint.rules.registry import BY_CODE
 
 
@@ -55,6 +57,7 @@ def program_fingerprint() -> str:
 
 # Entries of other contents are kept up to this number: branches are switched back and forth.
 _MOST = 20_000
+_MOST_ANSWERS = 100_000
 
 
 class ResultCache:
@@ -65,28 +68,46 @@ class ResultCache:
         self._fresh = _Table()
         self._changed = False
         self._old = _Table.read(self.file)
+        self._held: dict[int, bool] = {}
+        self._numbers = {tuple(answer): number for number, answer in enumerate(self._old.answers)}
 
-    def get(self, key: str, path: str) -> list[Finding] | None:
-        """The findings stored under a key, ``None`` when there are none stored."""
+    def get(self, key: str, path: str, answer: Callable[[Question], str]) -> list[Finding] | None:
+        """The findings stored under a key; ``None`` when there are none, or a question behind them has a new answer."""
         row = self._old.findings.get(key)
         if row is None:
             return None
         try:
-            findings = [decode_finding(item, path) for item in row]
+            asked = row[0]["asked"] if row and "asked" in row[0] else []
+            if not all(self._holds(number, answer) for number in asked):
+                return None
+            findings = [decode_finding(item, path) for item in row[bool(asked) :]]
         except (KeyError, ValueError, TypeError, IndexError, AttributeError):
             return None
         self._fresh.findings[key] = row
         return findings
 
-    def put(self, key: str, findings: Sequence[Finding]) -> None:
-        """Remember the findings of one file."""
-        self._fresh.findings[key] = [encode_finding(f) for f in findings]
+    def _holds(self, number: int, answer: Callable[[Question], str]) -> bool:
+        """The answer with this number is still given."""
+        if number not in self._held:
+            *question, before = self._old.answers[number]
+            self._held[number] = answer(tuple(question)) == before
+        return self._held[number]
+
+    def put(self, key: str, findings: Sequence[Finding], asked: Sequence[tuple[Question, str]] = ()) -> None:
+        """Remember the findings of one file, and the answers about other files that they rest on."""
+        # Files ask the same questions: each is kept once, and rows have numbers.
+        numbers = [self._numbers.setdefault((*question, answer), len(self._numbers)) for question, answer in asked]
+        head = [{"asked": numbers}] if asked else []
+        self._fresh.findings[key] = [*head, *map(encode_finding, findings)]
         self._changed = True
 
     def marked(self, content: str) -> tuple[str, ...] | None:
         """The rules that find their markers in the content with this digest, ``None`` when nobody has looked."""
         codes = self._old.marked.get(content)
-        if not isinstance(codes, str) or not BY_CODE.keys() >= set(found := tuple(codes.split())):
+        if not isinstance(codes, str):
+            return None
+        found = tuple(codes.split())
+        if any(code.removesuffix(IF_IMPORTED) not in BY_CODE for code in found):
             return None
         self._fresh.marked[content] = codes
         return found
@@ -103,7 +124,8 @@ class ResultCache:
         temporary = self.file.with_suffix(f".{os.getpid()}.tmp")
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(self._old.updated(self._fresh)))
+            table = self._old.updated(self._fresh)
+            temporary.write_text(json.dumps({**table, "answers": list(self._numbers)}))
             temporary.replace(self.file)
         except (OSError, ValueError):
             # The place of the cache may be a file, or no path at all.
@@ -112,11 +134,20 @@ class ResultCache:
 
 
 class _Table:
-    """What a cache file holds: findings by key, and rule codes by the digest of a content."""
+    """What a cache file holds: findings by key, rule codes by the digest of a content, answers about other files.
 
-    def __init__(self, findings: Any = None, marked: Any = None) -> None:
+    An answer is a list: the question, and behind it what was answered.
+    """
+
+    def __init__(self, findings: Any = None, marked: Any = None, answers: Any = None) -> None:
         self.findings: dict[str, Any] = findings if isinstance(findings, dict) else {}
         self.marked: dict[str, Any] = marked if isinstance(marked, dict) else {}
+        rows = answers if isinstance(answers, list) else []
+        is_right = all(isinstance(row, list) and all(isinstance(word, str) for word in row) for row in rows)
+        is_right = is_right and len({tuple(row) for row in rows}) == len(rows)
+        self.answers: list[list[str]] = rows if is_right and len(rows) < _MOST_ANSWERS else []
+        if len(self.answers) != len(rows):
+            self.findings = {}  # their numbers mean nothing any more
 
     @classmethod
     def read(cls, file: Path) -> _Table:
@@ -125,7 +156,9 @@ class _Table:
             loaded = json.loads(file.read_bytes())
         except (OSError, ValueError, RecursionError):
             return cls()
-        return cls(loaded.get("findings"), loaded.get("marked")) if isinstance(loaded, dict) else cls()
+        if not isinstance(loaded, dict):
+            return cls()
+        return cls(loaded.get("findings"), loaded.get("marked"), loaded.get("answers"))
 
     def updated(self, fresh: _Table) -> dict[str, Any]:
         """Both tables as JSON data; this one only while it is small."""

@@ -279,12 +279,14 @@ class _Run:
         if not (inputs.scripts or inputs.notebooks):
             yield list
             return
+        from dslint.projectfiles import ProjectFiles
         from dslint.scripts import ScriptStage, cores
 
         results = self._results()
         with stage_of(self.profile, "byte tests of scripts"):
             jobs = self._jobs(inputs, contexts, results)
-        with ScriptStage(jobs, results, self.settings.jobs or cores(), self.profile) as stage:
+        files = ProjectFiles(self.overrides)
+        with ScriptStage(jobs, results, self.settings.jobs or cores(), files, self.profile) as stage:
             yield stage.findings
         if results:
             results.save()

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
@@ -15,9 +16,12 @@ from dslint.inputs import crash, top_of
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
+from dslint.rules.markers import IF_IMPORTED
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
+    from dslint.model.script.imports import Question
+    from dslint.model.script.project import Files, Project
     from dslint.parse.python import ScriptDoc
     from dslint.rules.base import RuleMeta
     from dslint.rules.walk import ScriptCheck
@@ -28,7 +32,10 @@ _DEEP = 100
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache."""
+    """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache.
+
+    A code may end in ``IF_IMPORTED`` (see :mod:`dslint.rules.markers`).
+    """
 
     path: str
     raw: bytes
@@ -37,25 +44,49 @@ class Job:
     context: Context
     content: str = ""
 
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The codes without what stands behind them."""
+        return tuple(code.removesuffix(IF_IMPORTED) for code in self.codes)
+
 
 @dataclass(slots=True)
 class Judged:
-    """What there is to say about one script. ``spent`` is the time that it took, if somebody asked for it."""
+    """What there is to say about one script.
+
+    ``spent`` is the time that it took, if somebody asked for it; ``asked`` are the questions about other files on whose
+    answers the findings rest; ``parsed`` is how many bytes needed the full parse.
+    """
 
     findings: list[Finding]
     spent: Profile | None = None
+    asked: tuple[tuple[Question, str], ...] = ()
+    parsed: int = 0
 
 
 class Judge:
-    """Judges scripts, one after the other; a process has one. Never raises for what a script holds."""
+    """Judges scripts, one after the other; a process has one. Never raises for what a script holds.
 
-    def __init__(self, is_profiled: bool = False) -> None:
+    ``files`` is the way to the other files of the project; without it imports lead nowhere.
+    """
+
+    def __init__(self, is_profiled: bool = False, files: Files | None = None) -> None:
         self._is_profiled = is_profiled
+        self._files = files
+        self._modules: Project | None = None
 
     def judged(self, job: Job) -> Judged:
         """The findings of one script or notebook."""
-        look = _Look(job, Profile() if self._is_profiled else None)
-        return Judged(look.findings(), look.profile)
+        profile = Profile() if self._is_profiled else None
+        if self._files is not None and self._modules is None:
+            from dslint.model.script.project import Project
+            from dslint.rules.walk import ScriptContext
+
+            self._modules = Project(self._files, partial(ScriptContext, is_imported=True))
+        look = _Look(job, profile, self._modules)
+        findings = look.findings()
+        asked = self._modules.asked_by(("script", self._modules.files.absolute(job.path))) if self._modules else ()
+        return Judged(findings, profile, asked, look.parsed)
 
 
 def check_script(job: Job) -> list[Finding]:
@@ -63,12 +94,14 @@ def check_script(job: Job) -> list[Finding]:
     return Judge().judged(job).findings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Look:
     """One script on its way through the first looks to the rules."""
 
     job: Job
     profile: Profile | None
+    modules: Project | None
+    parsed: int = 0
 
     def findings(self) -> list[Finding]:
         """What the rules say; never raises."""
@@ -92,7 +125,10 @@ class _Look:
     def _judge(self, source: SourceFile) -> Iterable[Finding]:
         from dslint.parse.python import parse_ast, parse_script
 
-        rules = [rule for rule in map(load, self.job.codes) if _applies(rule, self.job)]
+        rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
+        if self.job.plain != self.job.codes and not self._waiting_imports():
+            certain = set(self.job.codes)
+            rules = [rule for rule in rules if rule.meta.code in certain]
         if not rules:
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
@@ -100,11 +136,12 @@ class _Look:
         # Cheap looks do not know the names that a project adds.
         if isinstance(tree, ast.Module) and not self.job.context.vocabulary.stands_in(self.job.raw):
             with stage_of(self.profile, "prechecks"):
-                rules = [rule for rule in rules if self._may_fire(rule, tree)]
+                rules = [rule for rule in rules if self._may_fire(rule, tree, self._waiting_imports)]
             if not rules:
                 return []
         from dslint.rules.walk import run_script_rules
 
+        self.parsed = len(self.job.raw)
         with stage_of(self.profile, "full parse (LibCST)"):
             doc = parse_script(source, tree)
         if isinstance(doc, ParseProblem):
@@ -114,27 +151,37 @@ class _Look:
                 self.profile.count(rule.meta.code)
         try:
             with stage_of(self.profile, "walk with all script rules"):
-                return run_script_rules(doc, [(r.meta, r.check) for r in rules], self.job.context, self.profile)
+                checks = [(r.meta, r.check) for r in rules]
+                return run_script_rules(doc, checks, self.job.context, self.profile, self.modules)
         except Exception:
-            return _rule_by_rule(doc, rules, self.job)
+            return _rule_by_rule(doc, rules, self.job, self.modules)
 
-    def _may_fire(self, rule: ScriptRule, tree: ast.Module) -> bool:
-        if self.profile is None:
-            return _may_fire(rule, tree)
-        return self.profile.charged(rule.meta.code, "precheck", partial(_may_fire, rule, tree))
+    def _may_fire(self, rule: ScriptRule, tree: ast.Module, imported: Callable[[], frozenset[str]]) -> bool:
+        look = partial(_may_fire, rule, tree, imported)
+        return look() if self.profile is None else self.profile.charged(rule.meta.code, "precheck", look)
+
+    def _waiting_imports(self) -> frozenset[str]:
+        """The names of imported functions of the project that may wait for other ranks."""
+        if self.modules is None or self.job.kind != "script":
+            return frozenset()
+        with stage_of(self.profile, "imports that may wait"):
+            path = self.modules.files.absolute(self.job.path)
+            return self.modules.waiting(self.job.context).imported(("script", path), path, self.job.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
-    ``applies`` says from the path and the context whether the rule can fire, ``precheck`` from the cheap syntax tree.
+    ``applies`` says from the path and the context whether the rule can fire, ``precheck`` from the cheap syntax tree;
+    a precheck with a second parameter is asked again with the names of imported functions that may wait.
     """
 
     meta: RuleMeta
     check: type[ScriptCheck]
     applies: Callable[[str, Context], bool] | None
-    precheck: Callable[[ast.Module], bool] | None
+    precheck: Callable[..., bool] | None
+    sees_imports: bool = False
 
 
 @cache
@@ -143,7 +190,9 @@ def load(code: str) -> ScriptRule:
     from dslint.rules.registry import load_rule
 
     module = load_rule(code).module
-    return ScriptRule(module.META, module.Check, getattr(module, "applies", None), getattr(module, "precheck", None))
+    precheck = getattr(module, "precheck", None)
+    sees_imports = precheck is not None and len(signature(precheck).parameters) > 1
+    return ScriptRule(module.META, module.Check, getattr(module, "applies", None), precheck, sees_imports)
 
 
 def _applies(rule: ScriptRule, job: Job) -> bool:
@@ -153,14 +202,17 @@ def _applies(rule: ScriptRule, job: Job) -> bool:
         return True  # a first look that fails proves nothing
 
 
-def _may_fire(rule: ScriptRule, tree: ast.Module) -> bool:
+def _may_fire(rule: ScriptRule, tree: ast.Module, imported: Callable[[], frozenset[str]]) -> bool:
     try:
-        return rule.precheck is None or rule.precheck(tree)
+        if rule.precheck is None or rule.precheck(tree):
+            return True
+        names = imported() if rule.sees_imports else frozenset()
+        return bool(names) and rule.precheck(tree, names)
     except Exception:
         return True
 
 
-def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job) -> list[Finding]:
+def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job, modules: Project | None) -> list[Finding]:
     """After a crash: which rule was it? The others still report."""
     from dslint.rules.walk import run_script_rules
 
@@ -168,7 +220,7 @@ def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job) -> list
     is_too_deep = False
     for rule in rules:
         try:
-            findings += run_script_rules(doc, [(rule.meta, rule.check)], job.context)
+            findings += run_script_rules(doc, [(rule.meta, rule.check)], job.context, None, modules)
         except (RecursionError, MemoryError):
             is_too_deep = True
         except Exception as error:

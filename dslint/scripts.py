@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
 from dslint.inputs import top_of
 from dslint.judge import Job, Judge, Judged
+from dslint.projectfiles import ProjectFiles
 from dslint.rules.own import RULE_CRASHED
 
 if TYPE_CHECKING:
@@ -33,19 +34,27 @@ _COLLECT = 200_000
 class ScriptStage:
     """The scripts of one run: results of earlier runs are there at once, many others begin in the background.
 
-    A context manager, so that no worker outlives a run that fails. ``profile`` takes what all workers spend.
+    A context manager, so that no worker outlives a run that fails. ``files`` is the way to what scripts import;
+    ``profile`` takes what all workers spend.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], results: ResultCache | None, workers: int, profile: Profile | None = None
+        self,
+        jobs: Sequence[Job],
+        results: ResultCache | None,
+        workers: int,
+        files: ProjectFiles | None = None,
+        profile: Profile | None = None,
     ) -> None:
+        files = files or ProjectFiles()
         self._results = results
+        self._files = files
         self._profile = profile
         self._stored: list[Finding] = []
         self._missing: list[tuple[str, Job]] = []
         for job in jobs:
             key = _key(job) if results else ""
-            stored = results.get(key, job.path) if results else None
+            stored = results.get(key, job.path, files.answer) if results else None
             if stored is None:
                 self._missing.append((key, job))
             else:
@@ -56,7 +65,9 @@ class ScriptStage:
         if len(self._missing) >= POOL_THRESHOLD and workers > 1:
             total = sum(len(job.raw) for _, job in self._missing)
             chunks = list(_chunks(job for _, job in self._missing))
-            self._pool = _pool(min(workers, 1 + total // _WORKER), chunks, profile is not None)
+            self._pool = _pool(
+                min(workers, 1 + total // _WORKER), chunks, partial(_init_worker, profile is not None, files)
+            )
 
     def __enter__(self) -> ScriptStage:
         return self
@@ -74,12 +85,12 @@ class ScriptStage:
                 self._profile.add(judged.spent)
             # A crash is not a fact about the file: try again next time.
             if self._results and not any(f.code == RULE_CRASHED.code for f in judged.findings):
-                self._results.put(key, judged.findings)
+                self._results.put(key, judged.findings, judged.asked)
         return findings
 
     def _judged(self) -> Iterator[Judged]:
         if self._pool is None:
-            return _check_here([job for _, job in self._missing], self._profile is not None)
+            return _check_here([job for _, job in self._missing], self._profile is not None, self._files)
         return self._pool.results()
 
 
@@ -105,11 +116,11 @@ def _chunks(jobs: Iterable[Job]) -> Iterator[list[Job]]:
         yield chunk
 
 
-def _pool(workers: int, chunks: Sequence[Sequence[Job]], is_profiled: bool) -> Pool[Job, Judged]:
+def _pool(workers: int, chunks: Sequence[Sequence[Job]], begin: Callable[[], None]) -> Pool[Job, Judged]:
     from dslint.workers import Pool
 
     _prepare()
-    return Pool(workers, chunks, _check_chunk, _died, partial(_init_worker, is_profiled))
+    return Pool(workers, chunks, _check_chunk, _died, begin)
 
 
 def _died(job: Job) -> Judged:
@@ -130,11 +141,11 @@ _judge = Judge()
 _lasting = ExitStack()
 
 
-def _init_worker(is_profiled: bool) -> None:
+def _init_worker(is_profiled: bool, files: ProjectFiles) -> None:
     global _judge
     _prepare()
     gc.disable()
-    _judge = Judge(is_profiled)
+    _judge = Judge(is_profiled, files)
     if is_profiled:
         from dslint.rules.profiled import watched_model
 
@@ -145,14 +156,14 @@ def _check_chunk(jobs: Sequence[Job]) -> list[Judged]:
     return list(_check_all(_judge, jobs))
 
 
-def _check_here(jobs: Sequence[Job], is_profiled: bool) -> Iterator[Judged]:
+def _check_here(jobs: Sequence[Job], is_profiled: bool, files: ProjectFiles) -> Iterator[Judged]:
     if not is_profiled or not jobs:
-        yield from _check_all(Judge(), jobs)
+        yield from _check_all(Judge(files=files), jobs)
         return
     from dslint.rules.profiled import watched_model
 
     with watched_model():
-        yield from _check_all(Judge(is_profiled), jobs)
+        yield from _check_all(Judge(is_profiled, files), jobs)
 
 
 def _check_all(judge: Judge, jobs: Iterable[Job]) -> Iterator[Judged]:
@@ -162,7 +173,7 @@ def _check_all(judge: Judge, jobs: Iterable[Job]) -> Iterator[Judged]:
         with _no_collections():
             judged = judge.judged(job)
         yield judged
-        size += len(job.raw)
+        size += judged.parsed
         if size >= _COLLECT:
             size = 0
             gc.collect()

@@ -161,7 +161,7 @@ class Surroundings:
 
     def _root(self, folder: str) -> str:
         """The real path of the project around a folder, with a slash at its end."""
-        return os.path.join(os.path.realpath(repository(folder) or _project_root(folder)), "")
+        return os.path.join(os.path.realpath(repository(folder) or project_root(folder)), "")
 
 
 def vocabulary_of(settings: Settings) -> Vocabulary:
@@ -213,7 +213,7 @@ def neighbouring_files(paths: list[str], kinds: Collection[str]) -> list[tuple[s
     """Files of the project around the given ones with their kind, for joins that a partial run would miss."""
     from dslint.discovery import BUILTIN_EXCLUDES, kind_of
 
-    roots = {_project_root(os.path.dirname(os.path.abspath(p))): os.path.isabs(p) for p in paths}
+    roots = {project_root(os.path.dirname(os.path.abspath(p))): os.path.isabs(p) for p in paths}
     found: list[tuple[str, str]] = []
     budget = _NEIGHBOUR_LIMIT
     for root, absolute in sorted(roots.items()):
@@ -230,7 +230,7 @@ def neighbouring_files(paths: list[str], kinds: Collection[str]) -> list[tuple[s
     return found
 
 
-def _project_root(folder: str) -> str:
+def project_root(folder: str) -> str:
     """The nearest folder above with a project file; the folder itself outside any project."""
     above = [folder]
     while len(above) <= _LEVELS and os.path.dirname(above[-1]) != above[-1]:

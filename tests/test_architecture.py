@@ -34,6 +34,7 @@ TOP = {
     "engine": "engine",
     "scripts": "engine",
     "judge": "engine",
+    "projectfiles": "engine",
     "workers": "engine",
     "inputs": "engine",
     "standard_input": "engine",

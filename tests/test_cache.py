@@ -95,7 +95,7 @@ def test_a_crash_is_not_remembered(project: Path, monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("injected")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Check, "visit_Call", crash)
+        patch.setattr(Check, "finish", crash)
         done = dslint("--select", "DSL201")
         assert (done.code, done.codes) == (2, ["DSL901"])
     assert dslint("--select", "DSL201").codes == ["DSL201"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslint.rules.index import RULES
-from dslint.rules.markers import _alternatives, _split, rules_by_marker
+from dslint.rules.markers import IF_IMPORTED, _alternatives, _split, rules_by_marker
 
 SCRIPT_RULES = [rule for rule in RULES if rule.kind == "script"]
 EVERY_CODE = frozenset(rule.code for rule in RULES)
@@ -47,7 +47,21 @@ def test_a_rule_is_named_when_all_its_expressions_match(pieces: list[str], enabl
     expected = {
         rule.code for rule in SCRIPT_RULES if all(re.search(marker.encode(), raw) for marker in rule.markers)
     } & set(enabled)
-    assert set(rules_by_marker(raw, frozenset(enabled))) == expected
+    found = rules_by_marker(raw, frozenset(enabled))
+    assert {code for code in found if not code.endswith(IF_IMPORTED)} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from tools import finish\nif rank == 0:\n    finish()\n", True),
+        ("if rank == 0:\n    finish()\n", False),  # nothing is imported
+        ("from tools import finish\nif x == 0:\n    finish()\n", False),
+        ("import torch.distributed\nif rank == 0:\n    torch.distributed.barrier()\n", False),  # certain
+    ],
+)
+def test_what_an_imported_file_may_hold_is_left_open(text: str, found: bool) -> None:
+    assert (f"DSL201{IF_IMPORTED}" in rules_by_marker(text.encode(), EVERY_CODE)) is found
 
 
 @pytest.mark.parametrize(
@@ -66,11 +80,10 @@ def test_only_alternatives_at_the_top_level_are_told_apart(pattern: str, parts: 
 
 
 def test_a_word_that_contains_another_word_is_not_searched_for() -> None:
-    assert _split(r"get_world_size|world_size|torch\.distributed|n_?gpu") == (
-        (b"torch.distributed", b"world_size"),
-        "n_?gpu",
-    )
+    found = _split(r"get_world_size|world_size|torch\.distributed|n_?gpu")
+    assert (found.words, found.rest) == ((b"torch.distributed", b"world_size"), "n_?gpu")
 
 
 def test_flags_that_hold_for_all_alternatives_keep_them_together() -> None:
-    assert _split("(?i)rank|world") == ((), "(?i)rank|world")
+    found = _split("(?i)rank|world")
+    assert (found.words, found.rest) == ((), "(?i)rank|world")

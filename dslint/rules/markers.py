@@ -10,20 +10,28 @@ import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from dslint.model.script.vocabulary import ELSEWHERE
 from dslint.rules.index import RULES
 
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
     from dslint.model.context import Vocabulary
 
+# Behind a code: what is missing may stand in a file that this one imports.
+IF_IMPORTED = "?"
+_IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 _WORD = re.compile(r"(?:[A-Za-z0-9_ ]|\\\.)+")
 
 
 class _Marker(NamedTuple):
-    """Words of which one is enough, and what is left of the expression: empty when the words say it all."""
+    """Words of which one is enough, and what is left of the expression: empty when the words say it all.
+
+    ``is_elsewhere``: a file of the project that this one imports may hold it instead.
+    """
 
     words: tuple[bytes, ...]
     rest: str
+    is_elsewhere: bool = False
 
 
 def rules_by_marker(
@@ -31,22 +39,31 @@ def rules_by_marker(
 ) -> tuple[str, ...]:
     """The enabled script rules that the bytes of a file could concern.
 
+    A code with ``IF_IMPORTED`` behind it: only if the file imports something of its project that waits for other ranks.
     With one of the project's ``own`` names in it these are all of them: no marker knows that name.
     """
     if own is not None and own.stands_in(raw):
         return tuple(code for code, _ in _table() if code in enabled)
     seen: dict[bytes | str, bool] = {}
-    if profile is not None:
-        return tuple(
-            code
-            for code, markers in _table()
-            if code in enabled and profile.charged(code, "markers", partial(_all_found, markers, raw, seen))
-        )
-    return tuple(code for code, markers in _table() if code in enabled and _all_found(markers, raw, seen))
+    found: list[str] = []
+    for code, markers in _table():
+        if code in enabled:
+            look = partial(_look, markers, raw, seen)
+            what = look() if profile is None else profile.charged(code, "markers", look)
+            if what is not None:
+                found.append(code + what)
+    return tuple(found)
 
 
-def _all_found(markers: tuple[_Marker, ...], raw: bytes, seen: dict[bytes | str, bool]) -> bool:
-    return all(_found(marker, raw, seen) for marker in markers)
+def _look(markers: tuple[_Marker, ...], raw: bytes, seen: dict[bytes | str, bool]) -> str | None:
+    """Empty when all markers are found, ``?`` when the missing ones may stand in an imported file, else ``None``."""
+    what = ""
+    for marker in markers:
+        if not _found(marker, raw, seen):
+            if not marker.is_elsewhere:
+                return None
+            what = IF_IMPORTED
+    return what if not what or _IMPORTS.search(raw) else None
 
 
 def _found(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool:
@@ -68,10 +85,14 @@ def _found(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool:
 def _table() -> tuple[tuple[str, tuple[_Marker, ...]], ...]:
     # Plain words first: they spare most files the expressions.
     return tuple(
-        (rule.code, tuple(sorted(map(_split, rule.markers), key=lambda marker: bool(marker.rest))))
+        (rule.code, tuple(sorted(map(_marker, rule.markers), key=lambda m: (m.is_elsewhere, bool(m.rest)))))
         for rule in RULES
         if rule.kind == "script"
     )
+
+
+def _marker(pattern: str) -> _Marker:
+    return _split(pattern)._replace(is_elsewhere=pattern in ELSEWHERE)
 
 
 def _split(pattern: str) -> _Marker:

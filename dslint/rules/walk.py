@@ -33,8 +33,10 @@ from dslint.rules.base import RuleMeta
 if TYPE_CHECKING:
     from dslint.model.script.accumulation import Accumulation
     from dslint.model.script.guards import Guard, Guards
+    from dslint.model.script.imported import Imported
     from dslint.model.script.loaders import Loaders
     from dslint.model.script.objects import Objects
+    from dslint.model.script.project import Project
     from dslint.model.script.startup import Startup
     from dslint.model.script.summaries import Summaries
     from dslint.model.script.traces.data import DataDivergences
@@ -50,10 +52,14 @@ Handler = Callable[[Any], None]
 class ScriptContext:
     """What rules may ask about the script they judge. Everything is computed on the first question and kept."""
 
-    def __init__(self, doc: ScriptDoc, context: Context) -> None:
+    def __init__(
+        self, doc: ScriptDoc, context: Context, modules: Project | None = None, *, is_imported: bool = False
+    ) -> None:
         self.doc = doc
         self.run = context
         self.tree = Tree(doc.module)
+        self._modules = modules
+        self._is_imported = is_imported
 
     # -- text and places ----------------------------------------------------------------------------------------
 
@@ -195,14 +201,25 @@ class ScriptContext:
         """Which local functions run a collective that they do not guard themselves."""
         from dslint.model.script.summaries import Summaries
 
-        return Summaries(self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence)
+        return Summaries(
+            self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence, project=self.project
+        )
+
+    @cached_property
+    def project(self) -> Imported:
+        """Functions of other files of the project that the names of this one mean."""
+        from dslint.model.script.imported import Imported
+
+        return Imported(self, self._modules, self.run, is_imported=self._is_imported)
 
     @cached_property
     def divergences(self) -> Divergences:
         """Collectives that some ranks run and others do not."""
         from dslint.model.script.traces.divergence import Divergences
 
-        return Divergences(self.tree, self.names, self.guards, self.objects, sharded=self.zero3_evidence)
+        return Divergences(
+            self.tree, self.names, self.guards, self.objects, sharded=self.zero3_evidence, project=self.project
+        )
 
     @cached_property
     def data_divergences(self) -> DataDivergences:
@@ -313,9 +330,13 @@ def run_script_rules(
     rules: Sequence[tuple[RuleMeta, type[ScriptCheck]]],
     context: Context,
     profile: Profile | None = None,
+    modules: Project | None = None,
 ) -> list[Finding]:
-    """The findings of all rules in one script, in the order of the rules; ``profile`` takes the time of each."""
-    ctx = ScriptContext(doc, context)
+    """The findings of all rules in one script, in the order of the rules.
+
+    ``profile`` takes the time of each; ``modules`` are the other files of the project.
+    """
+    ctx = ScriptContext(doc, context, modules)
     timed = _untimed if profile is None else _timed_for(profile)
     checks: list[ScriptCheck] = [timed(meta.code, check)(ctx, meta) for meta, check in rules]
     visitors = _handlers(checks, "visit_", timed)

@@ -154,6 +154,17 @@ class Names:
                 break
         return found
 
+    def member(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+        """The method that the body of a class of this file defines, once, under a name."""
+        found = self._bound.scopes.get(id(owner), {}).get(name, [])
+        only = found[0].node if len(found) == 1 else None
+        return only if isinstance(only, cst.FunctionDef) else None
+
+    @property
+    def star_imports(self) -> list[str]:
+        """The modules of ``from x import *``."""
+        return self._bound.star_imports
+
     def local_class(self, name: str, at: cst.CSTNode | None = None) -> cst.ClassDef | None:
         """The class of this file with that name."""
         found = self.bindings(name, at or self.tree.module)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Set
+from collections.abc import Callable, Container, Iterable, Set
+from functools import lru_cache
 
 from dslint.model.script.frameworks import CALLED, MAKERS
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
@@ -33,9 +34,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def has_guarded_collective(tree: ast.Module) -> bool:
-    """Some collective, or a function that holds one, may stand behind a rank test."""
-    waiting = _Waiting(flat(tree))
+@lru_cache(maxsize=4)
+def has_guarded_collective(tree: ast.Module, imported: frozenset[str] = frozenset()) -> bool:
+    """Some collective, or a function that holds one, may stand behind a rank test.
+
+    ``imported``: names under which something of another file may be called that waits. Several rules ask the same.
+    """
+    waiting = Waiting(flat(tree), imported)
     return waiting.any() and _has_guarded(waiting)
 
 
@@ -139,12 +144,18 @@ def _targets(node: ast.Assign) -> set[str]:
     return {_name(n) for t in node.targets for n in (t.elts if isinstance(t, ast.Tuple) else (t,))} - {""}
 
 
-class _Waiting(_Marked):
-    """Calls that may wait for other ranks, directly or through functions of the file."""
+class Waiting(_Marked):
+    """Calls that may wait for other ranks: by ``waits``, by an ``imported`` name, or through functions of the file."""
 
-    def __init__(self, nodes: Flat) -> None:
+    def __init__(
+        self,
+        nodes: Flat,
+        imported: Set[str] = frozenset(),
+        waits: Callable[[ast.Call, str, Set[str]], bool] | None = None,
+    ) -> None:
         super().__init__(nodes)
         self._calls: dict[str, list[int]] = {}
+        waits = waits or may_wait
         direct = []
         holders = CALLED | _holders(nodes)
         for at in nodes.places(ast.Call):
@@ -152,10 +163,10 @@ class _Waiting(_Marked):
             if isinstance(call, ast.Call):
                 name = call_name(call)
                 self._calls.setdefault(name, []).append(at)
-                if _may_wait(call, name, holders):
+                if waits(call, name, holders):
                     direct.append(at)
         self.add(direct)
-        self._call_by_name(_engines(nodes) | _wrappers(nodes) | _made(nodes, _SHARDING))
+        self._call_by_name(_engines(nodes) | _wrappers(nodes) | _made(nodes, _SHARDING) | imported)
         functions = {(at, _defined(nodes.order[at])) for at in nodes.places(*_FUNCTIONS)}
         while self.any() and (waiting := {f for f in functions if self.inside(f[0])}):
             functions -= waiting
@@ -249,7 +260,7 @@ def _made(nodes: Flat, makers: Set[str]) -> set[str]:
     return {name for node in made for name in _targets(node)} | {_name(n) for n in taken}
 
 
-def _may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
+def may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
     """The call may be a collective; ``model.train()`` and ``loss.backward()`` are not."""
     receiver = _name(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
     if name == "prepare":

@@ -12,8 +12,10 @@ from dslint.core.fact import Fact
 from dslint.model.script.collectives import Collective, Collectives
 from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import Guard, Guards
+from dslint.model.script.imported import Imported
 from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
+from dslint.model.script.project import Foreign
 from dslint.model.script.rankset import Ranks
 from dslint.model.script.tree import Tree
 
@@ -26,12 +28,16 @@ _MAYBE_COLLECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A call that waits for all ranks: a collective itself, or a local helper (``through``) that runs some."""
+    """A call that waits for all ranks: a collective itself, or a helper (``through``) that runs some.
+
+    ``foreign`` when the helper stands in another file.
+    """
 
     call: cst.Call
     collectives: tuple[Collective, ...]
     guard: Guard | None
     through: cst.FunctionDef | None = None
+    foreign: Foreign | None = None
 
     @property
     def keys(self) -> frozenset[str]:
@@ -40,9 +46,19 @@ class Event:
 
 
 class Summaries:
-    """Collectives by function, with helpers of the same file looked through."""
+    """Collectives by function, with helpers looked through: those of the file, and imported ones of the project."""
 
-    def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects, *, zero3: Fact[bool]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        names: Names,
+        guards: Guards,
+        objects: Objects,
+        *,
+        zero3: Fact[bool],
+        project: Imported | None = None,
+    ) -> None:
+        self._project = project
         self._tree = tree
         self._names = names
         self._guards = guards
@@ -65,8 +81,21 @@ class Summaries:
         if direct is not None:
             return Event(call, (direct,), self._guards.guard(call))
         helper = self._names.local_function(call)
-        inside = self.unguarded(helper) if helper is not None else ()
+        if helper is None:
+            foreign = self._imported(call)
+            inside = self._inside(foreign, 0)
+            return (
+                Event(call, inside, self._guards.guard(call), foreign.function, foreign) if foreign and inside else None
+            )
+        inside = self.unguarded(helper)
         return Event(call, inside, self._guards.guard(call), helper) if inside else None
+
+    def _imported(self, call: cst.Call) -> Foreign | None:
+        return self._project.function(call, waiting=True) if self._project is not None else None
+
+    def _inside(self, foreign: Foreign | None, depth: int) -> tuple[Collective, ...]:
+        """What a function of another file runs, by the summary of that file."""
+        return foreign.context.summaries.unguarded(foreign.function, depth) if foreign is not None else ()
 
     def unguarded(self, function: cst.FunctionDef, depth: int = 0) -> tuple[Collective, ...]:
         """The collectives that a function runs on every rank that calls it, whatever its arguments."""
@@ -79,12 +108,15 @@ class Summaries:
             if not isinstance(node, cst.Call) or not self._tree.contains(function.body, node):
                 continue
             direct = self.collective(node)
-            helper = self._names.local_function(node) if direct is None else None
-            inside = (direct,) if direct else (self.unguarded(helper, depth + 1) if helper is not None else ())
+            inside = (direct,) if direct else self._through(node, depth + 1)
             if inside and self._guards.guard(node) is None and not self._guards.is_conditional(node):
                 result += inside
         self._own[id(function)] = tuple(result)
         return self._own[id(function)]
+
+    def _through(self, call: cst.Call, depth: int) -> tuple[Collective, ...]:
+        helper = self._names.local_function(call)
+        return self.unguarded(helper, depth) if helper is not None else self._inside(self._imported(call), depth)
 
     def events(self, scope: cst.CSTNode) -> list[Event]:
         """The events of a function or of the module level, in source order."""

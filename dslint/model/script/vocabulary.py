@@ -175,3 +175,5 @@ GUARDED_COLLECTIVE = (
     r"\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine"
     r"|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron",
 )
+# Of these, what may stand in a file of the project that a script imports: the call that waits, the name of a library.
+ELSEWHERE = frozenset({GUARDED_COLLECTIVE[1], GUARDED_COLLECTIVE[3]})

@@ -1,9 +1,9 @@
 """Some ranks make a call that all ranks must make.
 
 **What.** A collective (`dist.barrier()`, `model_engine.save_checkpoint(...)`, `accelerator.gather(...)`,
-`trainer.evaluate()`, the forward of an FSDP model, `fabric.barrier()`, ...), or a function of the same file that runs
-one, stands behind a test that only some ranks pass: `if rank == 0:`, `if accelerator.is_main_process:`, after
-`if rank != 0: return`, under `@rank_zero_only`.
+`trainer.evaluate()`, the forward of an FSDP model, `fabric.barrier()`, ...), or a function of the project that runs one
+(imports are followed), stands behind a test that only some ranks pass: `if rank == 0:`,
+`if accelerator.is_main_process:`, after `if rank != 0: return`, under `@rank_zero_only`.
 
 **Why it hurts.** The ranks behind the test wait for partners that never come. The job stands still, with the GPUs
 at 100 %, until the process-group timeout (10 to 30 minutes) ends it; or the waiting call pairs up with the *next*
@@ -98,7 +98,8 @@ class Check(ScriptCheck):
         related = [guard_place(self.ctx, guard)]
         if op.through is not None:
             what = f"`{name}` runs the collective `{op.key}`, which needs every rank"
-            related.append(self.ctx.location(op.through.name, "runs the collective"))
+            home = op.foreign.context if op.foreign is not None else self.ctx
+            related.append(home.location(op.through.name, "runs the collective"))
         if guard.kind != "test":
             related += [self.ctx.location(o.call, "another collective that they miss") for o in found.behind[:3]]
         self.report(
@@ -173,6 +174,57 @@ def report(scores):
 """
         },
         "evaluate.py:12",
+    ),
+    bad(
+        "A helper of another file that waits for everybody",
+        {
+            "tools/__init__.py": "from .saving import save_all\n",
+            "tools/saving.py": """\
+import torch.distributed as dist
+
+
+def save_all(model, path):
+    model.save(path)
+    dist.barrier()
+""",
+            "train.py": """\
+from tools import save_all
+
+
+def finish(model, path, is_main_process):
+    if is_main_process:
+        save_all(model, path)
+""",
+        },
+        "train.py:6",
+    ),
+    good(
+        "A helper of another file that chooses the rank itself, and one that both sides call",
+        {
+            "tools.py": """\
+import torch.distributed as dist
+
+
+def save(model, path):
+    if dist.is_initialized() and dist.get_rank() == 0:
+        model.save(path)
+
+
+def wait():
+    dist.barrier()
+""",
+            "train.py": """\
+import tools
+
+
+def finish(model, path, rank):
+    if rank == 0:
+        tools.save(model, path)
+        tools.wait()
+    else:
+        tools.wait()
+""",
+        },
     ),
     good(
         "Only the logging is behind the test",

@@ -95,7 +95,8 @@ class Check(ScriptCheck):
         what = f"`{name}` must be called by every rank under ZeRO stage 3"
         if op.through is not None:
             what = f"`{name}` runs `{op.key}`, which needs every rank under ZeRO stage 3"
-            related.append(self.ctx.location(op.through.name, "runs it"))
+            home = op.foreign.context if op.foreign is not None else self.ctx
+            related.append(home.location(op.through.name, "runs it"))
         if severity is Severity.ERROR:
             effect = f"{others}, and the job hangs until the process-group timeout"
         else:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.project import Foreign
 from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
 
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
@@ -21,16 +22,21 @@ class Given(NamedTuple):
     text: str
 
 
-def retold(trace: Trace, call: cst.Call, helper: cst.FunctionDef, given: Mapping[str, Given]) -> Trace:
-    """What a called function does, at the call: choices that its arguments make are made."""
+def retold(
+    trace: Trace, call: cst.Call, helper: cst.FunctionDef, given: Mapping[str, Given], foreign: Foreign | None = None
+) -> Trace:
+    """What a called function does, at the call: choices that its arguments make are made.
+
+    ``foreign`` when the function stands in another file.
+    """
     found: list[Element] = []
 
     def inner(part: Trace) -> Trace:
-        return retold(part, call, helper, given)
+        return retold(part, call, helper, given, foreign)
 
     for element in trace:
         if isinstance(element, Op):
-            found.append(replace(element, call=call, through=helper))
+            found.append(replace(element, call=call, through=helper, foreign=foreign))
         elif isinstance(element, Maybe):
             found.append(Maybe(call))
         elif isinstance(element, Choice):

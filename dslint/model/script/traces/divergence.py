@@ -11,8 +11,10 @@ import libcst as cst
 from dslint.core.fact import Fact
 from dslint.model.script.collectives import Collective, Collectives
 from dslint.model.script.guards import Guard, Guards
+from dslint.model.script.imported import Imported
 from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
+from dslint.model.script.project import Foreign
 from dslint.model.script.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Decided, Op, Trace, operations
@@ -77,11 +79,24 @@ class RankSide:
 class Divergences:
     """Compares rank 0 with the other ranks of interest in every function of a module."""
 
-    def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects, *, sharded: Fact[bool]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        names: Names,
+        guards: Guards,
+        objects: Objects,
+        *,
+        sharded: Fact[bool],
+        project: Imported | None = None,
+    ) -> None:
+        self._project = project
+        self._recorders: dict[tuple[int, tuple[int, ...], bool, bool], Recorder] = {}
         self._tree = tree
         self._names = names
         self._guards = guards
         self._collectives = Collectives(names, objects)
+        self._truth = RankTruth(guards)
+        self._split: set[int] | None = None
         self._sharded = sharded.is_known and bool(sharded.value)
         self._known: dict[bool, list[Divergence]] = {}
         self._calls: dict[int, Collective | None] = {}
@@ -106,15 +121,8 @@ class Divergences:
         return self._calls[id(call)]
 
     def _find(self, sharded: bool) -> Iterator[Divergence]:
-        def collective(call: cst.Call) -> Collective | None:
-            found = self._collective(call)
-            return found if found is not None and (sharded or not found.needs_stage3) else None
-
         ranks = ranks_of_interest(self._tree, self._guards)
-        truth = RankTruth(self._guards)
-        sides = [
-            Recorder(self._tree, self._names, collective, RankSide(truth, self._guards, ranks, rank)) for rank in ranks
-        ]
+        sides = [self.recorder(rank, tuple(ranks), sharded=sharded, is_first=True) for rank in ranks]
         scopes = [n for n in self._tree.order if isinstance(n, cst.FunctionDef | cst.Module)]
         excess: dict[int, set[tuple[str, int]]] = {}
         found: list[_Found] = []
@@ -127,6 +135,65 @@ class Divergences:
                 excess.setdefault(id(scope), set()).update(_excess(base, other))
                 found += [_Found(scope, rank, m, _places(m.op.key, base, other)) for m in compare(base, other)]
         yield from self._judged(found, excess)
+
+    def recorder(self, rank: int, ranks: tuple[int, ...], *, sharded: bool, is_first: bool = False) -> Recorder:
+        """What records the traces of a rank through this module, when it is told from the others of ``ranks``.
+
+        ``is_first``: the search begins in this module, so that only functions count in which ranks go separate ways.
+        """
+
+        def collective(call: cst.Call) -> Collective | None:
+            found = self._collective(call)
+            return found if found is not None and (sharded or not found.needs_stage3) else None
+
+        def elsewhere(call: cst.Call) -> tuple[Foreign, Recorder] | None:
+            if self._project is None or (is_first and not self._is_told_apart(call, ranks)):
+                return None
+            found = self._project.function(call, waiting=True)
+            return (found, found.context.divergences.recorder(rank, ranks, sharded=sharded)) if found else None
+
+        key = (rank, ranks, sharded, is_first)
+        if key not in self._recorders:
+            side = RankSide(self._truth, self._guards, list(ranks), rank)
+            self._recorders[key] = Recorder(self._tree, self._names, collective, side, elsewhere)
+        return self._recorders[key]
+
+    def _is_told_apart(self, call: cst.Call, ranks: tuple[int, ...]) -> bool:
+        """Ranks go separate ways in the function around a call, or in one that runs it: the others need no look."""
+        if self._split is None:
+            self._split = self._split_scopes(ranks)
+        return id(self._tree.function(call) or self._tree.module) in self._split
+
+    def _split_scopes(self, ranks: tuple[int, ...]) -> set[int]:
+        calls: dict[int, list[cst.FunctionDef]] = {}
+        pending: list[cst.CSTNode] = []
+        for node in self._tree.order:
+            if isinstance(node, cst.Call):
+                helper = self._names.local_function(node)
+                if helper is not None:
+                    calls.setdefault(id(self._tree.function(node) or self._tree.module), []).append(helper)
+            elif self._splits(node, ranks):
+                pending.append(self._tree.function(node) or self._tree.module)
+            elif isinstance(node, cst.FunctionDef) and node.decorators and self._guards.let_in(node) is not None:
+                pending.append(node)
+        found: set[int] = set()
+        while pending:
+            scope = pending.pop()
+            if id(scope) not in found:
+                found.add(id(scope))
+                pending += calls.get(id(scope), [])
+        return found
+
+    def _splits(self, node: cst.CSTNode, ranks: tuple[int, ...]) -> bool:
+        if isinstance(node, cst.Match):
+            return self._guards.rank_values.is_rank(node.subject)
+        if isinstance(node, cst.BooleanOperation):
+            test: cst.BaseExpression = node.left
+        elif isinstance(node, cst.If | cst.While | cst.IfExp):
+            test = node.test
+        else:
+            return False
+        return len({self._truth(test, rank) for rank in ranks}) > 1
 
     def _judged(self, found: list[_Found], excess: dict[int, set[tuple[str, int]]]) -> Iterator[Divergence]:
         everywhere = {e for others in excess.values() for e in others}

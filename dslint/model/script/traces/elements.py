@@ -9,6 +9,7 @@ from typing import TypeAlias, Union
 import libcst as cst
 
 from dslint.model.script.collectives import Collective
+from dslint.model.script.project import Foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,13 @@ class Op:
     """A collective that the rank takes part in.
 
     ``call`` is the call in the function that is traced; ``through`` the function of the project that it runs when the
-    collective itself stands there.
+    collective itself stands there; ``foreign`` says so when that function stands in another file.
     """
 
     collective: Collective
     call: cst.Call
     through: cst.FunctionDef | None = None
+    foreign: Foreign | None = None
 
     @property
     def key(self) -> str:

@@ -12,6 +12,7 @@ import libcst as cst
 from dslint.model.script.collectives import Collective
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
+from dslint.model.script.project import Foreign
 from dslint.model.script.rankset import number_of
 from dslint.model.script.traces.called import Given, ending, is_exit, retold
 from dslint.model.script.traces.elements import (
@@ -68,8 +69,14 @@ class Recorder:
     """Records traces of one side. One instance for each module and side; functions are recorded once."""
 
     def __init__(
-        self, tree: Tree, names: Names, collective: Callable[[cst.Call], Collective | None], side: Side
+        self,
+        tree: Tree,
+        names: Names,
+        collective: Callable[[cst.Call], Collective | None],
+        side: Side,
+        elsewhere: Callable[[cst.Call], tuple[Foreign, Recorder] | None] = lambda _: None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._tree = tree
         self._names = names
         self._collective = collective
@@ -264,7 +271,11 @@ class Recorder:
             return [Op(direct, call)]
         helper = self._names.local_function(call)
         if helper is not None:
-            return self._helper(call, helper)
+            return self._helper(call, helper, self)
+        found = self._elsewhere(call)
+        told = self._helper(call, found[0].function, found[1], found[0]) if found is not None else []
+        if told:
+            return told
         name = last_name(call.func)
         # Ranks that have left are no part of a group that the others make afterwards.
         if name in _GROUP_MAKERS:
@@ -275,13 +286,15 @@ class Recorder:
         known = (self._names.qualified(call.func) or "").startswith(("torch.", "deepspeed."))
         return [] if known else [Maybe(call)]
 
-    def _helper(self, call: cst.Call, helper: cst.FunctionDef) -> list[Element]:
-        """What a function of the project does, told of the call that runs it."""
+    def _helper(
+        self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder, foreign: Foreign | None = None
+    ) -> list[Element]:
+        """What a function of the project does, told of the call that runs it; ``recorder`` is that of its file."""
         if self._depth >= _MAX_DEPTH:
             return []
         self._depth += 1
         split, self._split = self._split, 0
-        body = self.scope(helper)
+        body = recorder.scope(helper)
         self._split = split
         self._depth -= 1
         if not operations(body) and not _may_end(body):
@@ -289,23 +302,30 @@ class Recorder:
         manages = self._manages(call)
         if not manages:
             body = filled(body, ())
-        told = retold(body, call, helper, self._given(call, helper))
+        told = retold(body, call, helper, self._given(call, helper, recorder), foreign)
         return [Scope(told)] if leaves_early(told) else list(told)
 
-    def _given(self, call: cst.Call, helper: cst.FunctionDef) -> dict[str, Given]:
+    def _given(self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder) -> dict[str, Given]:
         """What the call passes for each parameter, or the default: a known truth, or a text that stands for it."""
         if any(a.star for a in call.args):
             return {}
         params = [*helper.params.posonly_params, *helper.params.params]
         if params and params[0].name.value in ("self", "cls") and isinstance(call.func, cst.Attribute):
             params = params[1:]
-        values = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
+        # Defaults stand in the file of the function.
+        defaults = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
+        values: dict[str, cst.BaseExpression] = {}
         for index, arg in enumerate(call.args):
             if arg.keyword is not None:
                 values[arg.keyword.value] = arg.value
             elif index < len(params):
                 values[params[index].name.value] = arg.value
-        return {name: Given(self._truth_of(value), self._text(value)) for name, value in values.items()}
+        told = {name: recorder.given(value) for name, value in defaults.items() if name not in values}
+        return told | {name: self.given(value) for name, value in values.items()}
+
+    def given(self, value: cst.BaseExpression) -> Given:
+        """What is known of an argument, or of a default, of this file."""
+        return Given(self._truth_of(value), self._text(value))
 
     def _truth_of(self, value: cst.BaseExpression) -> bool | None:
         if isinstance(value, cst.Name) and value.value in ("True", "False", "None"):
