@@ -52,7 +52,7 @@ def shape(source: str) -> str:
     text = _flags(text)
     kinds = {m[1] for m in _CALL.finditer(text)}
     if len(kinds) == 1 and ("(grads)" not in text or "(stats" not in text):
-        text = _CALL.sub("collective()", text)
+        text = _CALL.sub(lambda m: m[0] if "src=rank" in m[0] or "src=source" in m[0] else "collective()", text)
     return text
 
 
