@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oracle import helpers, idioms
+from oracle import exchanges, helpers, idioms
 from oracle.style import Style
 
 Lines = list[str]
@@ -79,6 +79,7 @@ class Grammar:
                 (self.uniform, 1.5),
                 (self.left_early, 1.3 if not place.behind else 0.3),
                 (self.idiom, 1.5 if not place.behind else 0),
+                (self.exchange, 1.2 if not place.behind else 0),
                 (self.wrapped, 0.8),
                 (self.by_data, 2 if place.loop == "batch" else 0),
                 (self.loop, 1.2 if not place.loop else 0.2),
@@ -203,5 +204,12 @@ class Grammar:
         if self.style.accelerate:
             return self.collective(place)
         lines, needed = idioms.draw(self.style, lambda: self.body(place, 0.5), bool(place.loop))
+        self.helpers.update(needed)
+        return lines
+
+    def exchange(self, place: Place) -> Lines:
+        if self.style.accelerate:
+            return self.collective(place)
+        lines, needed = exchanges.draw(self.style, bool(place.loop), place.loop == "batch")
         self.helpers.update(needed)
         return lines

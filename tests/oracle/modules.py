@@ -97,6 +97,8 @@ class Accelerator(Anything):
 
     def gather(self, tensor: Any) -> Any:
         self._me.collective("all_gather")
+        if isinstance(tensor, Tensor) and tensor.exchanged:
+            return Tensor(self._me.exchange("all_reduce", 0, tensor.value), exchanged=True)
         return tensor
 
     def reduce(self, tensor: Any, reduction: str = "sum") -> Any:
@@ -118,7 +120,7 @@ def _torch(me: Rank, comm: Communication) -> Module:
     return Module(
         distributed=comm,
         tensor=tensor,
-        zeros=lambda *a, **k: Tensor(0.0),
+        zeros=lambda *a, **k: Tensor(0.0, exchanged=True),
         zeros_like=lambda *a, **k: Tensor(0.0),
         empty=lambda *a, **k: Tensor(0.0),
         isnan=unary(math.isnan),

@@ -119,6 +119,10 @@ class Tensor:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __iadd__(self, other: float) -> Tensor:
+        self.value += other
+        return self
+
     def __truediv__(self, other: Any) -> Tensor:
         return self._new(self.value)
 
