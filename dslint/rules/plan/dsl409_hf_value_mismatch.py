@@ -81,6 +81,7 @@ import deepspeed
 import torch
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
 parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
 deepspeed.add_config_arguments(parser)
 args = parser.parse_args()
