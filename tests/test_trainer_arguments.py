@@ -182,6 +182,37 @@ def test_quiet_where_another_class_takes_the_argument(code: str) -> None:
     assert findings(dsl264, code, context(transformers="==5.23.0")) == []
 
 
+_READ = (
+    "from transformers import HfArgumentParser, TrainingArguments\n"
+    "parser = HfArgumentParser((ModelArguments, TrainingArguments))\n"
+    "model_args, training_args = parser.parse_args_into_dataclasses()\n"
+)
+
+
+def test_reading_a_removed_argument() -> None:
+    code = _READ + "print(training_args.overwrite_output_dir)\n"
+    (found,) = findings(dsl264, code, context(transformers="==5.0.0"))
+    assert found.severity is Severity.ERROR
+    assert "AttributeError" in found.message
+    assert findings(dsl264, code, context(transformers="==4.57.6")) == []
+    assert findings(dsl264, code, Context()) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _READ + "training_args.overwrite_output_dir = True\nprint(training_args.overwrite_output_dir)\n",
+        _READ + "print(model_args.overwrite_output_dir)\n",
+        _READ + "print(training_args.output_dir)\n",
+        _READ + "if hasattr(training_args, 'no_cuda'):\n    print(training_args.no_cuda)\n",
+        _READ + "try:\n    print(training_args.no_cuda)\nexcept Exception:\n    pass\n",
+        _READ + "class My(TrainingArguments):\n    no_cuda: bool = False\nprint(training_args.no_cuda)\n",
+    ],
+)
+def test_quiet_about_attributes_that_are_there(code: str) -> None:
+    assert findings(dsl264, code, context(transformers="==5.23.0")) == []
+
+
 # -- the generator ------------------------------------------------------------------------------------------------
 
 

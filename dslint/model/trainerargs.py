@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from dslint.core.finding import Severity
 from dslint.model.context import VersionFact
 from dslint.model.versions.resolve import covers, is_pin
 
@@ -70,6 +71,21 @@ class Releases:
         return self.trl if library == "trl" else self.transformers
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How bad it is to give an argument to a class.
+
+    ``reach``: the releases in ``use`` refuse it, ``later`` ones that the project allows do, or it is ``deprecated``.
+    ``release`` is where that changes; ``is_removed``: it took the argument away, and did not bring it.
+    """
+
+    severity: Severity
+    reach: str
+    library: str
+    release: str
+    is_removed: bool
+
+
 @lru_cache(maxsize=1)
 def _data() -> dict[str, Any]:
     packed = resources.files("dslint") / "_schemas" / FILE
@@ -123,6 +139,43 @@ def taken(owner: tuple[str, str], name: str, releases: Releases) -> str:
     if _holds(library, data["present"], version) == "no" or _holds(library, data.get("open", []), version) != "no":
         return "maybe"
     return _either(own, inherited)
+
+
+@lru_cache(maxsize=1)
+def removed_fields() -> frozenset[str]:
+    """The arguments of ``TrainingArguments`` that the newest release of the table does not have any more."""
+    names = _data()["transformers"]["classes"]["TrainingArguments"]["names"]
+    return frozenset(name for name, span in names.items() if len(span) % 2 == 0)
+
+
+def standing(owner: tuple[str, str], name: str, releases: Releases) -> Standing | None:
+    """What the releases in use make of an argument; ``None`` where they take it, or nobody can say."""
+    status, gone = taken(owner, name, releases), until(owner, name)
+    library, release = gone if gone[1] else since(owner, name)
+    version, is_removed = releases.of(library), bool(gone[1])
+    if status == "no":
+        return Standing(Severity.ERROR, "use" if version.is_known else "later", library, release, is_removed)
+    if status == "maybe" and is_removed and in_newest(owner, name, releases) == "no":
+        severity = Severity.WARNING if version.is_known else Severity.INFO
+        return Standing(severity, "later", library, release, is_removed)
+    old = deprecated_since(owner, name)
+    if status == "yes" and old and version.is_known and covers(version, f">={old}", library) == "yes":
+        return Standing(Severity.INFO, "deprecated", library, release, is_removed)
+    return None
+
+
+def hint(owner: tuple[str, str], name: str, newer: str = "") -> str:
+    """What to do; ``newer`` is the requirement that has an argument which the release in use does not know yet."""
+    if newer:
+        old = predecessor(owner, name)
+        return f"Write `{old}`, or upgrade to `{newer}`" if old else f"Delete `{name}`, or upgrade to `{newer}`"
+    new = successor(owner, name)
+    if new:
+        return f"Write `{new}`"
+    if name in INSTEAD:
+        what = INSTEAD[name]
+        return f"Delete `{name}`: {what[9:]}" if what.startswith("nothing: ") else f"Use {what} in its place"
+    return f"Delete `{name}`, or pin the release that takes it"
 
 
 def in_newest(owner: tuple[str, str], name: str, releases: Releases) -> str:

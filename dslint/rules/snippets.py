@@ -57,3 +57,16 @@ def train(net, loader, optimizer, limit):
     model = DDP(net)
     for step, batch in enumerate(loader):
 """
+# Arguments that transformers renamed: since 4.51 and since 5.0.
+OLD_TRAINER = """\
+from transformers import Trainer, TrainingArguments
+
+
+def train(model, data, tokenizer):
+    args = TrainingArguments(
+        output_dir="out",
+        evaluation_strategy="steps",
+        bf16=True,
+    )
+    Trainer(model=model, args=args, train_dataset=data, tokenizer=tokenizer).train()
+"""

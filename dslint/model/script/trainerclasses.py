@@ -48,6 +48,10 @@ class TrainerClasses:
             added |= _fields(between)
         return None, added
 
+    def any_adds(self, name: str) -> bool:
+        """Some class of the file has a field of that name."""
+        return any(name in _fields(node) for node in self._tree.order if isinstance(node, cst.ClassDef))
+
     def asks_for_release(self, node: cst.CSTNode) -> bool:
         """A test of the version, or a handler of the `TypeError`, stands around the call."""
         inner = node
@@ -57,7 +61,7 @@ class TrainerClasses:
                     return True
             elif isinstance(outer, cst.Try) and inner is outer.body:
                 caught = {"" if h.type is None else self._text(h.type) for h in outer.handlers}
-                if any(not c or "TypeError" in c or "Exception" in c for c in caught):
+                if any(not c or re.search("TypeError|AttributeError|Exception", c) for c in caught):
                     return True
             inner = outer
         return False

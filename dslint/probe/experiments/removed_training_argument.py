@@ -1,7 +1,8 @@
 """A keyword argument that the installed transformers does not take.
 
 As written, `TrainingArguments` or `Trainer` gets an argument under its old name; as fixed, under the new one, or not at
-all. Every rank raises `TypeError` before anything else happens. The controls are names of the installed release.
+all. Every rank raises `TypeError` before anything else happens; reading a removed one raises `AttributeError`. The
+controls are names of the installed release.
 
 Whether a name is refused depends on the release: the cases are for transformers 5.15 and later, and arms of an older
 release that takes the old name show nothing.
@@ -27,6 +28,11 @@ EXPERIMENT = Experiment(
         Case("logging_dir", {"class": "TrainingArguments", "old": "logging_dir", "new": ""}),
         Case("group_by_length", {"class": "Seq2SeqTrainingArguments", "old": "group_by_length", "new": ""}),
         Case("tokenizer", {"class": "Trainer", "old": "tokenizer", "new": "processing_class"}),
+        Case(
+            "overwrite_output_dir-read",
+            {"class": "TrainingArguments", "old": "overwrite_output_dir", "new": "output_dir", "reads": True},
+            Expect((Kind.RAISE,), r"AttributeError.*has no attribute 'overwrite_output_dir'"),
+        ),
         Case(
             "eval_strategy",
             {"class": "TrainingArguments", "old": "eval_strategy", "new": "eval_strategy"},
@@ -57,6 +63,9 @@ def _make(rank: RankApi, name: str) -> Json:
 
     rank.init()
     title = rank.params["class"]
+    if rank.params.get("reads"):
+        getattr(transformers.TrainingArguments(output_dir="out", use_cpu=True, report_to="none"), name)
+        return name
     if title != "Trainer":
         given = {name: _value(name)} if name else {}
         arguments = getattr(transformers, title)(output_dir="out", **{"use_cpu": True, "report_to": "none", **given})

@@ -2,7 +2,8 @@
 
 **What.** `TrainingArguments(evaluation_strategy=...)`, `Trainer(tokenizer=...)`, `SFTConfig(max_seq_length=...)` and
 the like: an argument that some releases of the library take and the release in use refuses, because it was removed,
-renamed, or came later. Subclasses in the file and their `super().__init__(...)` count.
+renamed, or came later. Subclasses in the file and their `super().__init__(...)` count. So does reading a removed
+argument: `training_args.overwrite_output_dir` raises `AttributeError` since 5.0.
 
 **Why it hurts.** `TypeError: ... got an unexpected keyword argument` on every rank, after the queue, the container, the
 imports and often the loading of the model. transformers 5.0 alone removed 26 arguments of `TrainingArguments`; scripts
@@ -39,20 +40,19 @@ from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
-    INSTEAD,
     Releases,
+    Standing,
     changing_names,
     class_names,
-    deprecated_since,
-    in_newest,
+    hint,
     predecessor,
-    since,
+    removed_fields,
+    standing,
     successor,
     taken,
-    until,
 )
-from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import OLD_TRAINER
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -62,7 +62,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="A keyword argument that the release of transformers or trl in use does not take",
     fix="safe",
-    markers=(r"transformers|trl", r"TrainingArguments\(|Trainer\(|Trainer\)|Config\("),
+    markers=(r"transformers|trl", r"TrainingArguments\b|Trainer\(|Trainer\)|Config\("),
     references=(
         "https://github.com/huggingface/transformers/blob/main/MIGRATION_GUIDE_V5.md",
         "https://github.com/huggingface/transformers/pull/30190",
@@ -78,6 +78,8 @@ def precheck(tree: ast.Module) -> bool:
     local = {n.name for n in nodes.nodes(ast.ClassDef) if n.bases}
     imported = {a.asname for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.asname and a.name in titles}
     known = titles | local | imported | {"__init__"}
+    if any(node.attr in removed_fields() for node in nodes.nodes(ast.Attribute)):
+        return True
     return any(
         call_name(call) in known and any(keyword.arg in names for keyword in call.keywords)
         for call in nodes.nodes(ast.Call)
@@ -88,12 +90,11 @@ def precheck(tree: ast.Module) -> bool:
 class _Judged:
     """An argument that some release in use refuses."""
 
-    arg: cst.Arg
+    node: cst.Name
     message: str
-    hint: str
     severity: Severity
     version: VersionFact
-    library: str
+    standing: Standing
     fix: Fix | None
 
 
@@ -111,8 +112,7 @@ class Check(ScriptCheck):
         owner, added = self.classes.owner(node)
         if owner is None:
             return
-        libraries = self.ctx.run.libraries
-        releases = Releases(libraries.get("transformers", VersionFact()), libraries.get("trl", VersionFact()))
+        releases = self._releases()
         if self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
             return
         found = [
@@ -120,7 +120,7 @@ class Check(ScriptCheck):
             for arg in node.args
             if arg.keyword is not None
             and arg.keyword.value not in added
-            and (judged := self._judge(arg, owner, releases)) is not None
+            and (judged := self._judge(arg.keyword, owner, releases, self._fix(arg, owner, releases))) is not None
         ]
         # One finding a call, and one for each that has a fix of its own.
         others = [judged for judged in found if judged.fix is None]
@@ -128,68 +128,67 @@ class Check(ScriptCheck):
             if judged.fix is not None or judged is others[0]:
                 self._report(judged, owner, [o for o in others if o is not judged] if judged.fix is None else [])
 
-    def _judge(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases) -> _Judged | None:
-        assert arg.keyword is not None
-        name = arg.keyword.value
-        gone = until(owner, name)
-        library, release = gone if gone[1] else since(owner, name)
-        found = self._severity(owner, name, taken(owner, name, releases), releases, library)
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        """`training_args.overwrite_output_dir`: a removed argument is a removed attribute."""
+        name = node.attr.value
+        if name not in removed_fields() or self.ctx.kind(node.value) != "training_arguments" or self._is_stored(node):
+            return
+        owner = ("transformers", "TrainingArguments")
+        if self.classes.any_adds(name) or self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
+            return
+        found = self._judge(node.attr, owner, self._releases(), None, "AttributeError: object has no attribute")
+        if found is not None and found.severity is not Severity.INFO:
+            self._report(found, owner, [])
+
+    def _is_stored(self, node: cst.Attribute) -> bool:
+        """What is assigned is there afterwards."""
+        return any(
+            isinstance(other, cst.AssignTarget) and self.ctx.text(other.target) == self.ctx.text(node)
+            for other in self.ctx.tree.order
+        )
+
+    def _releases(self) -> Releases:
+        libraries = self.ctx.run.libraries
+        return Releases(libraries.get("transformers", VersionFact()), libraries.get("trl", VersionFact()))
+
+    def _judge(
+        self,
+        node: cst.Name,
+        owner: tuple[str, str],
+        releases: Releases,
+        fix: Fix | None,
+        error: str = "TypeError: unexpected keyword argument",
+    ) -> _Judged | None:
+        name = node.value
+        found = standing(owner, name, releases)
         if found is None:
             return None
-        severity, reach = found
-        version = releases.of(library)
-        does = "was removed in" if gone[1] else "came with"
-        who = version_named(version, library)
-        if reach == "deprecated":
-            message = f"{who} calls `{name}` of `{owner[1]}` deprecated, and {release} removes it: an upgrade breaks"
-        else:
-            who, verb = (who, "does") if reach == "use" else (f"{library} {release} and later", "do")
+        version = releases.of(found.library)
+        who = version_named(version, found.library)
+        if found.reach == "deprecated":
             message = (
-                f"{who} {verb} not take `{name}`, which {does} {library} {release}: `{owner[1]}` raises `TypeError: "
-                "unexpected keyword argument` on every rank"
+                f"{who} calls `{name}` of `{owner[1]}` deprecated, and {found.release} removes it: an upgrade breaks"
             )
-        hint = self._hint(name, owner, "" if gone[1] else f"{library}>={release}")
-        return _Judged(arg, message, hint, severity, version, library, self._fix(arg, owner, releases))
+        else:
+            since = f"{found.library} {found.release}"
+            who = f"{since} and later do" if found.reach == "later" else f"{who} does"
+            does = "was removed in" if found.is_removed else "came with"
+            verb = "take" if error.startswith("TypeError") else "have"
+            message = f"{who} not {verb} `{name}`, which {does} {since}: `{owner[1]}` raises `{error}` on every rank"
+        return _Judged(node, message, found.severity, version, found, fix)
 
     def _report(self, found: _Judged, owner: tuple[str, str], others: list[_Judged]) -> None:
-        assert found.arg.keyword is not None
-        name = found.arg.keyword.value
-        more = tuple(self.ctx.location(o.arg.keyword, "refused too") for o in others if o.arg.keyword is not None)
+        name, standing = found.node.value, found.standing
+        more = tuple(self.ctx.location(other.node, "refused too") for other in others)
         self.report(
-            found.arg.keyword,
+            found.node,
             found.message,
-            hint=found.hint,
-            related=(*version_origin(found.version, found.library), *more),
+            hint=hint(owner, name, "" if standing.is_removed else f"{standing.library}>={standing.release}"),
+            related=(*version_origin(found.version, standing.library), *more),
             fix=found.fix,
             severity=found.severity,
             facts={"class": owner[1], "argument": name, "instead": successor(owner, name)},
         )
-
-    def _severity(
-        self, owner: tuple[str, str], name: str, status: str, releases: Releases, library: str
-    ) -> tuple[Severity, str] | None:
-        """How bad it is, and of which releases to speak: those in ``use``, ``later`` ones, or ``deprecated``."""
-        version = releases.of(library)
-        if status == "no":
-            return Severity.ERROR, "use" if version.is_known else "later"
-        if status == "maybe" and until(owner, name)[1] and in_newest(owner, name, releases) == "no":
-            return Severity.WARNING if version.is_known else Severity.INFO, "later"
-        old = deprecated_since(owner, name)
-        if status == "yes" and old and version.is_known and covers(version, f">={old}", library) == "yes":
-            return Severity.INFO, "deprecated"
-        return None
-
-    def _hint(self, name: str, owner: tuple[str, str], newer: str) -> str:
-        if newer:
-            old = predecessor(owner, name)
-            return f"Write `{old}`, or upgrade to `{newer}`" if old else f"Delete `{name}`, or upgrade to `{newer}`"
-        new = successor(owner, name)
-        if new:
-            return f"Write `{new}`"
-        if name in INSTEAD:
-            what = INSTEAD[name]
-            return f"Delete `{name}`: {what[9:]}" if what.startswith("nothing: ") else f"Use {what} in its place"
-        return f"Delete `{name}`, or pin the release that takes it"
 
     def _fix(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases) -> Fix | None:
         """Rename where the values are the same; what nobody pins may be older than the new name."""
@@ -212,32 +211,19 @@ class Check(ScriptCheck):
         return isinstance(part, float) and 0 < part < 1
 
 
-_REMOVED = """\
-from transformers import Trainer, TrainingArguments
-
-
-def train(model, data, tokenizer):
-    args = TrainingArguments(
-        output_dir="out",
-        evaluation_strategy="steps",
-        bf16=True,
-    )
-    Trainer(model=model, args=args, train_dataset=data, tokenizer=tokenizer).train()
-"""
-
 EXAMPLES = (
     bad(
         "Arguments that were renamed before the pinned release",
-        {"requirements.txt": "transformers==5.3.0\n", "train.py": _REMOVED},
+        {"requirements.txt": "transformers==5.3.0\n", "train.py": OLD_TRAINER},
         at=("train.py:7 error", "train.py:10 error"),
         fixed={
             "requirements.txt": "transformers==5.3.0\n",
-            "train.py": _REMOVED.replace("evaluation_", "eval_").replace("tokenizer=", "processing_class="),
+            "train.py": OLD_TRAINER.replace("evaluation_", "eval_").replace("tokenizer=", "processing_class="),
         },
     ),
     bad(
         "A range that reaches releases without the argument",
-        {"requirements.txt": "transformers>=4.37\n", "train.py": _REMOVED},
+        {"requirements.txt": "transformers>=4.37\n", "train.py": OLD_TRAINER},
         at=("train.py:7 warning", "train.py:10 warning"),
     ),
     bad(
@@ -268,18 +254,6 @@ args = TrainingArguments("out", eval_strategy="no")
         at="train.py:3 error",
     ),
     bad(
-        "An argument of trl that became another one",
-        {
-            "requirements.txt": "trl==0.24.0\ntransformers==4.57.1\n",
-            "train.py": """\
-from trl import SFTConfig
-
-config = SFTConfig("out", max_seq_length=2048)
-""",
-        },
-        at="train.py:3 error",
-    ),
-    bad(
         "A part of all steps, and a number of steps, under the old name",
         {
             "requirements.txt": "transformers==5.23.0\n",
@@ -301,12 +275,12 @@ args = TrainingArguments("out", warmup_steps=0.03)
     ),
     bad(
         "Nobody says which release is installed",
-        {"train.py": _REMOVED},
+        {"train.py": OLD_TRAINER},
         at=("train.py:7 info", "train.py:10 info"),
     ),
     good(
         "The pinned release takes the old names",
-        {"requirements.txt": "transformers==4.37.2\n", "train.py": _REMOVED},
+        {"requirements.txt": "transformers==4.37.2\n", "train.py": OLD_TRAINER},
     ),
     bad(
         "Several arguments of one call that have no new name",
@@ -319,6 +293,23 @@ args = TrainingArguments("out", overwrite_output_dir=True, save_safetensors=True
 """,
         },
         at="train.py:3 error",
+    ),
+    bad(
+        "A removed argument is read",
+        {
+            "requirements.txt": "transformers>=4.40\n",
+            "train.py": """\
+import os
+
+from transformers import HfArgumentParser, TrainingArguments
+
+parser = HfArgumentParser((TrainingArguments,))
+(training_args,) = parser.parse_args_into_dataclasses()
+if os.path.isdir(training_args.output_dir) and not training_args.overwrite_output_dir:
+    raise ValueError("the folder is there")
+""",
+        },
+        at="train.py:7 warning",
     ),
     good(
         "A test of the version chooses the name",
