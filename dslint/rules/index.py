@@ -2201,7 +2201,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl264_removed_training_argument",
         markers=(
             "transformers|trl",
-            "TrainingArguments\\(|Trainer\\(|Trainer\\)|Config\\(",
+            "TrainingArguments\\b|Trainer\\(|Trainer\\)|Config\\(",
         ),
         fix="safe",
         since="0.1.0",
