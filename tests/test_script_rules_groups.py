@@ -299,3 +299,30 @@ def test_dsl221_an_argument_that_may_be_missing_is_a_warning() -> None:
     (always,) = findings(dsl221, DIST + code.format(", default=60"))
     assert (maybe.severity, always.severity) == (Severity.WARNING, Severity.ERROR)
     assert findings(dsl221, DIST + code.replace("type=int", "type=parse").format("")) == []
+
+
+def test_dsl225_reads_the_launch_command() -> None:
+    code = (
+        "import deepspeed\nfrom transformers import HfArgumentParser, TrainingArguments\ndeepspeed.init_distributed({0})\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    )
+    run = Context(arguments={"ddp_timeout": known("36000")})
+    assert len(findings(dsl225, code.format(""), run)) == 1
+    assert findings(dsl225, code.format("timeout=t"), run) == []
+    assert findings(dsl225, code.format("")) == []
+    assert findings(dsl225, code.format(""), Context(arguments={"ddp_timeout": known("1800")})) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fires"),
+    [
+        ("output_dir=str(uuid.uuid4()), deepspeed='ds.json'", True),
+        ("output_dir=str(uuid.uuid4()), fsdp='full_shard'", True),
+        ("output_dir=str(uuid.uuid4()), deepspeed=None", False),
+        ("output_dir=str(uuid.uuid4())", False),
+        ("output_dir='out', deepspeed='ds.json'", False),
+    ],
+)
+def test_dsl231_knows_when_the_trainer_saves_parts(arguments: str, fires: bool) -> None:
+    code = f"import uuid\nfrom transformers import TrainingArguments\nargs = TrainingArguments({arguments})\n"
+    assert bool(findings(dsl231, code)) == fires

@@ -11,7 +11,7 @@ first long wait ends the job although the arguments allow hours.
 
 **When it stays quiet.** The earlier call gets a timeout as well; it stands in a branch of its own, or in another
 function than `TrainingArguments` (a helper of the file that always makes the group counts); `ddp_timeout` is left at
-its default; `TrainingArguments` in front.
+its default; `TrainingArguments` in front. `--ddp_timeout` counts when every launch command of the project passes it.
 
 **Evidence.** transformers 5.23 `TrainingArguments._setup_devices`. Two gloo ranks: after `init_process_group` with a
 timeout of 60 s the group waits 60 s, with `use_cpu=True` 1,800 s, where `ddp_timeout=7200` is set; without either it
@@ -28,7 +28,7 @@ from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.script.dotted import last_name
 from dslint.model.script.groupsetup import GroupMade, GroupSetup
-from dslint.model.script.quick import flat
+from dslint.model.script.quick import call_name, flat
 from dslint.model.script.timeouts import has_timeout
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -39,16 +39,26 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="`ddp_timeout` comes when the process group exists already",
-    markers=(r"ddp_timeout\s*=", r"init_process_group|init_distributed|PartialState|Accelerator\(|use_cpu|no_cuda"),
+    markers=(
+        r"ddp_timeout\s*=|parse_args_into_dataclasses\(",
+        r"init_process_group|init_distributed|PartialState|Accelerator\(|use_cpu|no_cuda",
+    ),
     references=("TrainingArguments._setup_devices in transformers/training_args.py",),
     versions=("transformers>=4.31",),
+    depends_on_run=True,
 )
 _DEFAULT = 1800
+_PARSE = "parse_args_into_dataclasses"
+_MAKERS = frozenset({"init_process_group", "init_distributed", "PartialState", "Accelerator", "AcceleratorState"})
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Some call gets `ddp_timeout`."""
-    return any(k.arg == "ddp_timeout" for call in flat(tree).nodes(ast.Call) for k in call.keywords)
+    """Some call gets `ddp_timeout`, or makes the arguments of the command line."""
+    calls = flat(tree).nodes(ast.Call)
+    if any(k.arg == "ddp_timeout" for call in calls for k in call.keywords):
+        return True
+    # In this order only where the group comes first.
+    return any(call_name(call) == _PARSE for call in calls) and any(call_name(call) in _MAKERS for call in calls)
 
 
 class Check(ScriptCheck):
@@ -60,6 +70,9 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when the timeout certainly has no effect."""
+        if last_name(node.func) == _PARSE:
+            self._check_command(node)
+            return
         timeout = self.ctx.argument(node, "ddp_timeout", None)
         if timeout is None or self.ctx.kind(node) != "training_arguments":
             return
@@ -72,6 +85,23 @@ class Check(ScriptCheck):
         cpu = self.ctx.argument(node, "use_cpu", None) or self.ctx.argument(node, "no_cuda", None)
         if made is None and cpu is not None and self.ctx.constant(cpu).get_or(None) is True:
             self._report(timeout, "with `use_cpu` transformers does not pass it on", None, self.ctx.location(cpu))
+
+    def _check_command(self, node: cst.Call) -> None:
+        """The launch commands pass `--ddp_timeout`, and `TrainingArguments` are made here."""
+        passed = self.ctx.run.arguments.get("ddp_timeout")
+        if passed is None or not passed.is_known or passed.value == str(_DEFAULT):
+            return
+        made = self.setup.before(node)
+        if made is None or has_timeout(made.call):
+            return
+        self.report(
+            node,
+            f"`--ddp_timeout {passed.value}` of the launch command has no effect: `{self.ctx.text(made.call.func)}` has"
+            " made the process group already, and ranks that wait give up after its default",
+            hint="Pass `timeout=timedelta(seconds=...)` where the process group is made, or let the Trainer make it",
+            related=(self.ctx.location(made.site, "the group is made here"), *passed.origins),
+            facts={"taker": "ddp_timeout"},
+        )
 
     def _report(
         self, timeout: cst.BaseExpression, why: str, made: GroupMade | None, place: Location | None = None
@@ -115,6 +145,18 @@ EXAMPLES = (
         "on the CPU",
         {"train.py": _HEAD + "args = TrainingArguments('out', use_cpu=True, ddp_timeout=18000)\n"},
         at="train.py:4 warning",
+    ),
+    bad(
+        "from the command line",
+        {
+            "train.py": (
+                "import deepspeed\nfrom transformers import HfArgumentParser, TrainingArguments\n\n"
+                "deepspeed.init_distributed()\nparser = HfArgumentParser(TrainingArguments)\n"
+                "(args,) = parser.parse_args_into_dataclasses()\n"
+            ),
+            "run.sh": "deepspeed --num_gpus 8 train.py --output_dir out --ddp_timeout 36000\n",
+        },
+        at="train.py:6 warning",
     ),
     good("before anything else", {"train.py": _HEAD + _LONG + "print(dist.is_initialized())\n"}),
     good(

@@ -1,5 +1,6 @@
 """**What.** The tag or folder of a checkpoint holds something that each rank makes for itself: the clock, a UUID, the
-process id, the host name, the rank, the loss of the rank's own batch.
+process id, the host name, the rank, the loss of the rank's own batch. The same of the `output_dir` of
+`TrainingArguments` with DeepSpeed or FSDP, where each rank saves a part.
 
 **Why it hurts.** Every rank writes its part of the checkpoint into a folder of its own, so no folder holds a whole one.
 Nothing fails: DeepSpeed logs a warning and goes on, the job ends with return code 0, and the checkpoint cannot be
@@ -37,21 +38,23 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="The tag or folder of a checkpoint is not the same on all ranks",
     markers=(
-        r"save(?:_checkpoint|_state)?\(",
-        r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(",
+        r"save(?:_checkpoint|_state)?\(|TrainingArguments",
+        r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(|(?:deepspeed|fsdp)\s*=",
         r"time|uuid|getpid|mkdtemp|secrets|gethostname|platform\.node|rank|item\(",
-        r"deepspeed|accelerat|torch\.distributed",
+        r"deepspeed|accelerat|torch\.distributed|fsdp",
     ),
     references=("DeepSpeedEngine._checkpoint_tag_validation in deepspeed/runtime/engine.py",),
 )
 
 _SAVES = frozenset({"save_checkpoint", "save_state", "save", "async_save"})
+_ARGUMENTS = "TrainingArguments"
 _CHECKPOINT = ("torch.distributed.checkpoint.", "torch.distributed.checkpoint.state_dict_saver.")
 
 
 def precheck(tree: ast.Module) -> bool:
     """A checkpoint is saved under a name that is more than a literal."""
-    calls = (call for call in flat(tree).nodes(ast.Call) if call_name(call) in _SAVES)
+    made = flat(tree).nodes(ast.Call)
+    calls = [call for call in made if call_name(call) in _SAVES or call_name(call).endswith(_ARGUMENTS)]
     return any(
         not isinstance(value, ast.Constant)
         for call in calls
@@ -93,6 +96,11 @@ class Check(ScriptCheck):
                 return [("tag", argument(node, "tag", 1)), ("folder", argument(node, "save_dir", 0))]
             if method == "save_state" and kind == "accelerator":
                 return [("folder", argument(node, "output_dir", 0))]
+        if self.ctx.kind(node) == "training_arguments":
+            # Without ZeRO or FSDP rank 0 writes all that matters.
+            parts = (argument(node, "deepspeed", None), argument(node, "fsdp", None))
+            split = any(p is not None and self.ctx.text(p) not in ("None", '""', "''") for p in parts)
+            return [("folder", argument(node, "output_dir", 0))] if split else []
         name = self.ctx.qualified_name(node.func) or ""
         saves = name.startswith(_CHECKPOINT) and name.rpartition(".")[2] in ("save", "async_save")
         if saves and argument(node, "no_dist", None) is None:
@@ -165,6 +173,25 @@ EXAMPLES = (
             )
         },
         at="train.py:5 warning",
+    ),
+    bad(
+        "the output folder of a Trainer whose checkpoints have parts",
+        {
+            "train.py": (
+                "from datetime import datetime\n\nfrom transformers import TrainingArguments\n\n"
+                "args = TrainingArguments(f'out/{datetime.now():%m%d-%H%M}', deepspeed='ds.json')\n"
+            )
+        },
+        at="train.py:5 warning",
+    ),
+    good(
+        "the output folder of a Trainer whose rank 0 writes alone",
+        {
+            "train.py": (
+                "from datetime import datetime\n\nfrom transformers import TrainingArguments\n\n"
+                "args = TrainingArguments(f'out/{datetime.now():%m%d-%H%M}')\n"
+            )
+        },
     ),
     good(
         "one rank makes the tag",
