@@ -303,7 +303,8 @@ def test_dsl221_an_argument_that_may_be_missing_is_a_warning() -> None:
 
 def test_dsl225_reads_the_launch_command() -> None:
     code = (
-        "import deepspeed\nfrom transformers import HfArgumentParser, TrainingArguments\ndeepspeed.init_distributed({0})\n"
+        "import deepspeed\nfrom transformers import HfArgumentParser, TrainingArguments\n"
+        "deepspeed.init_distributed({0})\n"
         "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
     )
     run = Context(arguments={"ddp_timeout": known("36000")})
