@@ -1603,11 +1603,12 @@ RULES: tuple[RuleInfo, ...] = (
         summary="`ddp_timeout` comes when the process group exists already",
         module="dslint.rules.script.dsl225_ddp_timeout_without_effect",
         markers=(
-            "ddp_timeout\\s*=",
+            "ddp_timeout\\s*=|parse_args_into_dataclasses\\(",
             "init_process_group|init_distributed|PartialState|Accelerator\\(|use_cpu|no_cuda",
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         has_precheck=True,
     ),
     RuleInfo(
@@ -1700,10 +1701,10 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The tag or folder of a checkpoint is not the same on all ranks",
         module="dslint.rules.script.dsl231_checkpoint_tag_per_rank",
         markers=(
-            "save(?:_checkpoint|_state)?\\(",
-            "save_checkpoint\\(|save_state\\(|(?:dcp|checkpoint)\\.(?:async_)?save\\(",
+            "save(?:_checkpoint|_state)?\\(|TrainingArguments",
+            "save_checkpoint\\(|save_state\\(|(?:dcp|checkpoint)\\.(?:async_)?save\\(|(?:deepspeed|fsdp)\\s*=",
             "time|uuid|getpid|mkdtemp|secrets|gethostname|platform\\.node|rank|item\\(",
-            "deepspeed|accelerat|torch\\.distributed",
+            "deepspeed|accelerat|torch\\.distributed|fsdp",
         ),
         fix="none",
         since="0.1.0",
