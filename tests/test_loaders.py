@@ -87,6 +87,18 @@ def test_loops_that_run_once() -> None:
     assert not repeats(LOADER + "for b in loader:\n    train(b)\n")
 
 
+def test_a_sampler_inside_a_batch_sampler() -> None:
+    """`BatchSampler(sampler, 4)` asks the sampler for its order."""
+    code = "s = DistributedSampler(d)\nb = torch.utils.data.BatchSampler(s, 4, drop_last=True)\n"
+    ctx = script(
+        "import torch\n" + HEAD + code + "for x in log.log_every(DataLoader(d, batch_sampler=b), 10):\n    go(x)\n"
+    )
+    (run,) = ctx.loaders.passes()
+    made = run.sources[0].node
+    assert isinstance(made, cst.Call)
+    assert ctx.loaders.shuffling_sampler(made) is not None
+
+
 def test_sampler_that_shuffles() -> None:
     """By default, by position, not when it is said or unknown."""
     ctx = script(

@@ -75,8 +75,13 @@ class Loaders:
 
     def shuffling_sampler(self, call: cst.Call) -> cst.Call | None:
         """The ``DistributedSampler`` that certainly shuffles, of a loader that one may deal out; else ``None``."""
-        sampler = self.argument(call, "sampler")
-        for source in self.sources.of(sampler) if sampler is not None else ():
+        given = self.argument(call, "sampler")
+        found = self.sources.of(given) if given is not None else []
+        batches = self.argument(call, "batch_sampler")
+        for source in self.sources.of(batches) if batches is not None else ():
+            if isinstance(source.node, cst.Call) and last_name(source.node.func) == "BatchSampler" and source.node.args:
+                found += self.sources.of(source.node.args[0].value)
+        for source in found:
             made = source.node
             if isinstance(made, cst.Call) and self.is_distributed_sampler(made) and self.shuffles(made):
                 return made

@@ -15,6 +15,7 @@ _MAX_STEPS = 8
 _MAX_SOURCES = 24
 # Wrappers that hand on the items of their first argument (``zip``: of each).
 _PASSING = frozenset({"enumerate", "tqdm", "iter", "zip", "list", "islice", "cycle", "track", "progress_bar", "chain"})
+_PASSING |= {"log_every"}  # of the ``MetricLogger`` that many vision projects copy
 
 
 @dataclass(frozen=True, slots=True)
