@@ -118,6 +118,8 @@ class Collectives:
         kind = self._objects.likely(called.value)
         if not kind and isinstance(called.value, cst.Call) and last_name(called.value.func) == "super":
             return None
+        if not kind and method == "push_to_hub" and last_name(called.value) == "trainer":
+            kind = "trainer"  # nothing else that is called a trainer uploads in this way
         family, methods = _METHODS.get(kind, ("", {}))
         if method not in methods or not self._takes_part(call, called, kind):
             return None

@@ -173,7 +173,7 @@ GUARDED_COLLECTIVE = (
     # The rank under another name: ``r, n = dist.get_rank(), dist.get_world_size()``.
     r"|\n[ \t]*(?!\w*rank)\w+(?:, ?\w+)* *= *[^\n=]*(?:get_rank\(|[\"'][A-Z_]*RANK)",
     r"\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine"
-    r"|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron",
+    r"|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron|trainer\.push_to_hub",
 )
 # Of these, what may stand in a file of the project that a script imports: the call that waits, the name of a library.
 ELSEWHERE = frozenset({GUARDED_COLLECTIVE[1], GUARDED_COLLECTIVE[3]})

@@ -22,6 +22,8 @@ from dslint.model.script.traces.elements import (
     Trace,
     operations,
     parts,
+    rebuilt,
+    resolved,
     shape,
 )
 
@@ -342,7 +344,7 @@ def _elements(rest: Rest | None, path: _Path) -> Trace:
             rest = _taken(head, chosen[head.symbol], rest)
             continue
         if not isinstance(head, _End):
-            found.append(head)
+            found.append(rebuilt(head, lambda part: resolved(part, chosen)) if chosen else head)
         rest = rest.tail
     return tuple(found)
 

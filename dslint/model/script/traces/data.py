@@ -95,7 +95,7 @@ class DataDivergences:
         self._variances = variances
         self._is_sharded = is_sharded
         self._collectives = Collectives(names, objects)
-        self._truth = RankTruth(guards)
+        self._truth = RankTruth(guards, names, 3 if is_sharded else None)
         self._calls: dict[int, Collective | None] = {}
 
     def tests(self) -> Iterator[DataDivergence]:

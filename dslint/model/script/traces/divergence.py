@@ -95,7 +95,7 @@ class Divergences:
         self._names = names
         self._guards = guards
         self._collectives = Collectives(names, objects)
-        self._truth = RankTruth(guards)
+        self._truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
         self._sharded = sharded.is_known and bool(sharded.value)
         self._known: dict[bool, list[Divergence]] = {}
@@ -154,7 +154,7 @@ class Divergences:
 
         key = (rank, ranks, sharded, is_first)
         if key not in self._recorders:
-            side = RankSide(self._truth, self._guards, list(ranks), rank)
+            side = RankSide(self._truths[sharded], self._guards, list(ranks), rank)
             self._recorders[key] = Recorder(self._tree, self._names, collective, side, elsewhere)
         return self._recorders[key]
 
@@ -193,7 +193,7 @@ class Divergences:
             test = node.test
         else:
             return False
-        return len({self._truth(test, rank) for rank in ranks}) > 1
+        return len({self._truths[False](test, rank) for rank in ranks}) > 1
 
     def _judged(self, found: list[_Found], excess: dict[int, set[tuple[str, int]]]) -> Iterator[Divergence]:
         everywhere = {e for others in excess.values() for e in others}

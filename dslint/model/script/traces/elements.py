@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
@@ -128,6 +128,18 @@ def rebuilt(element: Element, change: Callable[[Trace], Trace]) -> Element:
     if isinstance(element, Protected):
         return Protected(change(element.body), change(element.final))
     return element
+
+
+def resolved(trace: Trace, chosen: Mapping[str, bool]) -> Trace:
+    """The trace with the arms of the choices that are made."""
+    found: list[Element] = []
+    for element in trace:
+        arm = chosen.get(element.symbol) if isinstance(element, Choice) else None
+        if isinstance(element, Choice) and arm is not None:
+            found += resolved(element.then if arm else element.orelse, chosen)
+        else:
+            found.append(rebuilt(element, lambda part: resolved(part, chosen)))
+    return tuple(found)
 
 
 def filled(trace: Trace, body: Trace) -> Trace:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import libcst as cst
 
 from dslint.model.script.guards import Guards
+from dslint.model.script.names import Names
 from dslint.model.script.rankset import FLIPPED, SIGNS, Ranks, number_of
+from dslint.model.script.stagetests import StageTests
 from dslint.model.script.tree import Tree
 
 # Stands for the last rank of the job, whose number no file states.
@@ -25,10 +27,15 @@ _MOST = 6
 
 
 class RankTruth:
-    """Evaluates tests of one module for a given rank; ``None`` where the rank does not decide."""
+    """Evaluates tests of one module for a given rank; ``None`` where the rank does not decide.
 
-    def __init__(self, guards: Guards) -> None:
+    ``stage``: the ZeRO stage, where it is known or supposed, decides over tests that ask for it.
+    """
+
+    def __init__(self, guards: Guards, names: Names, stage: int | None = None) -> None:
         self._guards = guards
+        self._stage = stage
+        self._stages = StageTests(names)
         self._values = guards.rank_values
         self._known: dict[tuple[int, int], bool | None] = {}
 
@@ -59,6 +66,11 @@ class RankTruth:
             found = self._comparison(test, rank)
             if found is not None:
                 return found
+        if self._stage is not None:
+            outcome = self._stages.outcome(test)
+            for stages, answer in zip(outcome or (), (True, False), strict=False):
+                if self._stage not in stages:
+                    return not answer
         return self._by_sets(test, rank)
 
     def _comparison(self, test: cst.Comparison, rank: int) -> bool | None:
