@@ -292,6 +292,8 @@ def test_dsl220_by_stage(lines: tuple[str, ...], number: int | None, steps: int,
         (("with torch.no_grad():", "    t = w.module(b)", "loss = w(b)", "loss.backward()"), []),
         (("loss = w.module(b)", "loss.backward()", "dist.all_reduce(g.grad.data)"), []),
         (("loss = e.module(b)", "loss.backward()"), []),
+        (("w.eval()", "w.module(b).backward()"), []),
+        (("w.eval()", "w.train()", "w.module(b).backward()"), ["error"]),
     ],
 )
 def test_dsl233_needs_a_backward_without_the_wrapper(lines: tuple[str, ...], expected: list[str]) -> None:

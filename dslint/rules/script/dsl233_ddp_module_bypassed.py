@@ -9,9 +9,9 @@ on its part of the data only.
 
 **Fix.** Call the wrapper. The fix takes `.module` out of `model.module(...)`.
 
-**When it stays quiet.** Evaluation and generation through `.module` (no backward follows); steps in which the
-wrapper's forward takes part too; scripts that reduce gradients themselves; DeepSpeed engines, whose hooks sit in the
-parameters; a model that is wrapped in some arms only.
+**When it stays quiet.** Evaluation and generation through `.module` (no backward follows, or `eval()` comes before);
+steps in which the wrapper's forward takes part too; scripts that reduce gradients themselves; DeepSpeed engines, whose
+hooks sit in the parameters; a model that is wrapped in some arms only.
 
 **Evidence.** Two gloo ranks, torch 2.13: after three steps through `.module`, or through the model from before, the
 weights of the ranks differ; through the wrapper they are equal.
@@ -203,7 +203,7 @@ class Check(ScriptCheck):
         if kinds not in ({"ddp_module"}, {"prepared_module"}):
             return
         for forward in forwards:
-            if id(forward) not in self.seen:
+            if id(forward) not in self.seen and not self._evaluates(forward):
                 self.seen.add(id(forward))
                 self._report(forward, node, kinds == {"ddp_module"})
 
@@ -214,6 +214,19 @@ class Check(ScriptCheck):
         if isinstance(receiver, cst.Call) and last_name(receiver.func) == "scale" and receiver.args:
             return receiver.args[0].value
         return receiver
+
+    def _evaluates(self, forward: cst.Call) -> bool:
+        """The last of `x.train()` and `x.eval()` before the forward of `x` in its function is `eval`."""
+        called = self.ctx.text(forward.func)
+        function = self.ctx.enclosing_function(forward) or self.ctx.doc.module
+        here, mode = self.ctx.tree.position(forward), ""
+        for node in self.ctx.tree.own_nodes(function):
+            if self.ctx.tree.position(node) > here:
+                break
+            if isinstance(node, cst.Call) and last_name(node.func) in ("train", "eval"):
+                owner = node.func.value if isinstance(node.func, cst.Attribute) else node.func
+                mode = last_name(node.func) if called.startswith(self.ctx.text(owner)) else mode
+        return mode == "eval"
 
     def _report(self, forward: cst.Call, backward: cst.Call, is_certain: bool) -> None:
         text = self.ctx.text(forward.func)
