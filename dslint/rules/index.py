@@ -2244,6 +2244,22 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL290",
+        name="fsdp-norm-of-shards",
+        kind="script",
+        severity="error",
+        summary="gradients of FSDP are clipped by the norm of the shards of one rank",
+        module="dslint.rules.script.dsl290_fsdp_norm_of_shards",
+        markers=(
+            "clip_grad_norm",
+            "FullyShardedDataParallel",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL301",
         name="flag-as-command",
         kind="launch",
