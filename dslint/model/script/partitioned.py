@@ -81,7 +81,7 @@ class Partitioned:
     def _is_trained(self, node: cst.Name, before: list[Binding]) -> bool:
         """``Trainer(model=model)`` and ``trainer.train()`` stand between the binding and here."""
         at = self._tree.position(node)
-        start = max((self._tree.position(b.node) for b in before), default=at)
+        start = max((self._tree.position(b.node) for b in before), default=-1)
         made = False
         for call in self._calls_around(node):
             if start < self._tree.position(call) < at and not self._objects.conditions.excludes(call, node):

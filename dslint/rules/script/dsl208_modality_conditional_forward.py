@@ -43,7 +43,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="a part of the model runs only on ranks whose batch has something for it",
     markers=(
-        r"def (?:_?forward|prepare_inputs|get_vllm_embedding|get_\w*embed|_?merge)\w*\(",
+        r"forward|prepare_inputs|get_vllm_embedding|_embed|merge",
         r"pixel|image|vision|video|audio|speech|multimodal|input_features|expert",
         r"deepspeed|transformers|zero",
     ),

@@ -43,7 +43,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`generate` at ZeRO stage 3 lets each rank stop after its own answer",
     fix="safe",
-    markers=(r"\.generate\(", r"deepspeed", r"initialize\("),
+    markers=(r"\.generate", r"deepspeed", r"initialize"),
     versions=("transformers",),
     references=(
         "https://github.com/huggingface/transformers/pull/22242",

@@ -44,7 +44,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="what is written inside `GatheredParameters` is lost, since no `modifier_rank` hands it on",
     fix="safe",
-    markers=(r"GatheredParameters\(",),
+    markers=(r"GatheredParameters",),
     references=(
         "https://deepspeed.readthedocs.io/en/latest/zero3.html#deepspeed.zero.GatheredParameters",
         "GatheredParameters in deepspeed/runtime/zero/partition_parameters.py",

@@ -41,8 +41,8 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="the state dict of a ZeRO stage 3 model is saved, which holds empty tensors",
     markers=(
-        r"\.state_dict\(|\.save_pretrained\(",
-        r"deepspeed|accelerat|[tT]rainer",
+        r"\.state_dict|\.save_pretrained",
+        r"deepspeed|accelerat|trainer|Trainer",
     ),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/2413",

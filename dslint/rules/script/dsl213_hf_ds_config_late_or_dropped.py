@@ -43,8 +43,8 @@ META = RuleMeta(
     summary="transformers does not know of ZeRO stage 3 when the model is loaded",
     fix="safe",
     markers=(
-        r"HfDeepSpeedConfig\(|TrainingArguments|parse_args_into_dataclasses",
-        r"HfDeepSpeedConfig\(|from_pretrained",
+        r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses",
+        r"HfDeepSpeedConfig|from_pretrained",
     ),
     references=(
         "https://huggingface.co/docs/transformers/main/en/deepspeed#non-trainer-deepspeed-integration",

@@ -35,7 +35,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="`no_sync()` of an engine at ZeRO stage 2 or 3, which refuses it",
-    markers=(r"\.no_sync\b", r"deepspeed|accelerat"),
+    markers=(r"\.no_sync", r"deepspeed|accelerat"),
     references=(
         "DeepSpeedEngine.no_sync in deepspeed/runtime/engine.py",
         "https://deepspeed.readthedocs.io/en/latest/training.html#gradient-accumulation",
