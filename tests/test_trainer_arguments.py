@@ -196,6 +196,8 @@ def test_reading_a_removed_argument() -> None:
     assert "AttributeError" in found.message
     assert findings(dsl264, code, context(transformers="==4.57.6")) == []
     assert findings(dsl264, code, Context()) == []
+    (found,) = findings(dsl264, code + "print(training_args.no_cuda)\n", context(transformers="==5.0.0"))
+    assert len(found.related) == 1
 
 
 @pytest.mark.parametrize(
@@ -205,6 +207,7 @@ def test_reading_a_removed_argument() -> None:
         _READ + "print(model_args.overwrite_output_dir)\n",
         _READ + "print(training_args.output_dir)\n",
         _READ + "if hasattr(training_args, 'no_cuda'):\n    print(training_args.no_cuda)\n",
+        _READ + "print(hasattr(training_args, 'past_index') and training_args.past_index >= 0)\n",
         _READ + "try:\n    print(training_args.no_cuda)\nexcept Exception:\n    pass\n",
         _READ + "class My(TrainingArguments):\n    no_cuda: bool = False\nprint(training_args.no_cuda)\n",
     ],

@@ -7,6 +7,8 @@ to other ranks only when parameters are partitioned. Left out on purpose, since 
 * accelerate: ``Accelerator.save``, ``unwrap_model``, ``print``, ``log``, ``init_trackers``, ``end_training``,
   ``free_memory``, ``split_between_processes``; ``clip_grad_norm_`` waits under FSDP only;
 * DeepSpeed: ``load_checkpoint`` of the engine (nothing hangs, the weights differ), ``module_state_dict``, ``destroy``;
+* torch: ``init_process_group`` is a rendezvous of as many processes as the script says, and may well be for some ranks
+  only; ``destroy_process_group``; the forward of DDP without gradients; ``fully_shard`` and ``init_device_mesh``;
 * ColossalAI: ``Booster.save_model``, where the plugin decides; Megatron: ``print_rank_0`` tests the rank itself.
 """
 

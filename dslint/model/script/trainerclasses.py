@@ -59,6 +59,9 @@ class TrainerClasses:
             if isinstance(outer, cst.If | cst.IfExp) and inner is not outer.test:
                 if _ASKS.search(self._text(outer.test)):
                     return True
+            elif isinstance(outer, cst.BooleanOperation) and inner is outer.right:
+                if _ASKS.search(self._text(outer.left)):
+                    return True
             elif isinstance(outer, cst.Try) and inner is outer.body:
                 caught = {"" if h.type is None else self._text(h.type) for h in outer.handlers}
                 if any(not c or re.search("TypeError|AttributeError|Exception", c) for c in caught):

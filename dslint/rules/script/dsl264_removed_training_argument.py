@@ -104,6 +104,7 @@ class Check(ScriptCheck):
     def start(self) -> None:
         """The classes of the file, when a call asks for them."""
         self.classes = TrainerClasses(self.ctx.tree, self.ctx.names)
+        self.read: list[_Judged] = []
 
     def visit_Call(self, node: cst.Call) -> None:
         """Judge each keyword by the releases in use."""
@@ -138,7 +139,12 @@ class Check(ScriptCheck):
             return
         found = self._judge(node.attr, owner, self._releases(), None, "AttributeError: object has no attribute")
         if found is not None and found.severity is not Severity.INFO:
-            self._report(found, owner, [])
+            self.read.append(found)
+
+    def finish(self) -> None:
+        """One finding a file for what is read: a copy of an old Trainer reads dozens."""
+        if self.read:
+            self._report(self.read[0], ("transformers", "TrainingArguments"), self.read[1:4])
 
     def _is_stored(self, node: cst.Attribute) -> bool:
         """What is assigned is there afterwards."""
