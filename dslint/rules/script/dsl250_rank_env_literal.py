@@ -11,8 +11,8 @@ launcher.
 **When it stays quiet.** Under a test (`if "RANK" not in os.environ:`), in functions that the script does not call at
 the top, in scripts that start their processes themselves (`mp.spawn`, `Process`, ray) or pass `rank=` to
 `init_process_group`; values that the script computes; a run of one process on purpose (`WORLD_SIZE` is written as "1"
-as well), unless a launch command starts several; `MASTER_PORT` under launchers that do not open the store themselves,
-and where it is 29500, the usual port.
+as well), unless a launch command starts several; `LOCAL_RANK` below srun; `MASTER_PORT` under launchers that do not
+open the store themselves, and where it is 29500, the usual port.
 
 **Evidence.** Two gloo ranks under torchrun, torch 2.13. `RANK` written as "0": `DistStoreError: wait timeout` on both
 processes. `WORLD_SIZE` as "1": rank 0 is alone in a world of 1, rank 1 raises `rank < size`. Another `MASTER_PORT`:
@@ -121,6 +121,13 @@ EXAMPLES = (
     ),
     good("nobody calls the function", {"helpers.py": _HEAD + "\ndef single():\n    " + _RANK + "    " + _INIT}),
     good(
+        "srun shows each process one GPU",
+        {
+            "train.py": _HEAD + "os.environ['RANK'] = os.environ['SLURM_PROCID']\n"
+            "os.environ['LOCAL_RANK'] = '0'\n" + _INIT
+        },
+    ),
+    good(
         "the deepspeed launcher opens no store: all processes use the same port",
         {
             "train.py": "import os\n\nimport deepspeed\n\nos.environ['MASTER_PORT'] = '12355'\n"
@@ -209,13 +216,15 @@ class Check(ScriptCheck):
         world = self.ctx.run.world_size.get_or(None)
         if write.name == "RANK":
             return f"every process takes itself for rank {write.text}, and the group never forms"
+        launcher = self.ctx.run.launcher.get_or("torchrun")
         if write.name == "LOCAL_RANK":
-            return f"every process of a machine takes GPU {write.text}"
+            # Below srun each process may see a GPU of its own, with the index 0.
+            given = launcher in ("torchrun", "deepspeed", "accelerate") and "SLURM" not in self.ctx.doc.source.text
+            return f"every process of a machine takes GPU {write.text}" if given else ""
         if write.name == "WORLD_SIZE":
             wrong = isinstance(world, int) and write.text != str(world)
             return f"the processes count {write.text} of them, and the group never forms" if wrong else ""
         # Others than torchrun leave the store to rank 0, which then opens it at the port that all write.
-        launcher = self.ctx.run.launcher.get_or("torchrun")
         if write.text == _USUAL_PORT or launcher != "torchrun" or {"RANK", "WORLD_SIZE"} & others:
             return ""
         return "under torchrun nobody listens at that port, and every process waits until the timeout"
