@@ -2,7 +2,8 @@
 
 As written, each rank makes its tag from its own clock; as fixed, rank 0 makes it and broadcasts it. DeepSpeed warns,
 and each rank writes its part into a folder of its own: no folder holds a whole checkpoint, and the return code is 0.
-With `"tag_validation": "Fail"` in the config's `checkpoint` section it raises instead.
+The same of the folder, and of that of `torch.distributed.checkpoint`. With `"tag_validation": "Fail"` in the config's
+`checkpoint` section it raises instead.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ EXPERIMENT = Experiment(
         Case("z2", {"stage": 2, "validation": "Warn"}),
         Case("z3", {"stage": 3, "validation": "Warn"}),
         Case("folder", {"stage": 2, "validation": "Warn", "folder": True}),
+        Case("distributed-checkpoint", {"sharded": True}),
         Case(
             "validated", {"stage": 2, "validation": "Fail"}, Expect((Kind.RAISE,), r"AssertionError.*is not consistent")
         ),
@@ -39,6 +41,8 @@ def fixed(rank: RankApi) -> Json:
 
 
 def _save(rank: RankApi, shared: bool) -> Json:
+    if rank.params.get("sharded"):
+        return _save_sharded(rank, shared)
     import os
     import time
 
@@ -63,6 +67,29 @@ def _save(rank: RankApi, shared: bool) -> Json:
     return {"files": [sorted(os.listdir(os.path.join(target, name, inner))) for name in folders]}
 
 
+def _save_sharded(rank: RankApi, shared: bool) -> Json:
+    """`torch.distributed.checkpoint.save` of a tensor of which each rank holds a half."""
+    import os
+    import time
+
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    rank.init()
+    mesh = init_device_mesh(rank.device.partition(":")[0], (rank.world,))
+    names = [f"at-{time.time_ns()}"]
+    if shared:
+        dist.broadcast_object_list(names, src=0)
+    target = os.path.join(rank.folder, "checkpoint")
+    state = {"weight": distribute_tensor(torch.arange(8.0), mesh, [Shard(0)])}
+    dcp.save(state, checkpoint_id=os.path.join(target, names[0]))
+    dist.barrier()
+    return {"files": [sorted(os.listdir(os.path.join(target, name))) for name in sorted(os.listdir(target))]}
+
+
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """More than one folder."""
     files = values[0]["files"]
@@ -75,6 +102,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The tag or the folder, at the stage of the run where it is known."""
     wanted = "folder" if subject.finding.fact("argument") == "folder" else "z2"
+    if subject.finding.fact("call") in ("save", "async_save"):
+        return {} if case.name == "distributed-checkpoint" else None
     stage = subject.finding.fact("stage")
     if case.name != wanted:
         return None

@@ -94,5 +94,7 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
-    """The call that comes too late, or `use_cpu`."""
+    """The call that comes too late, or `use_cpu`; a backend that comes too late is not shown."""
+    if subject.finding.fact("option") == "backend":
+        return None
     return {} if case.name == subject.finding.fact("taker") else None

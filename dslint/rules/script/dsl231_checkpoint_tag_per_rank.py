@@ -14,9 +14,10 @@ is the variable of a loop; the script sets `tag_validation` itself. A clock read
 loss, and folders (which scripts often make long before the save) are warnings, since the ranks may well get the same
 text.
 
-**Evidence.** Two gloo ranks, ZeRO 2 and 3, `save_checkpoint(folder, tag=f"at-{time.time_ns()}")`: two folders, one part
-each, return code 0; with one tag a whole checkpoint. With `"Fail"` both ranks raise `AssertionError: ... is not
-consistent across all ranks`. DeepSpeed 0.19.8 `engine.py: _checkpoint_tag_validation`.
+**Evidence.** Two gloo ranks, ZeRO 2 and 3, `save_checkpoint(folder, tag=f"at-{time.time_ns()}")`: two folders, one
+part each, return code 0; with one tag a whole checkpoint. The same of a folder, also of
+`torch.distributed.checkpoint`. With `"Fail"` both ranks raise `AssertionError: ... is not consistent across all
+ranks`. DeepSpeed 0.19.8 `engine.py: _checkpoint_tag_validation`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
 from dslint.model.script.ownvalues import OwnValue, OwnValues
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
@@ -80,7 +82,7 @@ class Check(ScriptCheck):
             found = self.own.of(value) if value is not None else None
             # Behind a rank guard the call itself is the mistake.
             if value is not None and found is not None and self.ctx.guard(node) is None:
-                self._report(argument, value, found)
+                self._report(node, argument, value, found)
                 return
 
     def _validates(self) -> bool:
@@ -107,7 +109,7 @@ class Check(ScriptCheck):
             return [("folder", argument(node, "checkpoint_id", None))]
         return []
 
-    def _report(self, argument: str, value: cst.BaseExpression, found: OwnValue) -> None:
+    def _report(self, node: cst.Call, argument: str, value: cst.BaseExpression, found: OwnValue) -> None:
         certain = found.is_certain and (argument == "tag" or found.kind in ("unique", "rank"))
         which = "differs between the ranks" if certain else "may differ between the ranks"
         origin = (self.ctx.location(found.node, "made by each rank for itself"),) if found.node is not value else ()
@@ -118,7 +120,7 @@ class Check(ScriptCheck):
             hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
             related=origin,
             severity=Severity.ERROR if certain else Severity.WARNING,
-            facts={"argument": argument, "kind": found.kind, "stage": self.ctx.stage},
+            facts={"call": last_name(node.func), "argument": argument, "kind": found.kind, "stage": self.ctx.stage},
         )
 
 

@@ -127,7 +127,7 @@ class Check(ScriptCheck):
             " group already, and it is adopted as it is",
             hint=f"Pass the {name} to the first call, or drop that call",
             related=(self.ctx.location(made.site, "the group is made here"),),
-            facts={"taker": last_name(node.func)},
+            facts={"taker": last_name(node.func), "option": name},
         )
 
 
