@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from oracle.compare import judged, smallest
 from oracle.machine import Machine
+from oracle.places import misplaced, uneven_lines
 from oracle.program import program
 from oracle.report import report
 from oracle.shape import shape
@@ -27,6 +28,8 @@ KNOWN_FALSE_ALARMS = [entry["contains"] for entry in KNOWN.get("false_alarm", ()
 CHUNKS, CHUNK, FULL_CHUNK = 10, 300, 1000
 # What dslint finds of the programs whose ranks part: 100 programs in a chunk scatter, the full run is in the page.
 FOUND_AT_LEAST = 0.75
+# Of the findings about calls, those at a call that every rank makes: to become none.
+MISPLACED_AT_MOST = 0.15
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -38,6 +41,15 @@ def test_no_false_alarm_and_most_differences_are_found(chunk: int, full: bool) -
     assert not unknown, "\n\n".join(f"seed {seed}: {said}\n{s}" for s, (_, seed, said) in unknown.items())
     assert result.programs == size
     assert result.counts["agree"] >= FOUND_AT_LEAST * result.parted, dict(result.counts)
+
+
+def test_findings_stand_at_calls_that_not_all_ranks_make_equally_often() -> None:
+    found = wrong = 0
+    for seed in range(400):
+        count, misplaced_count = misplaced(program(seed).source)
+        found, wrong = found + count, wrong + misplaced_count
+    assert found >= 80
+    assert wrong <= MISPLACED_AT_MOST * found, f"{wrong} of {found}"
 
 
 # The judge itself is judged by programs whose answer is plain.
@@ -172,6 +184,12 @@ ENDS = """
         raise ValueError
     dist.barrier()
 """
+
+
+def test_the_oracle_knows_where_ranks_part() -> None:
+    first = len(IMPORT.splitlines()) + 1
+    assert uneven_lines(main(PARTED["early return"])) == {first + 2, first + 3}
+    assert uneven_lines(main(TOGETHER["under a flag"])) == set()
 
 
 def test_what_is_out_of_scope_is_counted_by_name() -> None:

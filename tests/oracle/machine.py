@@ -65,7 +65,7 @@ class Machine:
         if by_design:
             tree = _SetsAsFlags().visit(tree)
         code = ast.unparse(tree)
-        self._code = compile(ast.fix_missing_locations(tree), PROGRAM, "exec")
+        self.code = compile(ast.fix_missing_locations(tree), PROGRAM, "exec")
         self._by_design, self._worlds = by_design, worlds
         self.flags = [f for f in FLAGS if re.search(rf"\b{f}\b", code)] + ([SET] if "_set" in code else [])
         self.facts = [f for f, words in FACTS.items() if any(w in code for w in words)]
@@ -83,11 +83,10 @@ class Machine:
     def difference(self) -> Difference | None:
         """The first assignment under which two ranks issue different collectives."""
         for world in self._worlds:
-            for flags in _assignments(self.flags):
-                for data in itertools.product(*[list(_assignments(self.facts))] * world):
-                    found = self._parted(world, flags, data)
-                    if found is not None:
-                        return Difference(world, flags, data, found)
+            for flags, data in every_assignment(self, world):
+                found = self._parted(world, flags, data)
+                if found is not None:
+                    return Difference(world, flags, data, found)
         return None
 
     def _parted(self, world: int, flags: dict[str, bool], data: tuple[dict[str, bool], ...]) -> tuple[Any, ...] | None:
@@ -103,14 +102,14 @@ class Machine:
             waiting = [r.waits for r in ranks if r.waits is not None]
             if not waiting:
                 return None
-            known = (*known, _combined(waiting))
+            known = (*known, combined(waiting))
 
     def _outcome(self, rank: int, world: int, flags: dict[str, bool], data: dict[str, bool], known: Any) -> Outcome:
         key = (rank, world, tuple(flags.values()), tuple(data.values()), repr(known))
         found = self._done.get(key)
         if found is None:
             me = Rank(rank, world, flags, data, known)
-            found = self._done[key] = run(self._code, me) if self.reached is None else self._watched(me)
+            found = self._done[key] = run(self.code, me) if self.reached is None else self._watched(me)
         return found
 
     def _watched(self, me: Rank) -> Outcome:
@@ -124,7 +123,7 @@ class Machine:
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            return run(self._code, me)
+            return run(self.code, me)
         finally:
             sys.settrace(before)
 
@@ -153,6 +152,13 @@ def _call(main: Any, known: Any) -> None:
     main(*[getattr(known, name) for name in names])
 
 
+def every_assignment(machine: Machine, world: int) -> Iterator[tuple[dict[str, bool], tuple[dict[str, bool], ...]]]:
+    """All values of the flags, and of the facts of each rank."""
+    for flags in _assignments(machine.flags):
+        for data in itertools.product(*[list(_assignments(machine.facts))] * world):
+            yield flags, data
+
+
 def _assignments(names: Iterable[str]) -> Iterator[dict[str, bool]]:
     names = list(names)
     for values in itertools.product((False, True), repeat=len(names)):
@@ -167,7 +173,7 @@ def _differ(traces: tuple[tuple[tuple[str, int | None, str], ...], ...]) -> bool
     return any(a != labels[0] and sorted(a) == sorted(labels[0]) for a in labels)
 
 
-def _combined(brought: list[tuple[str, int, Any]]) -> Any:
+def combined(brought: list[tuple[str, int, Any]]) -> Any:
     """What a collective gives; ranks that meet it with another call of the same name bring nothing."""
     kind, root, _ = brought[0]
     values = [payload for _, _, payload in brought]
