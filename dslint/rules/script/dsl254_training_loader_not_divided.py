@@ -90,6 +90,24 @@ EXAMPLES = (
         },
         at="train.py:9",
     ),
+    bad(
+        "rows from the hub, as every rank has them",
+        {
+            "train.py": _HEAD.replace("import torch\n", "import torch\nfrom datasets import load_dataset\n", 1)
+            + "def train(net, optimizer, tokenize):\n    model = DistributedDataParallel(net)\n"
+            "    data = load_dataset('wikitext', split='train')\n    rows = data.map(tokenize, batched=True)\n"
+            "    loader = DataLoader(rows.with_format('torch'), batch_size=4)\n" + _LOOP
+        },
+        at="train.py:20",
+    ),
+    good(
+        "rows that are streamed: they may be divided on the way",
+        {
+            "train.py": _HEAD.replace("import torch\n", "import torch\nfrom datasets import load_dataset\n", 1)
+            + "def train(net, optimizer):\n    model = DistributedDataParallel(net)\n"
+            "    loader = DataLoader(load_dataset('wikitext', split='train', streaming=True))\n" + _LOOP
+        },
+    ),
     good(
         "a sampler, or a part of the rank's own",
         {
@@ -137,6 +155,10 @@ _RANDOM = re.compile(r"^(?:rand|randn|randint|randperm|random|choice|normal|unif
 _MAP_STYLE = ("torchvision.datasets.", "torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
 # What may divide a loader or a data set among the ranks.
 _TAKERS = ("prepare", "setup", "fit", "train", "initialize", "shard", "split")
+# Of the `datasets` library; the methods leave every rank with the same rows.
+_HUB = frozenset({"datasets.load_dataset", "datasets.load_from_disk"})
+_KEEPS_ITEMS = frozenset({"map", "filter", "with_format", "remove_columns", "rename_column", "select_columns", "cast"})
+_MAX_STEPS = 6
 _WRAPPERS = frozenset({"torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.random_split"})
 
 
@@ -202,15 +224,23 @@ class Check(ScriptCheck):
 
     def _is_map_style(self, source: Source, depth: int) -> bool:
         made = source.node
-        if not isinstance(made, cst.Call) or depth > 3 or self._is_own(made):
+        if made is None or depth > _MAX_STEPS or self._is_own(made):
+            return False
+        if isinstance(made, cst.Subscript):  # ``load_dataset(...)["train"]``
+            return self._all_map_style(made.value, depth)
+        if not isinstance(made, cst.Call):
             return False
         given = [s.node for a in made.args for s in self.ctx.loaders.sources.of(a.value)]
         if any(node is not None and self._is_own(node) for node in given):
             return False
         name = self.ctx.qualified_name(made.func)
+        if name is None and isinstance(made.func, cst.Attribute) and made.func.attr.value in _KEEPS_ITEMS:
+            return self._all_map_style(made.func.value, depth)
         if name in _WRAPPERS:
-            inner = self.ctx.loaders.sources.of(made.args[0].value) if made.args else []
-            return bool(inner) and all(self._is_map_style(s, depth + 1) for s in inner)
+            return bool(made.args) and self._all_map_style(made.args[0].value, depth)
+        if name in _HUB:
+            streams = self.ctx.argument(made, "streaming")
+            return streams is None or self.ctx.constant(streams).get_or(True) is False
         if name is not None:
             return name.startswith(_MAP_STYLE)
         owner = self.ctx.names.local_class(last_name(made.func)) if isinstance(made.func, cst.Name) else None
@@ -218,6 +248,11 @@ class Check(ScriptCheck):
             return False
         bases = self.ctx.class_bases(owner.name.value)
         return any(b in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset") for b in bases)
+
+    def _all_map_style(self, value: cst.BaseExpression, depth: int) -> bool:
+        """Every value that may stand here is one; `data = data.map(f)` leads back to the first."""
+        inner = self.ctx.loaders.sources.of(value)
+        return bool(inner) and all(self._is_map_style(s, depth + 1) for s in inner)
 
     def _is_own(self, node: cst.CSTNode) -> bool:
         """The rank, the number of ranks or chance takes part."""
