@@ -24,6 +24,7 @@ To lint a file or folder that is called like a command, write ./rule.
 
 exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, settings or an internal error.
 """
+_PROJECT_RULES = "run the code of the rules that the settings of the project name (docs/extending.md)"
 
 
 def _listed(text: str) -> list[str]:
@@ -159,6 +160,7 @@ def _other(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--config", metavar="FILE", help="settings file instead of the nearest pyproject.toml or dslint.toml"
     )
+    group.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     group.add_argument("--isolated", action="store_true", help="use no settings file")
     group.add_argument("-j", "--jobs", type=positive, metavar="N", help="worker processes (default: all cores)")
     group.add_argument("--no-cache", dest="cache", action="store_false", help="neither read nor write earlier results")
@@ -174,6 +176,7 @@ def rule_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint rule``."""
     parser = Parser(prog="dslint rule", description="Explain rules: what, why it hurts, how to fix, examples.")
     parser.add_argument("rules", nargs="+", metavar="RULE", help="code (DSL201), prefix or name")
+    parser.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     return parser
 
 
@@ -181,4 +184,5 @@ def rules_parser() -> argparse.ArgumentParser:
     """The parser of ``dslint rules``."""
     parser = Parser(prog="dslint rules", description="List all rules.")
     parser.add_argument("--output-format", choices=("text", "json"), default="text")
+    parser.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     return parser

@@ -25,7 +25,7 @@ OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
     {"paths", "diff", "fix_only", "stdin_filename", "output_file", "statistics", "color", "quiet", "verbose", "config",
-     "isolated", "show_files", "show_settings", "ignore_noqa", "profile"}
+     "isolated", "show_files", "show_settings", "ignore_noqa", "profile", "project_rules"}
 )  # fmt: skip
 
 
@@ -63,7 +63,8 @@ def run(arguments: list[str]) -> int:
     command = arguments[0] if arguments and arguments[0] in COMMANDS else "check"
     rest = arguments[1:] if arguments and arguments[0] in COMMANDS else arguments
     if command == "rule":
-        return _explain(rule_parser().parse_args(rest).rules)
+        given = rule_parser().parse_args(rest)
+        return _explain(given.rules, given.project_rules)
     if command == "doctor":
         from dslint.doctor.command import main as doctor
 
@@ -73,7 +74,8 @@ def run(arguments: list[str]) -> int:
 
         return schema(rest)
     if command == "rules":
-        return _list_rules(rules_parser().parse_args(rest).output_format)
+        listed = rules_parser().parse_args(rest)
+        return _list_rules(listed.output_format, listed.project_rules)
     if command == "probe":
         from dslint.probe.command import main as probe
 
@@ -85,10 +87,12 @@ def run(arguments: list[str]) -> int:
     return check(check_parser().parse_args(rest))
 
 
-def _explain(selectors: Sequence[str]) -> int:
+def _explain(selectors: Sequence[str], project_rules: bool) -> int:
     from dslint.rules.explain import explain
     from dslint.rules.registry import UnknownSelector, find
 
+    if project_rules and not _load_project_rules():
+        return TROUBLE
     try:
         codes = [info.code for selector in selectors for info in find(selector)]
     except UnknownSelector as error:
@@ -99,18 +103,33 @@ def _explain(selectors: Sequence[str]) -> int:
     return OK
 
 
-def _list_rules(output_format: str) -> int:
-    from dslint.rules.index import RULES
+def _load_project_rules() -> bool:
+    """Those that the settings here name; a mistake in them is said."""
+    from dslint.settings import SettingsError, load_settings
 
+    try:
+        load_settings(Path(), {}, run_rules=True)
+    except SettingsError as error:
+        say(str(error))
+        return False
+    return True
+
+
+def _list_rules(output_format: str, project_rules: bool) -> int:
+    from dslint.rules.registry import all_rules
+
+    if project_rules and not _load_project_rules():
+        return TROUBLE
+    rules = all_rules()
     if output_format == "json":
         import json
 
         rows = [{"code": r.code, "name": r.name, "kind": r.kind, "severity": r.severity, "summary": r.summary,
-                 "fix": r.fix, "since": r.since} for r in RULES]  # fmt: skip
+                 "fix": r.fix, "since": r.since} for r in rules]  # fmt: skip
         sys.stdout.write(json.dumps({"version": 1, "rules": rows}, indent=2) + "\n")
         return OK
-    width = max(len(r.name) for r in RULES)
-    for r in RULES:
+    width = max(len(r.name) for r in rules)
+    for r in rules:
         sys.stdout.write(f"{r.code}  {r.name:<{width}}  {r.severity:<7}  {r.summary}\n")
     return OK
 
@@ -125,12 +144,17 @@ def check(args: Namespace) -> int:
     try:
         _check_usage(paths, flags)
         config = Path(args.config) if "config" in args else None
-        settings = load_settings(_start(paths, flags), overrides, config, flags.get("isolated", False))
+        run_rules = bool(flags.get("project_rules"))
+        settings = load_settings(
+            _start(paths, flags), overrides, config, flags.get("isolated", False), run_rules=run_rules
+        )
         if flags.get("statistics"):
             _check_statistics(_format(settings, flags))
     except (SettingsError, _UsageError) as error:
         say(str(error))
         return TROUBLE
+    if settings.rules and not settings.rule_files and not flags.get("quiet"):
+        say(f"rules of the project are not loaded ({', '.join(settings.rules)}): --project-rules runs their code")
     if flags.get("verbose"):
         say(f"settings: {settings.source or 'built-in'}")
     if "show_settings" in args:

@@ -19,9 +19,8 @@ from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
 from dslint.inputs import Inputs, add_config, crash, embedded_configs, load
 from dslint.model.context import Context, Vocabulary
 from dslint.model.firstlook import may_name_config
-from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker
-from dslint.rules.registry import BY_CODE, load_rule
+from dslint.rules.registry import BY_CODE, all_rules, load_rule
 from dslint.surroundings import Surroundings, neighbouring_files, vocabulary_of
 
 if TYPE_CHECKING:
@@ -68,7 +67,9 @@ def check_paths(
 
 def check_text(path: str, text: str, kind: str = "script", settings: Settings | None = None) -> list[Finding]:
     """The findings of the script rules in one text, without its project: for the flake8 plugin and editors."""
-    enabled = frozenset(r.code for r in RULES if settings is None or settings.enabled(r.code))
+    if settings is not None:
+        settings.use_project_rules()
+    enabled = frozenset(r.code for r in all_rules() if settings is None or settings.enabled(r.code))
     raw = text.encode("utf-8", "surrogatepass")
     own = vocabulary_of(settings) if settings is not None else Vocabulary()
     codes = rules_by_marker(raw, enabled, own)
@@ -115,7 +116,8 @@ class _Run:
         self.settings = settings
         self.ignore_noqa = ignore_noqa
         self.overrides = overrides
-        self.enabled = frozenset(r.code for r in RULES if settings.enabled(r.code))
+        settings.use_project_rules()
+        self.enabled = frozenset(r.code for r in all_rules() if settings.enabled(r.code))
         self.surroundings = Surroundings(settings, overrides)
 
     def check(self, paths: Sequence[str]) -> Result:
@@ -166,7 +168,7 @@ class _Run:
         return self.profile.charged(code, "handlers", partial(_guarded, code, path, run))
 
     def _rules(self, kind: str) -> list[RuleInfo]:
-        return [rule for rule in RULES if rule.kind == kind and rule.code in self.enabled]
+        return [rule for rule in all_rules() if rule.kind == kind and rule.code in self.enabled]
 
     def _document_rules(self, kind: str, docs: Sequence[Any], contexts: Mapping[str, Context]) -> Iterator[Finding]:
         if not docs:
@@ -286,7 +288,8 @@ class _Run:
         with stage_of(self.profile, "byte tests of scripts"):
             jobs = self._jobs(inputs, contexts, results)
         files = ProjectFiles(self.overrides)
-        with ScriptStage(jobs, results, self.settings.jobs or cores(), files, self.profile) as stage:
+        workers, rules = self.settings.jobs or cores(), self.settings.rule_files
+        with ScriptStage(jobs, results, workers, files, self.profile, rules) as stage:
             yield stage.findings
         if results:
             results.save()

@@ -184,9 +184,15 @@ class ScriptRule:
     sees_imports: bool = False
 
 
-@cache
 def load(code: str) -> ScriptRule:
     """The script rule with this code."""
+    from dslint.rules.registry import project_version
+
+    return _load(code, project_version())
+
+
+@cache
+def _load(code: str, _: int) -> ScriptRule:
     from dslint.rules.registry import load_rule
 
     module = load_rule(code).module

@@ -45,6 +45,7 @@ class ScriptStage:
         workers: int,
         files: ProjectFiles | None = None,
         profile: Profile | None = None,
+        rule_files: tuple[str, ...] = (),
     ) -> None:
         files = files or ProjectFiles()
         self._results = results
@@ -65,9 +66,8 @@ class ScriptStage:
         if len(self._missing) >= POOL_THRESHOLD and workers > 1:
             total = sum(len(job.raw) for _, job in self._missing)
             chunks = list(_chunks(job for _, job in self._missing))
-            self._pool = _pool(
-                min(workers, 1 + total // _WORKER), chunks, partial(_init_worker, profile is not None, files)
-            )
+            begin = partial(_init_worker, profile is not None, files, rule_files)
+            self._pool = _pool(min(workers, 1 + total // _WORKER), chunks, begin)
 
     def __enter__(self) -> ScriptStage:
         return self
@@ -141,9 +141,13 @@ _judge = Judge()
 _lasting = ExitStack()
 
 
-def _init_worker(is_profiled: bool, files: ProjectFiles) -> None:
+def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, ...]) -> None:
     global _judge
     _prepare()
+    if rule_files:
+        from dslint.projectrules import activate
+
+        activate(rule_files)
     gc.disable()
     _judge = Judge(is_profiled, files)
     if is_profiled:

@@ -36,10 +36,15 @@ def bad_examples() -> list[pytest.param]:
 def test_a_rule_whose_finding_goes_with_the_facts_around_the_file_says_so(
     code: str, example: Example, project: Path
 ) -> None:
-    """The file alone, without flags: a suppression that is needed in the full run must not be called unused."""
+    """The file alone, without flags: a suppression that is needed in the full run must not be called unused.
+
+    What a script imports is read whether it is given or not.
+    """
     path = example.at[0].partition(":")[0]
-    (project / path).parent.mkdir(parents=True, exist_ok=True)
-    (project / path).write_bytes(example.files[path].encode())
+    imported = [name for name in example.files if name.endswith(".py") and path.endswith(".py")]
+    for name in {path, *imported}:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_bytes(example.files[name].encode())
     (info,) = (rule for rule in all_rules() if rule.code == code)
     selected = {"extend-select": [code]} if info.optional else {}
     alone = check_paths([path], make_settings({"cache": False, "jobs": 1, **selected}, project)).findings

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dslint.model.script.vocabulary import ELSEWHERE
-from dslint.rules.index import RULES
+from dslint.rules.registry import all_rules, project_version
 
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
@@ -43,10 +43,10 @@ def rules_by_marker(
     With one of the project's ``own`` names in it these are all of them: no marker knows that name.
     """
     if own is not None and own.stands_in(raw):
-        return tuple(code for code, _ in _table() if code in enabled)
+        return tuple(code for code, _ in _table(project_version()) if code in enabled)
     seen: dict[bytes | str, bool] = {}
     found: list[str] = []
-    for code, markers in _table():
+    for code, markers in _table(project_version()):
         if code in enabled:
             look = partial(_look, markers, raw, seen)
             what = look() if profile is None else profile.charged(code, "markers", look)
@@ -82,11 +82,11 @@ def _found(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _table() -> tuple[tuple[str, tuple[_Marker, ...]], ...]:
+def _table(_: int) -> tuple[tuple[str, tuple[_Marker, ...]], ...]:
     # Plain words first: they spare most files the expressions.
     return tuple(
         (rule.code, tuple(sorted(map(_marker, rule.markers), key=lambda m: (m.is_elsewhere, bool(m.rest)))))
-        for rule in RULES
+        for rule in all_rules()
         if rule.kind == "script"
     )
 

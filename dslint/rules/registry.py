@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +18,40 @@ if TYPE_CHECKING:
 BY_CODE: dict[str, RuleInfo] = {info.code: info for info in RULES}
 BY_NAME: dict[str, RuleInfo] = {info.name: info for info in RULES}
 ALL = "ALL"
+
+
+class _State:
+    """Which rules of a project are known. ``version`` grows with each change; ``are_missing``: some were not loaded."""
+
+    version = 0
+    are_missing = False
+
+
+# Rules of the project's own by code; they stand in BY_CODE and BY_NAME as well.
+PROJECT: dict[str, LoadedRule] = {}
+_FOREIGN = re.compile(r"(?!DSL)[A-Z]{2,8}\d{0,3}")
+
+
+def use_project_rules(rules: Sequence[tuple[RuleInfo, LoadedRule]], *, are_missing: bool = False) -> None:
+    """These, and no others, are the rules of the project. ``are_missing``: its settings name some, not loaded."""
+    for code in PROJECT:
+        del BY_NAME[BY_CODE.pop(code).name]
+    PROJECT.clear()
+    for info, loaded in rules:
+        BY_CODE[info.code] = BY_NAME[info.name] = info
+        PROJECT[info.code] = loaded
+    _State.version += 1
+    _State.are_missing = are_missing
+
+
+def project_version() -> int:
+    """Changes with the rules of the project."""
+    return _State.version
+
+
+def may_be_missing(selector: str) -> bool:
+    """The selector may mean a rule of the project that was not loaded."""
+    return _State.are_missing and _FOREIGN.fullmatch(selector) is not None
 
 
 class UnknownSelector(ValueError):  # noqa: N818 - the name says the mistake
@@ -38,8 +74,8 @@ class LoadedRule(NamedTuple):
 
 
 def all_rules() -> tuple[RuleInfo, ...]:
-    """Every rule in the order of the codes."""
-    return RULES
+    """Every rule in the order of the codes, those of the project last."""
+    return (*RULES, *(BY_CODE[code] for code in PROJECT)) if PROJECT else RULES
 
 
 def find(selector: str) -> tuple[RuleInfo, ...]:
@@ -50,12 +86,14 @@ def find(selector: str) -> tuple[RuleInfo, ...]:
     """
     wanted = selector.strip()
     if wanted.upper() == ALL:
-        return RULES
+        return all_rules()
     named = BY_NAME.get(wanted.lower().replace("_", "-"))
     if named:
         return (named,)
     prefix = wanted.upper()
-    found = tuple(info for info in RULES if info.code.startswith(prefix)) if prefix.startswith("DSL") else ()
+    found = tuple(info for info in all_rules() if info.code.startswith(prefix))
+    if not prefix.startswith("DSL"):  # a short beginning of our own codes is no selector
+        found = tuple(info for info in found if info.code in PROJECT) if len(prefix) > 1 else ()
     if not found:
         raise UnknownSelector(selector, suggest(wanted))
     return found
@@ -77,13 +115,17 @@ def suggest(selector: str) -> str:
     return near[0] if near else ""
 
 
-@cache
 def load_rule(code: str) -> LoadedRule:
     """The rule with this code; imports the module that holds it.
 
     Raises:
         UnknownSelector: no rule has this code.
     """
+    return PROJECT.get(code) or _load_own(code)
+
+
+@cache
+def _load_own(code: str) -> LoadedRule:
     from importlib import import_module
 
     info = BY_CODE.get(code)
@@ -104,7 +146,7 @@ def explanation(code: str) -> str:
     from pkgutil import get_data
 
     info = BY_CODE[code]
-    if info.kind == "dslint":
+    if info.kind == "dslint" or code in PROJECT:
         return load_rule(code).explanation
     package, _, stem = info.module.rpartition(".")
     source = get_data(package, f"{stem}.py")

@@ -19,13 +19,15 @@ _FILE_NAMES = (".dslint.toml", "dslint.toml", "pyproject.toml")
 _ENVIRONMENT = {"DSLINT_OUTPUT_FORMAT": "output-format", "DSLINT_CACHE_DIR": "cache-dir"}
 
 
-def make_settings(overrides: Mapping[str, object], root: Path | None = None) -> Settings:
+def make_settings(overrides: Mapping[str, object], root: Path | None = None, *, run_rules: bool = False) -> Settings:
     """Settings from flag names and values alone; no file and no environment is read.
+
+    ``run_rules``: the code of ``rules`` may run.
 
     Raises:
         SettingsError: an unknown name, a wrong value, an unknown rule.
     """
-    return merge([from_flags(overrides)], None, root or Path.cwd())
+    return merge([from_flags(overrides)], None, root or Path.cwd(), run_rules=run_rules)
 
 
 def load_settings(
@@ -34,8 +36,11 @@ def load_settings(
     config: Path | None = None,
     isolated: bool = False,
     environ: Mapping[str, str] = os.environ,
+    run_rules: bool = False,
 ) -> Settings:
     """The settings for files at ``start``: the nearest settings file, then the environment, then flags.
+
+    ``run_rules``: the code of the rules that the settings name may run; the environment can say so too.
 
     Raises:
         SettingsError: any of them cannot be used.
@@ -53,7 +58,9 @@ def load_settings(
                 root = candidate.parent
                 break
     source = shown(chain[-1].origin.file) if chain and chain[-1].origin.file else None
-    return merge([*chain, _from_environment(environ), from_flags(anchored(overrides, root))], source, root)
+    run_rules = run_rules or environ.get("DSLINT_PROJECT_RULES", "") not in ("", "0")
+    sources = [*chain, _from_environment(environ), from_flags(anchored(overrides, root))]
+    return merge(sources, source, root, run_rules=run_rules)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

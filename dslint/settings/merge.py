@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from dslint.core.finding import Severity
-from dslint.rules.registry import UnknownSelector
+from dslint.rules.registry import UnknownSelector, use_project_rules
 from dslint.settings.errors import Origin
 from dslint.settings.selection import Layer, prefix_of, split_pointer_selector
 from dslint.settings.table import Launch, Names, Settings, kebab
 
 _SELECTION = ("select", "ignore", "extend_select", "extend_ignore")
 # A later source adds to these lists instead of replacing them.
-_GROWING = ("ignore", "extend_select", "extend_ignore", "extend_exclude")
+_GROWING = ("ignore", "extend_select", "extend_ignore", "extend_exclude", "rules")
 # What a version of each of these looks like.
 _VERSIONS = {
     "deepspeed_version": "0.16.9 or >=0.14,<0.18",
@@ -32,12 +32,15 @@ class Source:
     values: dict[str, Any]
 
 
-def merge(sources: Sequence[Source], file: str | None, root: Path) -> Settings:
+def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules: bool = False) -> Settings:
     """Later sources win; ``extend-*`` lists and tables add up, and a new ``select`` starts the selection anew.
 
+    ``run_rules``: the code of the project's own rules may run.
+
     Raises:
-        SettingsError: a rule or a version that does not exist.
+        SettingsError: a rule or a version that does not exist, a rule of the project that cannot be used.
     """
+    rule_files, rule_digest = _project_rules(sources, root, run_rules)
     merged: dict[str, Any] = {}
     layers: list[Layer] = []
     severities: dict[str, Severity] = {}
@@ -61,11 +64,32 @@ def merge(sources: Sequence[Source], file: str | None, root: Path) -> Settings:
         merged["world_size"] = launch.nnodes * launch.nproc_per_node
     return Settings(
         **merged,
+        rule_files=rule_files,
+        rule_digest=rule_digest,
         source=file,
         root=root.absolute(),
         layers=tuple(layer for layer in layers if layer != Layer()),
         severities=severities,
     )
+
+
+def _project_rules(sources: Sequence[Source], root: Path, run_rules: bool) -> tuple[tuple[str, ...], str]:
+    """The files of the project's own rules that are in use, and the digest of their code."""
+    named = [(entry, source.origin) for source in sources for entry in source.values.get("rules", ())]
+    if not named or not run_rules:
+        use_project_rules((), are_missing=bool(named))
+        return (), ""
+    from dslint.projectrules import ProjectRuleError, activate, file_of
+
+    files: list[str] = []
+    for entry, origin in named:
+        files.append(str(file_of(entry, origin.file.absolute().parent if origin.file else root.absolute())))
+        try:
+            digest = activate(files)
+        except ProjectRuleError as error:
+            use_project_rules(())
+            raise origin.error(f"`rules`: {error}", ("rules",)) from None
+    return tuple(files), digest
 
 
 def _combined(key: str, before: Any, value: Any, origin: Origin) -> Any:

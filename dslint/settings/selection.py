@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dslint.rules.registry import BY_CODE, UnknownSelector, find
+from dslint.rules.registry import BY_CODE, UnknownSelector, find, may_be_missing
 
 # A file that cannot be judged must never look like a clean one: only an explicit ``ignore`` hides these.
 ALWAYS_ON = frozenset({"DSL900", "DSL901", "DSL902"})
@@ -20,10 +20,12 @@ def prefix_of(selector: str) -> str:
     wanted = selector.strip()
     if not wanted:
         raise UnknownSelector(selector)
+    if may_be_missing(wanted):
+        return wanted
     found = find(wanted)
     if wanted.upper() == "ALL":
         return ""
-    return wanted.upper() if wanted.upper().startswith("DSL") else found[0].code
+    return wanted.upper() if found[0].code.startswith(wanted.upper()) else found[0].code
 
 
 def split_pointer_selector(selector: str) -> tuple[str, str | None]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from dslint.core.finding import Severity
+from dslint.rules.registry import use_project_rules
 from dslint.settings.selection import Layer, is_enabled, longest_match
 
 if TYPE_CHECKING:
@@ -147,6 +148,13 @@ class Table:
     names: Names = field(
         default_factory=Names, metadata={"description": "Names of the project's own that script rules are to know."}
     )
+    rules: tuple[str, ...] = field(
+        default=(),
+        metadata=_about(
+            "Files with rules of the project's own: a path or the dotted name of a module, relative to this file. "
+            "Their code runs only with `--project-rules`."
+        ),
+    )
     cache: bool = field(default=True, metadata=_about("Keep results between runs.", **_SWITCH))
     cache_dir: Path | None = field(
         default=None, metadata=_about("Folder of the cache. Default: the user's cache folder.")
@@ -158,14 +166,26 @@ class Table:
 class Settings(Table):
     """The settings of one run.
 
-    ``source`` is the settings file in use; patterns are relative to ``root``. ``layers`` are the selections of
-    all sources, outermost last; ``severities`` and ``ignored_in`` hold prefixes instead of names.
+    ``rule_files`` are those of ``rules``, by absolute path, when the user allows their code to run, and ``rule_digest``
+    is that of their code. ``source`` is the settings file in use; patterns are relative to ``root``. ``layers`` are the
+    selections of all sources, outermost last; ``severities`` and ``ignored_in`` hold prefixes instead of names.
     """
 
+    rule_files: tuple[str, ...] = ()
+    rule_digest: str = ""
     source: str | None = None
     root: Path = field(default_factory=Path.cwd)
     layers: tuple[Layer, ...] = ()
     severities: Mapping[str, Severity] = field(default_factory=dict)
+
+    def use_project_rules(self) -> None:
+        """Make the rules of the project known, and those of any other project unknown."""
+        if self.rule_files:
+            from dslint.projectrules import activate
+
+            activate(self.rule_files)
+        else:
+            use_project_rules((), are_missing=bool(self.rules))
 
     def enabled(self, code: str) -> bool:
         """The rule with this code is on."""
@@ -188,6 +208,7 @@ class Settings(Table):
             str(self.root) if ignores else "",
             repr((self.world_size, self.deepspeed_version, self.transformers_version, self.accelerate_version)),
             repr((self.launch, self.consumer, sorted(self.consumers.items()), self.names)),
+            self.rule_digest,
         ]
         return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

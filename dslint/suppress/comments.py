@@ -143,7 +143,9 @@ def _idle(selector: Selector, judged: Callable[[str], bool]) -> bool:
 
 
 def _all_judged(prefix: str, judged: Callable[[str], bool]) -> bool:
-    return all(judged(code) for code in BY_CODE if code.startswith(prefix) and not code.startswith("DSL9"))
+    meant = [code for code in BY_CODE if code.startswith(prefix)]
+    # A rule of the project that was not loaded has judged nothing.
+    return bool(meant) and all(judged(code) for code in meant if not code.startswith("DSL9"))
 
 
 def _next_line(source: SourceFile, comment: Span, comments: Sequence[Span]) -> int:
