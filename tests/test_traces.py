@@ -128,6 +128,14 @@ def test_what_all_ranks_know_does_not_part_them(body: str) -> None:
     assert lines(dsl204, STEP + body) == []
 
 
+def test_a_yield_on_one_side_does_not_end_the_comparison() -> None:
+    code = (
+        "def f(rank, a, xs):\n    for x in xs:\n        if rank == 0:\n            dist.all_reduce(a)\n            yield a\n"
+        "        else:\n            dist.all_reduce(a)\n"
+    )
+    assert lines(dsl206, code) == []
+
+
 def test_an_exchange_in_a_loop_is_compared_call_by_call() -> None:
     code = (
         "def f(rank, a, b, xs):\n    for x in xs:\n        if rank == 0:\n            dist.all_reduce(a)\n"

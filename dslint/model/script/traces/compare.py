@@ -177,7 +177,7 @@ class _Comparison:
                 self._pairs.setdefault((id(a.call), id(b.call)), (a, b, after))
             return
         for mine, theirs in zip(parts(a), parts(b), strict=True):
-            told = ([e for e in t if type(e) is not Decided] for t in (mine, theirs))
+            told = ([e for e in t if shape((e,))] for t in (mine, theirs))
             for inner, other in zip(*told, strict=True):
                 self._meet(inner, other, after)
 
