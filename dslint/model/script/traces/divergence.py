@@ -97,6 +97,7 @@ class Divergences:
         self._collectives = Collectives(names, objects)
         self._truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
+        self._splitting: list[cst.CSTNode] | None = None
         self._sharded = sharded.is_known and bool(sharded.value)
         self._known: dict[bool, list[Divergence]] = {}
         self._calls: dict[int, Collective | None] = {}
@@ -123,10 +124,10 @@ class Divergences:
     def _find(self, sharded: bool) -> Iterator[Divergence]:
         ranks = ranks_of_interest(self._tree, self._guards)
         sides = [self.recorder(rank, tuple(ranks), sharded=sharded, is_first=True) for rank in ranks]
-        scopes = [n for n in self._tree.order if isinstance(n, cst.FunctionDef | cst.Module)]
         excess: dict[int, set[tuple[str, int]]] = {}
         found: list[_Found] = []
-        for scope in scopes:
+        # Where no test of this function tells ranks apart, what it calls has the mistake, and is looked at itself.
+        for scope in self._split_scopes(tuple(ranks)):
             base = sides[0].scope(scope)
             for rank, side in zip(ranks[1:], sides[1:], strict=True):
                 other = side.scope(scope)
@@ -161,21 +162,30 @@ class Divergences:
     def _is_told_apart(self, call: cst.Call, ranks: tuple[int, ...]) -> bool:
         """Ranks go separate ways in the function around a call, or in one that runs it: the others need no look."""
         if self._split is None:
-            self._split = self._split_scopes(ranks)
+            self._split = self._reached_scopes(ranks)
         return id(self._tree.function(call) or self._tree.module) in self._split
 
-    def _split_scopes(self, ranks: tuple[int, ...]) -> set[int]:
+    def _split_scopes(self, ranks: tuple[int, ...]) -> list[cst.CSTNode]:
+        """The functions (and the module) in which some test tells the ranks apart, in source order."""
+        if self._splitting is None:
+            found: dict[int, cst.CSTNode] = {}
+            for node in self._tree.order:
+                if self._splits(node, ranks):
+                    scope = self._tree.function(node) or self._tree.module
+                    found.setdefault(id(scope), scope)
+                elif isinstance(node, cst.FunctionDef) and node.decorators and self._guards.let_in(node) is not None:
+                    found.setdefault(id(node), node)
+            self._splitting = list(found.values())
+        return self._splitting
+
+    def _reached_scopes(self, ranks: tuple[int, ...]) -> set[int]:
+        """Those functions, and what they call in this file."""
         calls: dict[int, list[cst.FunctionDef]] = {}
-        pending: list[cst.CSTNode] = []
+        pending = list(self._split_scopes(ranks))
         for node in self._tree.order:
-            if isinstance(node, cst.Call):
-                helper = self._names.local_function(node)
-                if helper is not None:
-                    calls.setdefault(id(self._tree.function(node) or self._tree.module), []).append(helper)
-            elif self._splits(node, ranks):
-                pending.append(self._tree.function(node) or self._tree.module)
-            elif isinstance(node, cst.FunctionDef) and node.decorators and self._guards.let_in(node) is not None:
-                pending.append(node)
+            helper = self._names.local_function(node) if isinstance(node, cst.Call) else None
+            if helper is not None:
+                calls.setdefault(id(self._tree.function(node) or self._tree.module), []).append(helper)
         found: set[int] = set()
         while pending:
             scope = pending.pop()
