@@ -363,6 +363,19 @@ def test_quiet_where_nobody_waits(code: str) -> None:
     assert findings(dsl201, code, Context(zero_stage=known(3))) == []
 
 
+def test_under_a_stage_the_accelerator_is_one_of_deepspeed() -> None:
+    code = (
+        "from accelerate import Accelerator, DistributedType\n"
+        "accelerator = Accelerator()\n"
+        "model = accelerator.prepare(model)\n"
+        "for batch in loader:\n"
+        "    accelerator.backward(model(batch))\n"
+        "    if accelerator.is_main_process or accelerator.distributed_type == DistributedType.DEEPSPEED:\n"
+        "        accelerator.save_state(path)\n"
+    )
+    assert findings(dsl201, code, Context(zero_stage=known(3))) == []
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -44,6 +44,8 @@ def here(code: str, context: Context | None = None) -> StageHere:
         ("hasattr(param, 'ds_id')", {3}),
         ("not hasattr(param, 'ds_tensor')", {0, 1, 2}),
         ("args.deepspeed is None", {0}),
+        ("accelerator.distributed_type != DistributedType.DEEPSPEED", {0}),
+        ("accelerator.distributed_type == DistributedType.DEEPSPEED", {0, 1, 2, 3}),
         ("args.zero_stage", {1, 2, 3}),
         ("self.is_zero3", {3}),
         ("step % 2 == 0", {0, 1, 2, 3}),

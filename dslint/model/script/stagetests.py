@@ -93,6 +93,9 @@ class StageTests:
             # ``args.deepspeed is not None``
             uses, not_used = (ALL, _OFF), (_OFF, ALL)
             return not_used if isinstance(operator, cst.Is | cst.Equal) else uses
+        if last_name(test.left) == "distributed_type" and last_name(right) == "DEEPSPEED":
+            # ``accelerator.distributed_type == DistributedType.DEEPSPEED``
+            return (ALL, _OFF) if isinstance(operator, cst.Equal | cst.Is) else (_OFF, ALL)
         if not _STAGE.search(_asked(test.left)):
             return self._other(test)
         if isinstance(right, cst.Tuple | cst.List | cst.Set) and isinstance(operator, cst.In | cst.NotIn):
