@@ -14,10 +14,12 @@ from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.walk import ScriptContext
 
 
-def parts(body: str, parameters: str = "self, tokens, images=None", name: str = "forward") -> list[str]:
+def parts(
+    body: str, parameters: str = "self, tokens, images=None", name: str = "forward", owner: str = "Model(Base)"
+) -> list[str]:
     """The kinds of the parts that a method of a model leaves out for some batches."""
     lines = textwrap.indent(textwrap.dedent(body), "        ")
-    doc = parse_script(SourceFile("m.py", f"class Model(Base):\n    def {name}({parameters}):\n{lines}\n"))
+    doc = parse_script(SourceFile("m.py", f"class {owner}:\n    def {name}({parameters}):\n{lines}\n"))
     assert isinstance(doc, ScriptDoc)
     ctx = ScriptContext(doc, Context())
     (method,) = [n for n in ctx.tree.order if isinstance(n, cst.FunctionDef)]
@@ -52,6 +54,13 @@ def test_a_part_for_some_batches(body: str) -> None:
 )
 def test_no_part_that_a_rank_may_miss(body: str) -> None:
     assert parts(body) == []
+
+
+def test_only_classes_with_layers() -> None:
+    body = "if images is not None:\n    x = self.image_part(images)"
+    assert parts(body, name="merge_inputs", owner="LlavaMetaForCausalLM(ABC)") == ["images"]
+    assert parts(body, name="merge_inputs", owner="Thing") == []
+    assert parts(body, name="merge_inputs", owner="ModelProcessor(Base)") == []
 
 
 def test_other_methods_and_computed_inputs_are_left_alone() -> None:

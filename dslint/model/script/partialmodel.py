@@ -14,6 +14,8 @@ from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _METHODS = re.compile(r"^(?:forward|_forward|prepare_inputs\w*|get_vllm_embedding\w*|get_\w*embeds?\w*|_?merge\w*)$")
+_LAYERS = re.compile(r"Module|Model|For[A-Z]|LM$")
+_NO_LAYERS = re.compile(r"Process|Token|Collat|Dataset|Template|Trainer|Config|Pipeline")
 # What a batch may lack, as the parameters of ``forward`` call it.
 _MODALITY = re.compile(r"pixel|image|vision|video|audio|speech|mel_|input_features|multimodal", re.I)
 _PARTS = re.compile(r"vision|visual|image|video|audio|speech|vpm|apm|resampl|projector|connector|whisper|vit\b", re.I)
@@ -48,7 +50,7 @@ class PartialModels:
 
     def of(self, method: cst.FunctionDef) -> Iterator[PartialPart]:
         """The parts that a method of a model runs for some batches only, the first of each test."""
-        if not _METHODS.match(method.name.value) or not _is_method(method):
+        if not _METHODS.match(method.name.value) or not _is_method(method) or not self._is_of_model(method):
             return
         parameters = {p.name.value for p in (*method.params.params, *method.params.kwonly_params)}
         offered = {name for name in parameters if _MODALITY.search(name) and not _COMPUTED.search(name)}
@@ -59,6 +61,17 @@ class PartialModels:
                     yield found
             elif isinstance(node, cst.For):
                 yield from self._experts(node)
+
+    def _is_of_model(self, method: cst.FunctionDef) -> bool:
+        """Its class has layers; a processor of inputs has none. A function may replace the ``forward`` of a class."""
+        owner = self._tree.enclosing(method, cst.ClassDef)
+        if not isinstance(owner, cst.ClassDef):
+            return "forward" in method.name.value
+        names = [owner.name.value, *(base.rpartition(".")[2] for base in self._names.class_bases(owner.name.value))]
+        if any(_NO_LAYERS.search(name) for name in names):
+            return False
+        methods = (n.name.value for n in owner.body.body if isinstance(n, cst.FunctionDef))
+        return any(_LAYERS.search(name) for name in names) or "forward" in methods
 
     # -- modalities ---------------------------------------------------------------------------------------------
 
