@@ -388,7 +388,7 @@ def test_documentation_does_not_disagree_with_a_real_launch_file() -> None:
     ("run", "launcher", "processes"),
     [
         ("torchrun --nnodes 2 --nproc_per_node 4 train.py\n", "torchrun", 4),
-        ("python train.py\n", "python", 1),
+        ("python train.py\n", "python", None),
         ("torchrun --nproc_per_node 4 train.py\ntorchrun --nproc_per_node 2 train.py\n", "torchrun", None),
         ("torchrun --nproc_per_node 4 train.py\ndeepspeed --num_gpus 4 train.py\n", None, 4),
     ],
@@ -397,6 +397,7 @@ def test_a_script_learns_how_its_processes_are_started(run: str, launcher: str |
     context = contexts_for(plans_of({"run.sh": run, "train.py": "print(1)\n"}), Context())["train.py"]
     assert context.launcher.get_or(None) == launcher
     assert context.processes_per_node.get_or(None) == processes
+    assert context.is_one_process is (launcher == "python")
 
 
 @pytest.mark.parametrize(("second", "world"), [(1, 1), (2, None)])

@@ -112,3 +112,8 @@ class Context:
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     processes_per_node: Fact[int] = field(default_factory=absent)
     launcher: Fact[str] = field(default_factory=absent)
+
+    @property
+    def is_one_process(self) -> bool:
+        """The commands of a script start it once, unless it starts more processes itself."""
+        return self.world_size.get_or(0) == 1 or self.launcher.get_or("") == "python"

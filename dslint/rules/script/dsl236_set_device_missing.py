@@ -140,7 +140,9 @@ class Check(ScriptCheck):
 
     def finish(self) -> None:
         """Fire on the first thing that goes to the current device of an NCCL job."""
-        if self.ctx.run.world_size.get_or(0) == 1 or not self.ctx.startup.is_entry or self._chooses():
+        if self.ctx.run.is_one_process and not self.ctx.startup.starts_processes:
+            return
+        if not self.ctx.startup.is_entry or self._chooses():
             return
         made = next((c for c in self.ctx.startup.group_makers if self._is_nccl(c)), None)
         # A tensor made somewhere in passing is no model; ``.cuda()`` on what trains is.

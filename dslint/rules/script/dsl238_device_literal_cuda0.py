@@ -124,6 +124,15 @@ EXAMPLES = (
             + _MAIN
         },
     ),
+    good(
+        "accelerate in one process",
+        {
+            "train.py": "from accelerate import Accelerator\n\n\ndef main(model):\n"
+            "    accelerator = Accelerator()\n    return accelerator.prepare(model.to('cuda:0'))\n"
+            + _MAIN.replace("main()", "main(build())"),
+            "run.sh": "python train.py\n",
+        },
+    ),
     good("no job", {"demo.py": "import torch\n\nmodel = torch.nn.Linear(8, 8).to('cuda:0')\n"}),
     good(
         "a module that a script calls",
@@ -170,7 +179,9 @@ class Check(ScriptCheck):
 
     def finish(self) -> None:
         """Fire on the first place that every rank of the job reaches."""
-        if self.ctx.run.world_size.get_or(0) == 1 or not self.ctx.startup.is_entry or not self._joins():
+        if self.ctx.run.is_one_process and not self.ctx.startup.starts_processes:
+            return
+        if not self.ctx.startup.is_entry or not self._joins():
             return
         if self.ctx.imports(*_SERVERS) or any(
             w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes

@@ -82,7 +82,7 @@ class Check(ScriptCheck):
     def finish(self) -> None:
         """Fire where every process lists fewer GPUs than there are processes."""
         startup = self.ctx.startup
-        if startup.starts_processes or self.ctx.run.world_size.get_or(0) == 1:
+        if startup.starts_processes or self.ctx.run.is_one_process:
             return
         for write in startup.environment_writes:
             gpus = _count(write.text) if write.name == "CUDA_VISIBLE_DEVICES" else 0

@@ -97,6 +97,8 @@ class Check(ScriptCheck):
         )
 
     def _joins(self) -> bool:
+        if self.ctx.run.is_one_process and not self.ctx.startup.starts_processes:
+            return False
         if self.ctx.run.world_size.is_known:
             return self.ctx.run.world_size.get() > 1
         if self.ctx.startup.group_makers:
