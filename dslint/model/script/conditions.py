@@ -54,9 +54,13 @@ class Conditions:
             found = self._known[id(node)] = tuple(self._collect(node))
         return found
 
-    def excludes(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
-        """The two stand in opposite arms: no run that reaches one with these values reaches the other."""
-        return any(a.contradicts(b) and self._is_same(a, b) for a in self.of(one) for b in self.of(other))
+    def excludes(self, one: cst.CSTNode, other: cst.CSTNode, loop: cst.CSTNode | None = None) -> bool:
+        """The two stand in opposite arms: no run that reaches one with these values reaches the other.
+
+        With ``loop`` not even in another turn of it.
+        """
+        loops = (loop,) if loop is not None else ()
+        return any(a.contradicts(b) and self._is_same(a, b, loops) for a in self.of(one) for b in self.of(other))
 
     def implies(self, node: cst.CSTNode, earlier: cst.CSTNode) -> bool:
         """Where ``node`` runs, all tests around ``earlier`` had the outcome that leads there."""
@@ -82,15 +86,21 @@ class Conditions:
     def _is_around(self, condition: Condition, node: cst.CSTNode) -> bool:
         return any(condition.test is c.test and condition.holds == c.holds for c in self.of(node))
 
-    def _is_same(self, one: Condition, other: Condition) -> bool:
-        """No variable of the test is given another value between the two tests."""
-        if one.test is other.test:
+    def _is_same(self, one: Condition, other: Condition, loops: tuple[cst.CSTNode, ...] = ()) -> bool:
+        """No variable of the test is given another value between the two tests, nor in loops around one of them."""
+        if one.test is other.test and not loops:
             return True
-        first, last = sorted((self._tree.position(one.test), self._tree.position(other.test)))
-        for node in self._tree.descendants(one.test):
-            if isinstance(node, cst.Name) and not isinstance(self._tree.parent(node), cst.Attribute):
-                bound = self._names.bindings(node.value, node)
-                if any(first < self._tree.position(b.node) < last for b in bound if b.kind != "param"):
+        tree = self._tree
+        first, last = sorted((one.test, other.test), key=tree.position)
+        around = [
+            *loops,
+            *(p for t, u in ((first, last), (last, first)) for p in tree.loops(t) if not tree.contains(p, u)),
+        ]
+        start, end = tree.position(first), tree.position(last)
+        for node in tree.descendants(one.test):
+            if isinstance(node, cst.Name) and not isinstance(tree.parent(node), cst.Attribute):
+                bound = [b.node for b in self._names.bindings(node.value, node) if b.kind != "param"]
+                if any(start < tree.position(b) < end or any(tree.contains(p, b) for p in around) for b in bound):
                     return False
         return True
 

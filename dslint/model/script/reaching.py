@@ -154,9 +154,14 @@ class _Walk:
         if inner is not loop.body:
             return [], False
         # The end of the turn before comes around again.
-        later = [b for b in self._within(loop.body) if self._tree.position(b.node) > at]
+        inside = self._within(loop.body)
+        later = [b for b in inside if self._tree.position(b.node) > at or not self._is_barred(b, loop)]
         own = self._within(loop.target) if isinstance(loop, cst.For) else self._within(loop.test)
         return (own, True) if own else (later, False)
+
+    def _is_barred(self, binding: Binding, loop: cst.For | cst.While) -> bool:
+        """No turn of a loop that binds there is followed by one that comes to the node."""
+        return self._conditions.excludes(self._node, binding.node, loop)
 
     def _try_around(self, node: cst.Try | cst.TryStar, inner: cst.CSTNode) -> tuple[list[Binding], bool]:
         if inner is node.body:
@@ -221,19 +226,20 @@ class _Walk:
         return self.block(orelse.body) if orelse is not None else ([], False)
 
     def _through_try(self, node: cst.Try | cst.TryStar) -> tuple[list[Binding], bool]:
+        last: list[Binding] = []
         if node.finalbody is not None:
-            found, certain = self.block(node.finalbody.body)
-            if certain and found:
-                return found, True
+            last, certain = self.block(node.finalbody.body)
+            if certain:
+                return last, True
         reached, certain = self.block(node.body)
         if node.orelse is not None:
             found, other = self.block(node.orelse.body)
-            reached, certain = ([*found, *reached], True) if not other else (found, True)
+            reached, certain = (found, True) if other else ([*found, *reached], certain)
         for handler in node.handlers:
             found, other = self.block(handler.body)
             reached = [*reached, *found]
             certain = certain and other
-        return reached, certain
+        return [*last, *reached], certain
 
     def _within(self, node: cst.CSTNode) -> list[Binding]:
         """The bindings of the variable that stand in a node, in order."""
