@@ -102,6 +102,7 @@ class _Look:
     profile: Profile | None
     modules: Project | None
     parsed: int = 0
+    waiting: frozenset[str] | None = None
 
     def findings(self) -> list[Finding]:
         """What the rules say; never raises."""
@@ -164,9 +165,12 @@ class _Look:
         """The names of imported functions of the project that may wait for other ranks."""
         if self.modules is None or self.job.kind != "script":
             return frozenset()
-        with stage_of(self.profile, "imports that may wait"):
-            path = self.modules.files.absolute(self.job.path)
-            return self.modules.waiting(self.job.context).imported(("script", path), path, self.job.raw)
+        if self.waiting is None:
+            with stage_of(self.profile, "imports that may wait"):
+                path = self.modules.files.absolute(self.job.path)
+                look = self.modules.waiting(self.job.context)
+                self.waiting = look.imported(("script", path), path, self.job.raw)
+        return self.waiting
 
 
 @dataclass(frozen=True, slots=True)
