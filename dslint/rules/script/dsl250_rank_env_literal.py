@@ -102,6 +102,10 @@ EXAMPLES = (
         {"train.py": _HEAD + 'if "RANK" not in os.environ:\n    ' + _RANK + _INIT},
     ),
     good(
+        "started by plain python",
+        {"train.py": _HEAD + _RANK + 'os.environ["WORLD_SIZE"] = count()\n' + _INIT, "run.sh": "python train.py\n"},
+    ),
+    good(
         "one process on purpose",
         {"train.py": _HEAD + _RANK + 'os.environ["WORLD_SIZE"] = "1"\nos.environ["MASTER_PORT"] = "8088"\n' + _INIT},
     ),
@@ -190,7 +194,7 @@ class Check(ScriptCheck):
         writes = [w for w in startup.environment_writes if w.name in _VARIABLES]
         if (
             not writes
-            or self.ctx.run.world_size.get_or(0) == 1
+            or self.ctx.run.is_one_process
             or startup.starts_processes
             or startup.states_ranks
             or not self._joins_by_environment()
