@@ -40,15 +40,16 @@ def retold(
         elif isinstance(element, Maybe):
             found.append(Maybe(call))
         elif isinstance(element, Choice):
-            name = element.symbol.removeprefix("not ")
-            told, positive = given.get(name), name == element.symbol
+            told = given.get(element.symbol)
             then, orelse = inner(element.then), inner(element.orelse)
             if told is None:
                 found.append(Choice(element.symbol, then, orelse, inner=True, split=element.split))
             elif told.truth is None:
-                found.append(Choice(told.text if positive else f"not {told.text}", then, orelse, split=element.split))
+                symbol = told.text.removeprefix("not ")
+                arms = (then, orelse) if symbol == told.text else (orelse, then)
+                found.append(Choice(symbol, *arms, split=element.split))
             else:
-                found += then if told.truth is positive else orelse
+                found += then if told.truth else orelse
         elif type(element) is not Decided:
             found.append(rebuilt(element, inner))
     return tuple(found)

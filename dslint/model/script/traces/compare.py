@@ -114,6 +114,7 @@ class _Comparison:
             if one is None and other is None:
                 return
             if one is not None and other is not None and self._is_matched(one, other, path):
+                path = path._replace(chosen=(*path.chosen, *_survived(one.head)))
                 one, other = one.tail, other.tail
                 continue
             if not (self._choose(one, other, path) or self._left_in_loop(one, other, path)):
@@ -245,6 +246,14 @@ def _taken(choice: Choice, arm: bool, rest: Rest) -> Rest | None:
     return _push(choice.then if arm else choice.orelse, rest.tail)
 
 
+def _survived(element: Element | _End) -> tuple[tuple[str, bool], ...]:
+    """What is known after ``if flag: return``: who goes on has the other arm."""
+    if not isinstance(element, Choice):
+        return ()
+    gone = [bool(arm) and type(arm[-1]) is Leave for arm in (element.then, element.orelse)]
+    return ((element.symbol, gone[1]),) if gone[0] is not gone[1] else ()
+
+
 def _push(trace: Trace, rest: Rest | None) -> Rest | None:
     for element in reversed(trace):
         rest = Rest(element, rest)
@@ -271,7 +280,7 @@ def _settled(rest: Rest | None, after: tuple[Decided, ...]) -> tuple[Rest | None
         elif isinstance(head, Protected):
             rest = _push(head.body, Rest(_End("final", head.final), tail))
         elif isinstance(head, Leave):
-            if head.kind == "crash":
+            if head.kind in ("crash", "lost"):
                 return None
             rest = _left(head.kind, tail)
         else:

@@ -75,6 +75,9 @@ class _DataSide:
     def equals(self, _subject: cst.BaseExpression, _number: int) -> bool | None:
         return None
 
+    def is_rank(self, _node: cst.BaseExpression) -> bool:
+        return False
+
     def runs(self, _function: cst.FunctionDef) -> bool | None:
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -65,6 +64,10 @@ class RankSide:
         """``match rank: case 0:``."""
         return number == self.rank if self._guards.rank_values.is_rank(subject) else None
 
+    def is_rank(self, node: cst.BaseExpression) -> bool:
+        """The expression is the rank of the process."""
+        return self._guards.rank_values.is_rank(node)
+
     def runs(self, function: cst.FunctionDef) -> bool | None:
         """``@rank_zero_only`` and the like."""
         let_in = self._guards.let_in(function)
@@ -98,6 +101,7 @@ class Divergences:
         self._truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
         self._splitting: list[cst.CSTNode] | None = None
+        self._calling: dict[int, list[cst.CSTNode]] | None = None
         self._sharded = sharded.is_known and bool(sharded.value)
         self._known: dict[bool, list[Divergence]] = {}
         self._calls: dict[int, Collective | None] = {}
@@ -124,7 +128,6 @@ class Divergences:
     def _find(self, sharded: bool) -> Iterator[Divergence]:
         ranks = ranks_of_interest(self._tree, self._guards)
         sides = [self.recorder(rank, tuple(ranks), sharded=sharded, is_first=True) for rank in ranks]
-        excess: dict[int, set[tuple[str, int]]] = {}
         found: list[_Found] = []
         # Where no test of this function tells ranks apart, what it calls has the mistake, and is looked at itself.
         for scope in self._split_scopes(tuple(ranks)):
@@ -133,9 +136,8 @@ class Divergences:
                 other = side.scope(scope)
                 if not (operations(base) or operations(other)):
                     continue
-                excess.setdefault(id(scope), set()).update(_excess(base, other))
                 found += [_Found(scope, rank, m, _places(m.op.key, base, other)) for m in compare(base, other)]
-        yield from self._judged(found, excess)
+        yield from self._judged(found, dict(zip(ranks, sides, strict=True)))
 
     def recorder(self, rank: int, ranks: tuple[int, ...], *, sharded: bool, is_first: bool = False) -> Recorder:
         """What records the traces of a rank through this module, when it is told from the others of ``ranks``.
@@ -205,19 +207,18 @@ class Divergences:
             return False
         return len({self._truths[False](test, rank) for rank in ranks}) > 1
 
-    def _judged(self, found: list[_Found], excess: dict[int, set[tuple[str, int]]]) -> Iterator[Divergence]:
-        everywhere = {e for others in excess.values() for e in others}
+    def _judged(self, found: list[_Found], sides: dict[int, Recorder]) -> Iterator[Divergence]:
         seen: set[int] = set()
         grouped: dict[int, list[Op]] = {}
         kept: list[tuple[_Found, Guard]] = []
+        told = {(id(one.scope), one.mismatch.op.key) for one in found}
         for one in found:
             op = one.mismatch.op
-            here = {amount for key, amount in excess.get(id(one.scope), ()) if key == op.key}
-            # The halves of a begin/end pair or of a context manager stand in two functions.
-            halves = not one.mismatch.order and any((op.key, -amount) in everywhere for amount in here if amount)
             guard = self._guard(one.mismatch, one.rank)
-            if halves or guard is None or id(op.call) in seen:
+            if guard is None or id(op.call) in seen or self._is_evened(one, sides):
                 continue
+            if op.through is not None and (id(op.through), op.key) in told:
+                continue  # said where it stands
             seen.add(id(op.call))
             grouped.setdefault(id(guard.owner), []).append(op)
             kept.append((one, guard))
@@ -234,6 +235,26 @@ class Divergences:
                 behind,
                 mismatch.is_conditional and guard.kind == "exit",
             )
+
+    def _is_evened(self, one: _Found, sides: dict[int, Recorder]) -> bool:
+        """Each caller of the function makes up for it: the halves of a begin/end pair or of a context manager."""
+        callers = self._callers(one.scope)
+        return bool(callers) and not any(
+            mismatch.op.key == one.mismatch.op.key
+            for caller in callers
+            for mismatch in compare(sides[0].scope(caller), sides[one.rank].scope(caller))
+        )
+
+    def _callers(self, scope: cst.CSTNode) -> list[cst.CSTNode]:
+        """The functions of this file (or the module) that call a function."""
+        if self._calling is None:
+            self._calling = {}
+            for node in self._tree.order:
+                helper = self._names.local_function(node) if isinstance(node, cst.Call) else None
+                if helper is not None:
+                    caller = self._tree.function(node) or self._tree.module
+                    self._calling.setdefault(id(helper), []).append(caller)
+        return self._calling.get(id(scope), [])
 
     def _guard(self, mismatch: Mismatch, rank: int) -> Guard | None:
         """The test behind which the lonely call stands, or the one that sent the other ranks away."""
@@ -263,10 +284,3 @@ def _places(key: str, one: Trace, other: Trace) -> tuple[int, int]:
     """In how many places each side runs an operation that the other does not run there."""
     sides = [{id(o.call) for o in operations(t) if o.key == key} for t in (one, other)]
     return len(sides[0] - sides[1]), len(sides[1] - sides[0])
-
-
-def _excess(one: Trace, other: Trace) -> set[tuple[str, int]]:
-    """By operation, how much more often rank 0 runs it than the others, in all branches together."""
-    counts = Counter(o.key for o in operations(one))
-    counts.subtract(Counter(o.key for o in operations(other)))
-    return set(counts.items())

@@ -78,7 +78,10 @@ class Protected:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """``return`` | ``break`` | ``continue`` | ``end`` (of the process) | ``crash`` (it fails, and the job with it)."""
+    """``return`` | ``break`` | ``continue`` | ``end`` (of the process) | ``crash`` (it fails, and the job with it).
+
+    ``lost``: some ranks leave here, and nobody knows which.
+    """
 
     kind: str
 

@@ -58,6 +58,9 @@ class Side(Protocol):
     def equals(self, subject: cst.BaseExpression, number: int) -> bool | None:
         """Whether a ``match`` subject has this value."""
 
+    def is_rank(self, node: cst.BaseExpression, /) -> bool:
+        """The expression is the rank of the process."""
+
     def runs(self, function: cst.FunctionDef) -> bool | None:
         """Whether a decorator lets this side in; ``None`` without such a decorator."""
 
@@ -175,14 +178,25 @@ class Recorder:
         is_split = self._side.is_split(test)
         self._split += is_split
         if answer is None:
-            choice = Choice(self._symbol(test), tuple(then()), tuple(orelse()), split=is_split)
-            found: list[Element] = [choice] if speaks(choice.then) or speaks(choice.orelse) else []
+            found = self._choice(self._symbol(test), tuple(then()), tuple(orelse()), split=is_split)
+            if any(map(leaves_early, map(_as_trace, found))) and not is_split and self._asks_for_rank(test):
+                found = [Leave("lost")]  # which ranks go on from here is not known
         else:
             found = list(then() if answer else orelse())
         # After ``if rank != 0: ...; return`` only the other ranks go on.
         if not (is_block and found and type(found[-1]) is Leave):
             self._split -= is_split
         return [Decided(test, owner), *found] if is_split else found
+
+    @staticmethod
+    def _choice(symbol: str, then: Trace, orelse: Trace, *, split: bool = False) -> list[Element]:
+        if symbol.startswith("not "):
+            symbol, then, orelse = symbol.removeprefix("not ").strip(), orelse, then
+        return [Choice(symbol, then, orelse, split=split)] if speaks(then) or speaks(orelse) else []
+
+    def _asks_for_rank(self, test: cst.BaseExpression) -> bool:
+        """The rank is part of a test that does not tell which ranks pass: ``rank in ranks``."""
+        return any(self._side.is_rank(n) for n in self._tree.descendants(test) if isinstance(n, cst.BaseExpression))
 
     def _while(self, node: cst.While) -> list[Element]:
         header = self._expression(node.test)
@@ -224,8 +238,9 @@ class Recorder:
         number = number_of(pattern.value) if isinstance(pattern, cst.MatchValue) else None
         answer = self._side.equals(subject, number) if number is not None and case.guard is None else None
         if answer is None:
-            choice = Choice(self._text(case.pattern), tuple(self._suite(case.body)), tuple(self._match(subject, rest)))
-            return [choice] if speaks(choice.then) or speaks(choice.orelse) else []
+            return self._choice(
+                self._text(case.pattern), tuple(self._suite(case.body)), tuple(self._match(subject, rest))
+            )
         self._split += 1
         found = self._suite(case.body) if answer else self._match(subject, rest)
         self._split -= 1
@@ -382,6 +397,10 @@ class Recorder:
         if found is None:
             found = self._texts[id(node)] = self._tree.module.code_for_node(node).strip()
         return found
+
+
+def _as_trace(element: Element) -> Trace:
+    return (element,)
 
 
 def _may_end(trace: Trace) -> bool:
