@@ -79,33 +79,51 @@ class Variances:
         """Why a test may come out differently on some ranks: it looks at the data of the rank; else ``None``."""
         if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             return self.test(test.expression)
+        lone = self._set_on_some(test) if not isinstance(test, cst.BooleanOperation) else None
+        if lone is not None:
+            return Variant(lone, is_lone=True)
         if isinstance(test, cst.BooleanOperation):
             return self.test(test.left) or self.test(test.right)
         if isinstance(test, cst.NamedExpr):
             return self.test(test.value)
         if isinstance(test, cst.Comparison):
             return self._comparison(test)
-        lone = self._set_on_some(test)
-        if lone is not None:
-            return Variant(lone, is_lone=True)
         found = self._clock(test) or self.value(test)
         told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
         return found if told else None
 
     def _set_on_some(self, test: cst.BaseExpression) -> cst.CSTNode | None:
         """``stop = False``; ``if rank == 0: stop = read()``; ``if stop:``, and nothing told the other ranks."""
-        if isinstance(test, cst.Subscript):
-            return self._item_set_on_some(test)
-        if not isinstance(test, cst.Name):
-            return None
-        reaching = self._objects.reaching.of_bindings(self._names.bindings(test.value, test), test)
-        lone = [b for b in reaching if b.kind == "assign" and self._is_lone(b.node, test)]
+        for node in self._tree.descendants(test):
+            found = None
+            if isinstance(node, cst.Subscript):
+                found = self._item_set_on_some(node)
+            elif isinstance(node, cst.Name) and not isinstance(self._tree.parent(node), cst.Attribute):
+                found = self._name_set_on_some(node)
+            elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+                found = self._name_set_on_some(node.value)
+            if found is not None:
+                return found
+        return None
+
+    def _name_set_on_some(self, name: cst.Name) -> cst.CSTNode | None:
+        reaching = self._objects.reaching.of_bindings(self._names.bindings(name.value, name), name)
+        chosen = [b for b in reaching if isinstance(b.value, cst.IfExp) and self._is_chosen_by_rank(b.value)]
+        lone = [b for b in reaching if b.kind in ("assign", "augmented") and self._is_lone(b.node, name)]
         # Two constants are told apart by the guards themselves: ``leads = False`` ... ``leads = True``.
-        computed = [b for b in lone if isinstance(b.value, cst.Call | cst.Comparison)]
-        if len(reaching) < 2 or len(lone) == len(reaching) or not computed:
+        computed = [b for b in lone if b.kind == "augmented" or isinstance(b.value, cst.Call | cst.Comparison)]
+        if not chosen and (len(reaching) < 2 or len(lone) == len(reaching) or not computed):
             return None
-        agreed = any(self._agreed_between(b, test) for b in lone)
-        return None if agreed else computed[0].node
+        told = [*chosen, *computed]
+        return None if any(self._agreed_between(b, name) for b in told) else told[0].node
+
+    def _is_chosen_by_rank(self, value: cst.IfExp) -> bool:
+        """``read() if rank == 0 else False``."""
+        yes, no = self._guards.branches(value.test)
+        computed = any(
+            isinstance(n, cst.Call) for arm in (value.body, value.orelse) for n in self._tree.descendants(arm)
+        )
+        return computed and yes.is_partial and no.is_partial
 
     def _item_set_on_some(self, test: cst.Subscript) -> cst.CSTNode | None:
         """``stop = [False]``; ``if rank == 0: stop[0] = read()``; ``if stop[0]:``."""

@@ -81,14 +81,18 @@ _WAITING = frozenset(
 
 def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
     """A variable that is tested is assigned a call or comparison behind a test of the rank."""
-    tested = {expression_name(t) or expression_name(getattr(t, "value", None)) for t in tests} - {""}
-    for at in nodes.places(ast.If):
+    tested = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    for at in nodes.places(ast.If, ast.IfExp):
         node = nodes.order[at]
-        if not isinstance(node, ast.If) or not _RANK.search(ast.dump(node.test)):
+        if not isinstance(node, ast.If | ast.IfExp) or not _RANK.search(ast.dump(node.test)):
             continue
+        if isinstance(node, ast.IfExp):
+            return True
         for inner in nodes.order[at : nodes.ends[at]]:
-            if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare):
-                target = inner.targets[0]
+            if isinstance(inner, ast.AugAssign) or (
+                isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare)
+            ):
+                target = inner.target if isinstance(inner, ast.AugAssign) else inner.targets[0]
                 if expression_name(target) in tested or expression_name(getattr(target, "value", None)) in tested:
                     return True
     return False
