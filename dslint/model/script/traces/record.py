@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import libcst as cst
 
@@ -34,38 +32,17 @@ from dslint.model.script.traces.elements import (
     parts,
     speaks,
 )
+from dslint.model.script.traces.news import News
+from dslint.model.script.traces.side import Side
 from dslint.model.script.tree import Tree
 
 _GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _MAX_DEPTH = 6
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-_LEAVES = (cst.Return, cst.Break, cst.Continue, cst.Raise, cst.Yield)
 # A call that may well be the counterpart of a collective, although its code is not in this file.
 _MAYBE_COLLECTIVE = re.compile(
     r"barrier|sync|wait|recv|receive|broadcast|bcast|gather|reduce|scatter|all_to_all|save_ch"
 )
-
-
-class Side(Protocol):
-    """One of the two that are compared: what it knows about tests."""
-
-    def decide(self, test: cst.BaseExpression) -> bool | None:
-        """Whether the test is true; ``None`` when it is not known, but the same on both sides."""
-
-    def is_split(self, test: cst.BaseExpression) -> bool:
-        """The test came, or may have come, out differently on some other rank."""
-
-    def equals(self, subject: cst.BaseExpression, number: int) -> bool | None:
-        """Whether a ``match`` subject has this value."""
-
-    def is_rank(self, node: cst.BaseExpression, /) -> bool:
-        """The expression is the rank of the process."""
-
-    def runs(self, function: cst.FunctionDef) -> bool | None:
-        """Whether a decorator lets this side in; ``None`` without such a decorator."""
-
-    def handler(self, node: cst.Try | cst.TryStar) -> cst.ExceptHandler | cst.ExceptStarHandler | None:
-        """The handler that this side takes: it meets an exception in the body of this ``try``."""
 
 
 class Recorder:
@@ -85,7 +62,7 @@ class Recorder:
         self._collective = collective
         self._side = side
         self._functions: dict[int, Trace] = {}
-        self._noted: dict[int, list[int]] = {}
+        self._news = News(tree)
         self._split = 0
         self._depth = 0
         self._texts: dict[int, str] = {}
@@ -109,7 +86,7 @@ class Recorder:
         found: list[Element] = []
         split = self._split
         for statement in statements:
-            if not self._has_news(statement):
+            if not self._news.is_in(statement):
                 continue
             found += self._statement(statement)
             if found and type(found[-1]) is Leave:
@@ -254,8 +231,7 @@ class Recorder:
 
     def _expression(self, node: cst.CSTNode) -> list[Element]:
         found: list[Element] = []
-        for at in self._calls_in(node):
-            call = self._tree.order[at]
+        for call in self._news.calls_in(node):
             elements: list[Element] = self._call(call) if isinstance(call, cst.Call) else [Hole()]
             if elements:
                 found += self._inside_expression(elements, call, node)
@@ -350,37 +326,6 @@ class Recorder:
     def _manages(self, call: cst.Call) -> bool:
         """The call makes the context manager of a ``with``."""
         return isinstance(self._tree.parent(call), cst.WithItem)
-
-    # -- what to look at ----------------------------------------------------------------------------------------
-
-    def _has_news(self, node: cst.CSTNode) -> bool:
-        """The node holds a call or a way out; nothing else changes a trace."""
-        start = self._tree.position(node)
-        places = self._places()
-        at = bisect_left(places, start)
-        return at < len(places) and places[at] < self._tree.ends[start]
-
-    def _calls_in(self, node: cst.CSTNode) -> list[int]:
-        """The calls that run when the node runs, in source order."""
-        start = self._tree.position(node)
-        end, places = self._tree.ends[start], self._places()
-        found = places[bisect_left(places, start) : bisect_left(places, end)]
-        own = {cst.Lambda, cst.FunctionDef, cst.ClassDef}
-        kept = []
-        for at in found:
-            item = self._tree.order[at]
-            if type(item) in (cst.Call, cst.Yield) and not any(
-                type(p) in own for p in self._tree.parents(item) if self._tree.contains(node, p)
-            ):
-                kept.append(at)
-        return kept
-
-    def _places(self) -> list[int]:
-        found = self._noted.get(0)
-        if found is None:
-            kinds = (cst.Call, *_LEAVES)
-            found = self._noted[0] = [at for at, n in enumerate(self._tree.order) if type(n) in kinds]
-        return found
 
     def _symbol(self, test: cst.BaseExpression) -> str:
         """The text of what is unknown in a test: ``flag`` of ``rank == 0 and flag``."""

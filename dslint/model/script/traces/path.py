@@ -1,0 +1,113 @@
+"""The way of one rank through its trace: what comes next, and what a ``return`` or ``break`` leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dslint.model.script.traces.elements import Choice, Decided, Element, Leave, Protected, Repeat, Scope, Trace, parts
+
+After = tuple[tuple[Decided, ...], tuple[Decided, ...]]
+
+
+class Rest(NamedTuple):
+    """What a rank still has to do: one element and then the rest. ``mark``: an element, or the end of something."""
+
+    head: Element | End
+    tail: Rest | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a function (``scope``), of one turn of a loop (``turn``) or of a loop (``loop``)."""
+
+    kind: str
+    final: Trace = ()
+
+
+class Path(NamedTuple):
+    """A way through the choices that the two ranks do not make alike.
+
+    ``chosen``: the arm taken for each symbol; ``skipped``: by side, what the arms hold that only this side skipped.
+    """
+
+    after: After = ((), ())
+    chosen: tuple[tuple[str, bool], ...] = ()
+    skipped: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+
+
+def taken(choice: Choice, arm: bool, rest: Rest) -> Rest | None:
+    """What comes when the choice at the head of ``rest`` is made."""
+    return push(choice.then if arm else choice.orelse, rest.tail)
+
+
+def survived(element: Element | End) -> tuple[tuple[str, bool], ...]:
+    """What is known after ``if flag: return``: who goes on has the other arm."""
+    if not isinstance(element, Choice):
+        return ()
+    gone = [bool(arm) and type(arm[-1]) is Leave for arm in (element.then, element.orelse)]
+    return ((element.symbol, gone[1]),) if gone[0] is not gone[1] else ()
+
+
+def push(trace: Trace, rest: Rest | None) -> Rest | None:
+    """The trace, and then the rest."""
+    for element in reversed(trace):
+        rest = Rest(element, rest)
+    return rest
+
+
+def unrolled(body: Trace, rest: Rest | None) -> Rest | None:
+    """Two turns of a loop, and what follows it."""
+    second = push(body, Rest(End("turn"), Rest(End("loop"), rest)))
+    return push(body, Rest(End("turn"), second))
+
+
+def settled(rest: Rest | None, after: tuple[Decided, ...]) -> tuple[Rest | None, tuple[Decided, ...]] | None:
+    """Go on to the next element in which something happens; ``None`` when the process fails."""
+    while rest is not None:
+        head, tail = rest
+        if isinstance(head, Decided):
+            after = (*after, head)
+            rest = tail
+        elif isinstance(head, End):
+            rest = push(head.final, tail)
+        elif isinstance(head, Scope):
+            rest = push(head.body, Rest(End("scope"), tail))
+        elif isinstance(head, Protected):
+            rest = push(head.body, Rest(End("final", head.final), tail))
+        elif isinstance(head, Leave):
+            if head.kind in ("crash", "lost"):
+                return None
+            rest = left_by(head.kind, tail)
+        else:
+            break
+    return rest, after
+
+
+_ENDS = {"return": "scope", "break": "loop", "continue": "turn"}
+
+
+def left_by(kind: str, rest: Rest | None) -> Rest | None:
+    """What follows a ``return``, ``break``, ``continue`` or ``exit``."""
+    wanted = _ENDS.get(kind, "")
+    while rest is not None:
+        head, tail = rest
+        if isinstance(head, End):
+            if head.kind == wanted:
+                return tail
+            if head.kind == "final" and head.final:
+                return push(head.final, Rest(Leave(kind), tail))
+        rest = tail
+    return None
+
+
+def may_leave(element: Element) -> bool:
+    """The function may end here: what leaves a called function or a loop goes no further."""
+    if isinstance(element, Leave):
+        return True
+    inner = (e for p in parts(element) for e in p)
+    if isinstance(element, Scope):
+        return any(isinstance(e, Leave) and e.kind == "end" for e in inner)
+    if isinstance(element, Repeat):
+        return any(may_leave(e) and not (isinstance(e, Leave) and e.kind in ("break", "continue")) for e in inner)
+    return any(map(may_leave, inner))
