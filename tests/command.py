@@ -14,7 +14,7 @@ from dslint import cli
 SCRIPT = """\
 import torch.distributed as dist
 
-dist.init_process_group("nccl", timeout=7200)
+dist.init_process_group("gloo", timeout=7200)
 if dist.get_rank() == 0:
     dist.barrier()
 """
@@ -22,7 +22,7 @@ SCRIPT_FIXED = """\
 from datetime import timedelta
 import torch.distributed as dist
 
-dist.init_process_group("nccl", timeout=timedelta(seconds=7200))
+dist.init_process_group("gloo", timeout=timedelta(seconds=7200))
 dist.barrier()
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -89,8 +89,36 @@ def _names(node: ast.stmt) -> set[str]:
     return set()
 
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+# What these bind is not seen around them. A loop variable of a comprehension may have the name of a function outside.
+_SCOPES = (*_FUNCTIONS, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
 def _used(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    """The names that a node takes from around it: not those that a function in it binds for itself."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    children = list(ast.iter_child_nodes(node))
+    if not isinstance(node, _FUNCTIONS):
+        return set().union(*map(_used, children))
+    body = node.body if isinstance(node.body, list) else [node.body]
+    own = {inner.arg for inner in ast.walk(node.args) if isinstance(inner, ast.arg)} | _bound(body)
+    inside = set().union(*map(_used, body)) - own
+    # Decorators, defaults and annotations belong to the scope around.
+    return inside.union(*(_used(child) for child in children if child not in body))
+
+
+def _bound(body: Sequence[ast.AST]) -> set[str]:
+    """The names that the statements of a function bind, without what the scopes in it bind."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.stmt):
+            found |= _names(node) if not isinstance(node, ast.Assign | ast.AnnAssign) else set()
+        if not isinstance(node, _SCOPES):
+            found |= _bound(list(ast.iter_child_nodes(node)))
+    return found
 
 
 def _parts(node: ast.stmt) -> Iterator[tuple[str, set[str]]]:

@@ -58,19 +58,19 @@ def _train(rank: RankApi, args: dict[str, Json] | None, passes: bool, optimizes:
 
     import deepspeed
 
-    from dslint.probe.parts import zero
+    from dslint.probe.parts.zero import compile_nothing, config, model, train
 
     rank.init()
-    zero.compile_nothing()
+    compile_nothing()
     stage = rank.params.get("stage")
-    settings = zero.config(1 if stage is None else stage)
+    settings = config(1 if stage is None else stage)
     if not optimizes:
         del settings["optimizer"]
     with open("ds.json", "w", encoding="utf-8") as file:
         json.dump(settings, file)
     space = None if args is None else argparse.Namespace(**args)
-    engine = deepspeed.initialize(args=space, model=zero.model(), config=settings if passes else None)[0]
-    zero.train(rank, engine, 1)
+    engine = deepspeed.initialize(args=space, model=model(), config=settings if passes else None)[0]
+    train(rank, engine, 1)
     return "trained"
 
 
