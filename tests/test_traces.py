@@ -39,6 +39,12 @@ def lines(rule: object, code: str, context: Context | None = None) -> list[int]:
             3,
         ),
         ("def f(rank, flag):\n    if rank == 0 or flag:\n        dist.barrier()\n", 3),
+        # The barriers meet in turn and the last is left over: the one that the other ranks do not reach is told.
+        ("def f(rank):\n    if rank == 0:\n        dist.barrier()\n    dist.barrier()\n    dist.barrier()\n", 3),
+        (
+            "def f(rank):\n    if rank == 0:\n        dist.barrier()\n    else:\n        dist.barrier()\n        dist.barrier()\n",
+            6,
+        ),
         (
             "def f(rank):\n    match rank:\n        case 0:\n            dist.barrier()\n        case _:\n            g()\n",
             4,

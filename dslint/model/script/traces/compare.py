@@ -195,9 +195,20 @@ class _Comparison:
         alone = lonely(one, other, path)
         for side, op in alone:
             if op.key not in path.skipped[1 - side]:  # else the other side may run it for a reason of its own
-                self._note(Mismatch(op, side, False, path.after, bool(path.chosen)))
+                lone, after = (op, path.after) if path.chosen else self._shifted(op, side, path.after)
+                self._note(Mismatch(lone, side, False, after, bool(path.chosen)))
         if not alone:
             self._order(rests, path.after)
+
+    def _shifted(self, op: Op, side: int, after: After) -> tuple[Op, After]:
+        """Of a run of one operation with one too many: the call that the other side does not reach.
+
+        They meet in turn, so the last one is left over, though both sides reach its call.
+        """
+        met = {id((b, a)[side].call): ((a, b)[side], reached) for a, b, reached in self._pairs.values()}
+        while id(op.call) in met:
+            op, after = met.pop(id(op.call))
+        return op, after
 
     def _order(self, rests: tuple[Trace, Trace], after: After) -> None:
         """The same operations in another order; only where nothing but operations follows."""
