@@ -12,6 +12,7 @@ from dslint.model.script.dotted import last_name
 from dslint.model.script.guards import Guards
 from dslint.model.script.names import Names
 from dslint.model.script.objects import Objects
+from dslint.model.script.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Op
 from dslint.model.script.traces.ranks import RankTruth
@@ -55,8 +56,10 @@ class _DataSide:
         answer: bool = False,
         node: cst.CSTNode | None = None,
         handler: Handler | None = None,
+        rank: int | None = None,
     ) -> None:
         self._truth = truth
+        self._rank = rank
         self._test = test
         self._answer = answer
         self._node = node
@@ -65,6 +68,8 @@ class _DataSide:
     def decide(self, test: cst.BaseExpression) -> bool | None:
         if test is self._test:
             return self._answer
+        if self._rank is not None:
+            return self._truth(test, self._rank)
         # What the rank decides is not the point here: only what is the same on all of them.
         answers = {self._truth(test, rank) for rank in (0, 1)}
         return answers.pop() if len(answers) == 1 else None
@@ -100,6 +105,7 @@ class DataDivergences:
         self._collectives = Collectives(names, objects)
         self._truth = RankTruth(guards, names, 3 if is_sharded else None)
         self._calls: dict[int, Collective | None] = {}
+        self._has_exchange: bool | None = None
 
     def tests(self) -> Iterator[DataDivergence]:
         """Tests of this rank's own data that decide over a collective, in source order."""
@@ -113,7 +119,7 @@ class DataDivergences:
         """Handlers that let one rank go on without the collectives of the body, in source order."""
         for node in self._tree.order:
             if isinstance(node, cst.Try | cst.TryStar) and self._guards.guard(node) is None:
-                handler = next((h for h in node.handlers if _catches(h)), None)
+                handler = next((h for h in node.handlers if self._catches(h)), None)
                 steps = self._steps(node.body)
                 if handler is None or not steps or (node.orelse is not None and _raises(node.orelse)):
                     continue
@@ -123,9 +129,22 @@ class DataDivergences:
                         yield found
                         break
 
+    def _catches(self, handler: Handler) -> bool:
+        """The handler catches what may happen on one rank; an exception of the file counts as what it derives from."""
+        kinds = [handler.type] if handler.type is not None else []
+        if isinstance(handler.type, cst.Tuple):
+            kinds = [e.value for e in handler.type.elements]
+        names = {last_name(k) for k in kinds}
+        names |= {base.rpartition(".")[2] for name in names for base in self._names.class_bases(name)}
+        return handler.type is None or not names.isdisjoint(_CAUGHT)
+
     def _of_test(self, node: cst.If | cst.While, variant: Variant) -> Iterator[DataDivergence]:
-        one = self._recorder(_DataSide(self._truth, node.test, True))
-        other = self._recorder(_DataSide(self._truth, node.test, False))
+        ranks: tuple[int, int] | tuple[None, None] = (None, None)
+        guard = self._guards.guard(variant.source) if variant.is_lone else None
+        if guard is not None and guard.ranks in (Ranks.MAIN, Ranks.OTHERS):
+            ranks = (0, 1) if guard.ranks is Ranks.MAIN else (1, 0)  # who sets the value is one of the two
+        one = self._recorder(_DataSide(self._truth, node.test, True, rank=ranks[0]))
+        other = self._recorder(_DataSide(self._truth, node.test, False, rank=ranks[1]))
         for found in self._compared(node, node.test, one, other):
             yield DataDivergence(found.node, found.op, found.skips, variant)
             break
@@ -164,12 +183,16 @@ class DataDivergences:
             return None
         if self._objects.kind(call.func.value) == "accelerator":
             return Collective("backward", "accelerate")
-        scope = self._tree.function(call) or self._tree.module
-        forwards = (n.func for n in self._tree.own_nodes(scope) if isinstance(n, cst.Call))
-        exchanging = any(
-            isinstance(f, cst.Name | cst.Attribute) and self._objects.likely(f) in _EXCHANGING for f in forwards
-        )
-        return Collective("backward", "torch") if exchanging and not call.args else None
+        return Collective("backward", "torch") if not call.args and self._exchanges() else None
+
+    def _exchanges(self) -> bool:
+        """The file calls a model that exchanges gradients: what it trains is that."""
+        if self._has_exchange is None:
+            called = (n.func for n in self._tree.order if isinstance(n, cst.Call))
+            self._has_exchange = any(
+                isinstance(f, cst.Name | cst.Attribute) and self._objects.likely(f) in _EXCHANGING for f in called
+            )
+        return self._has_exchange
 
 
 def _raises(node: cst.Else) -> bool:
@@ -177,10 +200,3 @@ def _raises(node: cst.Else) -> bool:
     last = node.body.body[-1] if node.body.body else None
     inner = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
     return isinstance(inner, cst.Raise)
-
-
-def _catches(handler: Handler) -> bool:
-    kinds = [handler.type] if handler.type is not None else []
-    if isinstance(handler.type, cst.Tuple):
-        kinds = [e.value for e in handler.type.elements]
-    return handler.type is None or any(last_name(k) in _CAUGHT for k in kinds)

@@ -237,13 +237,20 @@ class Divergences:
             )
 
     def _is_evened(self, one: _Found, sides: dict[int, Recorder]) -> bool:
-        """Each caller of the function makes up for it: the halves of a begin/end pair or of a context manager."""
+        """Each caller makes up for it, or another function runs the other half: a begin/end pair, a context manager."""
+        key, others = one.mismatch.op.key, sides[one.rank]
+
+        def excess(scope: cst.CSTNode) -> int:
+            mine, theirs = (sum(o.key == key for o in operations(s.scope(scope))) for s in (sides[0], others))
+            return mine - theirs
+
+        here = 0 if one.mismatch.order else excess(one.scope)
+        if not here:
+            return False  # the same calls in another order, or left out by those that leave
         callers = self._callers(one.scope)
-        return bool(callers) and not any(
-            mismatch.op.key == one.mismatch.op.key
-            for caller in callers
-            for mismatch in compare(sides[0].scope(caller), sides[one.rank].scope(caller))
-        )
+        if callers:
+            return not any(map(excess, callers))
+        return any(excess(scope) == -here for scope in self._splitting or ())
 
     def _callers(self, scope: cst.CSTNode) -> list[cst.CSTNode]:
         """The functions of this file (or the module) that call a function."""

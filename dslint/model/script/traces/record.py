@@ -9,6 +9,7 @@ import libcst as cst
 
 from dslint.model.script.collectives import Collective
 from dslint.model.script.dotted import last_name
+from dslint.model.script.instances import Instances
 from dslint.model.script.names import Names
 from dslint.model.script.project import Foreign
 from dslint.model.script.rankset import number_of
@@ -63,6 +64,7 @@ class Recorder:
         self._side = side
         self._functions: dict[int, Trace] = {}
         self._news = News(tree)
+        self._instances = Instances(tree, names)
         self._split = 0
         self._depth = 0
         self._texts: dict[int, str] = {}
@@ -260,7 +262,7 @@ class Recorder:
         direct = self._collective(call)
         if direct is not None:
             return [Op(direct, call)]
-        helper = self._names.local_function(call)
+        helper = self._names.local_function(call) or self._instances.method(call)
         if helper is not None:
             return self._helper(call, helper, self)
         found = self._elsewhere(call)
