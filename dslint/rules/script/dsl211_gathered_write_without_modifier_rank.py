@@ -13,7 +13,8 @@ of rank k are broadcast, and those of the other ranks are dropped.
 since the ranks then continue from one of the draws.
 
 **When it stays quiet.** The body only reads; what is written is not certainly among the gathered parameters
-(a `shadow` copy beside the weights); `enabled=False`; the run is known to be at a stage below 3, where nothing is
+(a `shadow` copy beside the weights); `enabled=False`; the block stands in a `try` that catches `RuntimeError` by name,
+as a test of the sanity checks does; the run is known to be at a stage below 3, where nothing is
 gathered and the write stays.
 
 **Evidence.** Two gloo ranks at stage 3: a weight filled with 7.0 has its old value after the context on both ranks;
@@ -162,6 +163,23 @@ def load(layer, values):
 """
         },
     ),
+    good(
+        "a test of the sanity checks: the error that they raise is caught",
+        {
+            "test_checks.py": """\
+import deepspeed
+
+
+def raises(model):
+    try:
+        with deepspeed.zero.GatheredParameters([model.head.weight], modifier_rank=None):
+            model.head.weight.add_(1.0)
+    except RuntimeError as error:
+        return "in-place modification" in str(error)
+    return False
+"""
+        },
+    ),
 )
 
 
@@ -177,18 +195,31 @@ def precheck(tree: ast.Module) -> bool:
     return any(isinstance(t, ast.Subscript | ast.Attribute) for t in targets)
 
 
+def _catches_runtime_error(handler: cst.ExceptHandler) -> bool:
+    return isinstance(handler.type, cst.Name) and handler.type.value == "RuntimeError"
+
+
 class Check(ScriptCheck):
     """Looks into every gathering block."""
 
     def visit_With(self, node: cst.With) -> None:
         """Fire on the first write that is lost."""
         gathers = [g for g in self.ctx.zero3.gathers.of_block(node) if self._counts(g)]
-        if not gathers:
+        if not gathers or self._expects_the_error(node):
             return
         for write in self.ctx.zero3.gathers.writes(node.body):
             holding = next((g for g in gathers if self.ctx.zero3.gathers.holds(g, write)), None)
             if holding is not None and self._is_innermost(node, write) and self._judge(holding, write):
                 return
+
+    def _expects_the_error(self, block: cst.With) -> bool:
+        """A `try` of the same function catches the RuntimeError of the sanity checks by its name."""
+        for parent in self.ctx.parents(block):
+            if isinstance(parent, cst.FunctionDef):
+                return False
+            if isinstance(parent, cst.Try) and any(_catches_runtime_error(h) for h in parent.handlers):
+                return True
+        return False
 
     def _counts(self, gather: Gather) -> bool:
         if gather.enabled is not None and self.ctx.constant(gather.enabled).get_or(True) in (False, None):
