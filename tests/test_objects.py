@@ -23,6 +23,22 @@ def kinds(code: str) -> list[str]:
     return [ctx.kind(call.args[0].value) for call in calls(ctx, "show")]
 
 
+def test_a_method_that_returns_leaves_what_it_has_bound() -> None:
+    code = """
+        class Strategy:
+            def __init__(self):
+                self.engine = None
+
+            def prepare(self, model):
+                self.engine, _, _, _ = deepspeed.initialize(model=model)
+                return self.engine
+
+            def save(self):
+                show(self.engine)
+    """
+    assert kinds(code) == ["engine"]
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

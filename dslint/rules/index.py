@@ -1409,7 +1409,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="transformers does not know of ZeRO stage 3 when the model is loaded",
         module="dslint.rules.script.dsl213_hf_ds_config_late_or_dropped",
         markers=(
-            "HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses",
+            "HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses|\\btrl\\b",
             "HfDeepSpeedConfig|from_pretrained",
         ),
         fix="safe",

@@ -3,27 +3,7 @@
 from __future__ import annotations
 
 from dslint.model.plan.pyscript import PyScript
-
-# Classes of trl that inherit from ``TrainingArguments``, with defaults of their own.
-_TRL = frozenset(
-    [
-        "SFTConfig",
-        "DPOConfig",
-        "GRPOConfig",
-        "KTOConfig",
-        "RewardConfig",
-        "ORPOConfig",
-        "CPOConfig",
-        "BCOConfig",
-        "OnlineDPOConfig",
-        "RLOOConfig",
-        "GKDConfig",
-        "NashMDConfig",
-        "XPOConfig",
-        "PRMConfig",
-        "IterativeSFTConfig",
-    ]
-)
+from dslint.model.trlclasses import TRL_ARGUMENTS
 
 
 def trainer_class(script: PyScript, qualified: str) -> str:
@@ -32,7 +12,7 @@ def trainer_class(script: PyScript, qualified: str) -> str:
         return "exact"
     first, _, name = qualified.partition(".")
     last = name.rpartition(".")[2]
-    if first == "trl" and last in _TRL:
+    if first == "trl" and last in TRL_ARGUMENTS:
         return "foreign"
     if qualified.rpartition(".")[2].endswith("TrainingArguments"):
         return "foreign"

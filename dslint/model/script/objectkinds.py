@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.model.script import frameworks
+from dslint.model.trlclasses import TRL_ARGUMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def class_kind(qualified: str) -> str:
     if qualified.startswith(("transformers.", "trl.")):
         if last.endswith("Trainer"):
             return "trainer"
-        if last.endswith("TrainingArguments"):
+        if last.endswith("TrainingArguments") or (qualified.startswith("trl.") and last in TRL_ARGUMENTS):
             return "training_arguments"
     if qualified.startswith(_SCHEDULERS):
         return "scheduler"

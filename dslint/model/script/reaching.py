@@ -50,7 +50,7 @@ class Reaching:
 
     def at_end(self, function: cst.FunctionDef, found: list[Binding], node: cst.CSTNode) -> list[Binding]:
         """The bindings that a function ends_elsewhere behind, for a reader elsewhere (``self.x`` of ``__init__``)."""
-        return _Walk(self._tree, self._conditions, found, node).block(function.body)[0]
+        return _Walk(self._tree, self._conditions, found, node).function(function)
 
     def before(self, found: list[Binding], node: cst.CSTNode) -> tuple[list[Binding], bool]:
         """The bindings that reach a node within its function, and whether one of them certainly does."""
@@ -179,6 +179,14 @@ class _Walk:
             if certain:
                 return reached, True
         return reached, False
+
+    def function(self, function: cst.FunctionDef) -> list[Binding]:
+        """The bindings with which a function ends; a ``return`` as its last statement is such an end."""
+        last = function.body.body[-1] if function.body.body else None
+        line = last.body[-1] if isinstance(last, cst.SimpleStatementLine) and last.body else None
+        if last is not None and isinstance(line, cst.Return):
+            return self._statements(function.body.body, last)[0]
+        return self.block(function.body)[0]
 
     def block(self, block: cst.CSTNode) -> tuple[list[Binding], bool]:
         """The bindings with which a block ends, and whether it always binds (or never ends)."""

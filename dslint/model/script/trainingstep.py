@@ -15,10 +15,11 @@ from dslint.model.script.objectkinds import MODELS
 from dslint.model.script.objects import Objects
 from dslint.model.script.tree import Tree
 
-_MAX_STEPS = 12
+_MAX_STEPS = 30
 _FORWARDS = MODELS | {"prepared_module"}
 # Results that carry no gradient, and methods whose result is another object.
-_CUT = frozenset({"detach", "item", "scale", "tolist", "numpy", "no_grad", "len", "float", "int", "unscale"})
+_CUT = frozenset({"detach", "item", "scale", "tolist", "numpy", "no_grad", "len", "int", "unscale"})
+_NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
 _COUNTS = re.compile(r"accum|^gas$|grad_acc", re.I)
 
 
@@ -84,12 +85,26 @@ class TrainingSteps:
             return
         seen.add(id(node))
         for part in self._parts(node):
+            if self._has_no_graph(part):
+                continue
             if isinstance(part, cst.Call) and self.is_forward(part):
                 yield part
             else:
                 yield from self._sources(part, seen, steps + 1)
         if isinstance(node, cst.Call) and self.is_forward(node):
             yield node
+
+    def _has_no_graph(self, node: cst.CSTNode) -> bool:
+        """The value is computed inside ``with torch.no_grad():``: no backward goes through it."""
+        for outer in self._tree.parents(node):
+            if isinstance(outer, cst.With) and any(self._is_no_grad(item.item) for item in outer.items):
+                return True
+            if isinstance(outer, cst.FunctionDef):
+                return any(self._is_no_grad(d.decorator) for d in outer.decorators)
+        return False
+
+    def _is_no_grad(self, node: cst.BaseExpression) -> bool:
+        return self._names.qualified(node.func if isinstance(node, cst.Call) else node) in _NO_GRAD
 
     def _parts(self, node: cst.CSTNode) -> list[cst.CSTNode]:
         if isinstance(node, cst.Name):
@@ -107,7 +122,8 @@ class TrainingSteps:
         return self._parts_of_call(node) if isinstance(node, cst.Call) and not self.is_forward(node) else []
 
     def _parts_of_call(self, call: cst.Call) -> list[cst.CSTNode]:
-        if last_name(call.func) in _CUT:
+        # ``float(loss)`` is a number, ``logits.float()`` a tensor of the same graph.
+        if last_name(call.func) in _CUT or (isinstance(call.func, cst.Name) and call.func.value == "float"):
             return []
         function = self._names.local_function(call)
         if function is not None:  # what a function of the file returns, whatever it was given

@@ -52,6 +52,9 @@ class ZeroParameters:
         path: list[str] = []
         node = layer
         while True:
+            items = self._items_of(node) if isinstance(node, cst.Name) and path == [] else []
+            if items:
+                return all(self._is_layer(item, parameter) for item in items)
             if isinstance(node, cst.Name) and path == []:
                 node = self._names.single_value(node) or node
             if self._partitioned.is_loaded(node):
@@ -72,6 +75,14 @@ class ZeroParameters:
                 node = node.func.value
             else:
                 return False
+
+    def _items_of(self, node: cst.Name) -> list[cst.BaseExpression]:
+        """The layers of ``for layer in (model.get_input_embeddings(), model.get_output_embeddings())``."""
+        found = self._names.bindings(node.value, node)
+        source = found[0].value if len(found) == 1 and found[0].kind == "loop" and found[0].position is None else None
+        if not isinstance(source, cst.Tuple | cst.List):
+            return []
+        return [element.value for element in source.elements]
 
     def _is_item(self, node: cst.Name) -> bool:
         """``p`` of ``for p in model.parameters()``: some of them are large."""

@@ -89,6 +89,13 @@ def main(dataset, tokens):
     Trainer(model=model, args=args, train_dataset=dataset).train()
 """
 
+_BOTH = _RESIZE.replace(
+    "    rows = model.get_input_embeddings().weight.data\n"
+    "    rows[-added:] = rows[:-added].mean(dim=0, keepdim=True)\n",
+    "    for layer in (model.get_input_embeddings(), model.get_output_embeddings()):\n"
+    "        layer.weight.data[-added:] = 0\n",
+).replace("    %s\n", "    print(added)\n")
+
 EXAMPLES = (
     bad(
         "the new rows of the embeddings of a model that is partitioned when it is loaded",
@@ -132,6 +139,16 @@ EXAMPLES = (
             % (3, "print(added)")
         },
         at="train.py:12 warning",
+    ),
+    bad(
+        "the embeddings, one after the other",
+        {"train.py": _BOTH % 3},
+        at="train.py:13 error",
+    ),
+    good("the embeddings, one after the other, at stage 2", {"train.py": _BOTH % 2}),
+    good(
+        "one of the layers is of another model",
+        {"train.py": (_BOTH % 3).replace("model.get_output_embeddings()", "tokenizer.head")},
     ),
     good("the same at stage 2", {"train.py": _RESIZE % (2, "print(added)")}),
     good(

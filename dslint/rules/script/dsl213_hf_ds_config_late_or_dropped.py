@@ -32,6 +32,7 @@ from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
+from dslint.model.trlclasses import TRL_ARGUMENTS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -43,7 +44,7 @@ META = RuleMeta(
     summary="transformers does not know of ZeRO stage 3 when the model is loaded",
     fix="safe",
     markers=(
-        r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses",
+        r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses|\btrl\b",
         r"HfDeepSpeedConfig|from_pretrained",
     ),
     references=(
@@ -85,6 +86,13 @@ def announce():
     print("ZeRO-3")
 """
 
+_TRL = (
+    (_TRAINER % 3)
+    .replace(", Trainer, TrainingArguments", "\nfrom trl import SFTConfig, SFTTrainer")
+    .replace("TrainingArguments(", "SFTConfig(")
+    .replace("    Trainer(", "    SFTTrainer(")
+)
+
 EXAMPLES = (
     bad(
         "an object that nobody keeps",
@@ -118,6 +126,15 @@ def load(path, ds_config):
         at="train.py:6 warning",
     ),
     bad("the arguments of the Trainer after the model", {"train.py": _TRAINER % 3}, at="train.py:8 warning"),
+    bad(
+        "the arguments of a trainer of trl after the model",
+        {"train.py": _TRL},
+        at="train.py:9 warning",
+    ),
+    good(
+        "the arguments of a trainer of trl at stage 2",
+        {"train.py": _TRL.replace('"stage": 3', '"stage": 2')},
+    ),
     good("kept, and before the model", {"train.py": _HEAD + "dschf = HfDeepSpeedConfig(CONFIG)\n" + _LOAD}),
     good("the same order at stage 2, where nothing is partitioned", {"train.py": _TRAINER % 2}),
     good(
@@ -176,8 +193,12 @@ def precheck(tree: ast.Module) -> bool:
     names = {call_name(call) for call in flat(tree).nodes(ast.Call)}
     if "HfDeepSpeedConfig" in names:
         return True
-    makes = any(n.endswith(("TrainingArguments", "parse_args_into_dataclasses")) for n in names)
+    makes = any(map(_makes_arguments, names))
     return makes and "from_pretrained" in names and _is_late(tree)
+
+
+def _makes_arguments(name: str) -> bool:
+    return name.endswith(("TrainingArguments", "parse_args_into_dataclasses")) or name in TRL_ARGUMENTS
 
 
 def _is_late(tree: ast.Module) -> bool:
@@ -186,7 +207,7 @@ def _is_late(tree: ast.Module) -> bool:
     for at in nodes.places(ast.FunctionDef, ast.Module):
         calls = [n for n in nodes.order[at : nodes.ends[at]] if isinstance(n, ast.Call)]
         loads = [c.lineno for c in calls if call_name(c) == "from_pretrained"]
-        makes = [c.lineno for c in calls if call_name(c).endswith(("TrainingArguments", "parse_args_into_dataclasses"))]
+        makes = [c.lineno for c in calls if _makes_arguments(call_name(c))]
         if loads and makes and min(loads) < max(makes):
             return True
     return False

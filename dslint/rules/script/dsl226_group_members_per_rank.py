@@ -1,5 +1,5 @@
 """**What.** The ranks do not make the same process groups: the list of members passed to `new_group` is computed from
-the rank of the process, or `new_group` stands in a loop whose length is.
+the rank of the process or chosen by a test of it, or `new_group` stands in a loop whose length is.
 
 **Why it hurts.** Every rank must make every group, in the same order and with the same members, also the groups of
 which it is no member. Otherwise a rank waits in `new_group` for members that make another group under the same name,
@@ -77,7 +77,11 @@ def _rank_names(nodes: Flat) -> set[str]:
     assigned = [(n.value, [expression_name(t) for t in _targets(n)]) for n in nodes.nodes(ast.Assign)]
     found: set[str] = set()
     while True:
-        fresh = {name for value, names in assigned if _mentions(value, found) for name in names} - found - {""}
+        fresh = {name for value, names in assigned if _mentions(value, found) for name in names}
+        tests = (node for node in nodes.nodes(ast.If) if _mentions(node.test, found))
+        chosen = (n for test in tests for n in ast.walk(test) if isinstance(n, ast.Assign))
+        fresh |= {expression_name(target) for node in chosen for target in _targets(node)}
+        fresh -= found | {""}
         if not fresh:
             return found
         found |= fresh
@@ -112,11 +116,32 @@ class Check(ScriptCheck):
         if members is not None and rank is not None:
             self._report(node, members, rank, "the members are computed from the rank", "members")
             return
+        chosen = self._chosen(members) if members is not None else None
+        if chosen is not None:
+            self._report(node, members or node, chosen, "a test of the rank chooses the members", "members")
+            return
         for loop in self.ctx.loops(node):
             rank = self._rank_in(loop.iter, _MAX_STEPS) if isinstance(loop, cst.For) and _counts(loop) else None
             if rank is not None and not any(u.call is node for u in self.ctx.uneven_loops.all()):
                 self._report(node, node, rank, "the loop around it depends on the rank", "count")
                 return
+
+    def _chosen(self, members: cst.BaseExpression) -> cst.CSTNode | None:
+        """The rank test whose arms write out other members: ``ranks = [0, 1] if rank < 2 else [2, 3]``."""
+        value = self.ctx.names.single_value(members) or members
+        if isinstance(value, cst.IfExp):
+            return value.test if self._parts(value.test) and _differ([value.body, value.orelse]) else None
+        found = self.ctx.objects.reached(members) if isinstance(members, cst.Name) else []
+        values = [b.value for b in found if b.kind == "assign" and b.value is not None]
+        if len(values) != len(found) or not _differ(values):
+            return None
+        guards = [g for g in (self.ctx.guard(b.node) for b in found) if g is not None and g.kind == "test"]
+        # Every list stands in an arm of one rank test.
+        around = [g for g in guards if all(self.ctx.tree.contains(g.owner, b.node) for b in found)]
+        return around[0].test if around else None
+
+    def _parts(self, test: cst.BaseExpression) -> bool:
+        return any(ranks.is_partial for ranks in self.ctx.guards.branches(test))
 
     def _is_alone(self, members: cst.BaseExpression) -> bool:
         """`[rank]`: a group that waits for nobody."""
@@ -170,6 +195,19 @@ class Check(ScriptCheck):
         )
 
 
+def _differ(values: list[cst.BaseExpression]) -> bool:
+    """Lists of numbers that are not the same: nothing else is certain to name other ranks."""
+    written = [_numbers(value) for value in values]
+    return None not in written and len(set(written)) > 1
+
+
+def _numbers(value: cst.BaseExpression) -> tuple[str, ...] | None:
+    if not isinstance(value, cst.List | cst.Tuple) or len(value.elements) < 2:
+        return None
+    found = [e.value.value for e in value.elements if isinstance(e.value, cst.Integer)]
+    return tuple(sorted(found)) if len(found) == len(value.elements) else None
+
+
 def _counts(loop: cst.For) -> bool:
     return isinstance(loop.iter, cst.Call) and last_name(loop.iter.func) == "range"
 
@@ -201,6 +239,22 @@ EXAMPLES = (
         "as many groups as the rank says",
         {"train.py": _HEAD + "for last in range(rank + 1):\n    group = dist.new_group(list(range(last + 1)))\n"},
         at="train.py:5 error",
+    ),
+    bad(
+        "a test of the rank chooses the members",
+        {
+            "train.py": _HEAD + "if rank < 2:\n    members = [0, 1]\nelse:\n    members = [2, 3]\n"
+            "group = dist.new_group(ranks=members)\n"
+        },
+        at="train.py:8 error",
+    ),
+    good(
+        "a test of the rank orders the same members, and one of the world size chooses them",
+        {
+            "train.py": _HEAD + "if rank < 2:\n    members = [0, 1]\nelse:\n    members = [1, 0]\n"
+            "group = dist.new_group(ranks=members)\n"
+            "others = [0, 1] if world_size < 4 else [0, 1, 2, 3]\ngroup = dist.new_group(others)\n"
+        },
     ),
     good(
         "all groups on all ranks",

@@ -58,6 +58,25 @@ def train(net, loader, optimizer, rank):
         optimizer.zero_grad()
 """
 
+_REFERENCE = """\
+import torch
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def train(net, loader, optimizer, rank):
+    reference = torch.nn.Linear(8, 8)
+    model = DDP(net.to(rank), device_ids=[rank])
+    for batch in loader:
+        with torch.no_grad():
+            target = reference(batch)
+        loss = F.mse_loss(%s(batch).float(), target)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+_TARGET = (_REFERENCE % "model").replace("reference(batch)", "model.module(batch)")
+
 EXAMPLES = (
     bad(
         "past the wrapper",
@@ -106,7 +125,14 @@ def train(loader):
         },
         "train.py:12 warning",
     ),
+    bad(
+        "past the wrapper, beside a reference model that gets no gradient",
+        {"train.py": _REFERENCE % "model.module"},
+        "train.py:12 error",
+        fixed={"train.py": _REFERENCE % "model"},
+    ),
     good("the wrapper", {"train.py": _TRAIN % "model"}),
+    good("the wrapper, and the model inside gives a target without a gradient", {"train.py": _TARGET}),
     good(
         "evaluation through the model inside",
         {
