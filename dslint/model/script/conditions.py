@@ -13,6 +13,8 @@ from dslint.model.script.tree import Tree
 
 _EXITS = frozenset({"exit", "_exit", "quit", "abort"})
 _BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
+# What says under which tests its parts run, and where the search ends.
+_DECIDING = frozenset({cst.If, cst.IfExp, cst.While, cst.BooleanOperation, *_BLOCKS, cst.FunctionDef, cst.ClassDef})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,9 @@ class Conditions:
     def _collect(self, node: cst.CSTNode) -> Iterator[Condition]:
         inner = node
         for outer in self._tree.parents(node):
+            if type(outer) not in _DECIDING:
+                inner = outer
+                continue
             if isinstance(outer, cst.If | cst.IfExp):
                 if inner is outer.body:
                     yield from self._split(outer.test, True)
@@ -162,7 +167,7 @@ class Conditions:
         return Condition(self._text(test), holds, test)
 
     def _text(self, node: cst.CSTNode) -> str:
-        return self._tree.module.code_for_node(node).strip()
+        return self._tree.text(node)
 
 
 def ends_elsewhere(block: cst.CSTNode) -> bool:

@@ -46,7 +46,7 @@ class Devices:
 
     @cached_property
     def _calls(self) -> list[cst.Call]:
-        return [n for n in self._tree.order if isinstance(n, cst.Call)]
+        return self._tree.every(cst.Call)
 
     # -- chosen by an index ---------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ class Devices:
     def choices(self) -> tuple[Choice, ...]:
         """``set_device(x)``, ``torch.device("cuda", x)``, ``f"cuda:{x}"``, ``.cuda(x)``, ``device_ids=[x]``, a map."""
         found: list[Choice] = []
-        for node in self._tree.order:
+        for node in self._tree.some(cst.Call, cst.FormattedString, cst.Dict):
             if isinstance(node, cst.Call):
                 found += (Choice(index, node) for index in self._indices(node))
             elif isinstance(node, cst.FormattedString):

@@ -68,16 +68,15 @@ class Evaluation:
 
     def is_replaced(self) -> bool:
         """A class of this file has its own `prediction_step` and `evaluation_loop`."""
-        for node in self._tree.order:
-            if isinstance(node, cst.ClassDef):
-                methods = {n.name.value for n in self._tree.descendants(node) if isinstance(n, cst.FunctionDef)}
-                # ``prediction_loop`` is the name of older releases.
-                if "prediction_step" in methods and {"evaluation_loop", "prediction_loop"} & methods:
-                    return True
+        for node in self._tree.every(cst.ClassDef):
+            methods = {n.name.value for n in self._tree.descendants(node) if isinstance(n, cst.FunctionDef)}
+            # ``prediction_loop`` is the name of older releases.
+            if "prediction_step" in methods and {"evaluation_loop", "prediction_loop"} & methods:
+                return True
         return False
 
     def _calls(self) -> Iterator[cst.Call]:
-        return (n for n in self._tree.order if isinstance(n, cst.Call))
+        return iter(self._tree.every(cst.Call))
 
     @cached_property
     def _trainer_arguments(self) -> list[dict[str, cst.BaseExpression]] | None:

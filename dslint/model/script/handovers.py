@@ -46,12 +46,11 @@ class HandOvers:
     def _of(self, text: str) -> list[HandOver]:
         if self._found is None:
             self._found = {}
-            for node in self._tree.order:
-                if isinstance(node, cst.Call):
-                    for given, kind in self._handed(node):
-                        if dotted(given) in self._targets(node):
-                            continue  # ``model = DDP(model)``: the variable holds what came of it
-                        self._found.setdefault(dotted(given) or "", []).append(HandOver(node, given, kind))
+            for node in self._tree.every(cst.Call):
+                for given, kind in self._handed(node):
+                    if dotted(given) in self._targets(node):
+                        continue  # ``model = DDP(model)``: the variable holds what came of it
+                    self._found.setdefault(dotted(given) or "", []).append(HandOver(node, given, kind))
             self._found.pop("", None)
         return self._found.get(text, [])
 

@@ -57,7 +57,7 @@ class Loaders:
 
     def calls(self) -> list[cst.Call]:
         """Every ``DataLoader(...)``, in source order."""
-        return [n for n in self._tree.order if isinstance(n, cst.Call) and self.is_loader(n)]
+        return [n for n in self._tree.every(cst.Call) if self.is_loader(n)]
 
     def argument(self, call: cst.Call, name: str) -> cst.BaseExpression | None:
         """What a ``DataLoader`` gets under a name or at its position."""
@@ -103,7 +103,7 @@ class Loaders:
     def passes(self) -> list[Pass]:
         """Every loop over something, and every ``iter(...)`` that a loop repeats."""
         found = []
-        for node in self._tree.order:
+        for node in self._tree.some(cst.For, cst.Call):
             if isinstance(node, cst.For):
                 found.append(Pass(node, tuple(self.sources.of_items(node.iter)), self.repeating(node)))
             elif isinstance(node, cst.Call) and last_name(node.func) == "iter" and len(node.args) == 1:

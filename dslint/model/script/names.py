@@ -23,12 +23,19 @@ class Names:
         self.tree = tree
         self.own = own or Vocabulary()
         self._bound = bindings_of(tree)
+        self._scopes: dict[int, cst.CSTNode] = {}
 
     # -- scopes -------------------------------------------------------------------------------------------------
 
     def scope(self, node: cst.CSTNode) -> cst.CSTNode:
         """The module, function, class or comprehension whose names a node sees first."""
-        return scope_of(self.tree, node)
+        # The node of another tree sees the module, and may not live as long as this object.
+        if self.tree.parent(node) is None:
+            return self.tree.module
+        found = self._scopes.get(id(node))
+        if found is None:
+            found = self._scopes[id(node)] = scope_of(self.tree, node)
+        return found
 
     def bindings(self, name: str, at: cst.CSTNode) -> list[Binding]:
         """Every binding of the variable that ``name`` means at a node; empty for builtins and star imports."""

@@ -62,11 +62,10 @@ class Reaching:
         """The calls of a function of this file; of ``__init__`` those of its class."""
         if self._calls is None:
             self._calls = {}
-            for node in self._tree.order:
-                if isinstance(node, cst.Call):
-                    local = self._names.local_function(node) or self._constructor(node)
-                    if local is not None:
-                        self._calls.setdefault(id(local), []).append(node)
+            for node in self._tree.every(cst.Call):
+                local = self._names.local_function(node) or self._constructor(node)
+                if local is not None:
+                    self._calls.setdefault(id(local), []).append(node)
         return self._calls.get(id(function), [])
 
     def _constructor(self, call: cst.Call) -> cst.FunctionDef | None:

@@ -56,16 +56,16 @@ class Sources:
         """The calls of a function in this file."""
         if self._calls is None:
             self._calls = {}
-            for node in self._tree.order:
-                local = self._names.local_function(node) if isinstance(node, cst.Call) else None
-                if local is not None and isinstance(node, cst.Call):
+            for node in self._tree.every(cst.Call):
+                local = self._names.local_function(node)
+                if local is not None:
                     self._calls.setdefault(id(local), []).append(node)
         return self._calls.get(id(function), [])
 
     def _constructions(self, init: cst.FunctionDef) -> list[cst.Call]:
         """The calls of the class whose ``__init__`` it is."""
         owner = self._tree.enclosing(init, cst.ClassDef)
-        calls = (n for n in self._tree.order if isinstance(n, cst.Call) and isinstance(n.func, cst.Name))
+        calls = (n for n in self._tree.every(cst.Call) if isinstance(n.func, cst.Name))
         return [c for c in calls if owner is not None and self._names.local_class(last_name(c.func), c) is owner]
 
     def _follow(

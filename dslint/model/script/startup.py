@@ -61,18 +61,18 @@ class Startup:
         return any(
             (isinstance(node, cst.If) and is_main_test(node.test))
             or (isinstance(node, cst.Call) and last_name(node.func) in _PARSE_CALLS)
-            for node in self._tree.order
+            for node in self._tree.some(cst.If, cst.Call)
         ) or any(map(self.runs_always, self.group_makers))
 
     @cached_property
     def group_makers(self) -> tuple[cst.Call, ...]:
         """The calls that join the processes of the job to a group."""
-        return tuple(n for n in self._tree.order if isinstance(n, cst.Call) and last_name(n.func) in GROUP_MAKERS)
+        return tuple(n for n in self._tree.every(cst.Call) if last_name(n.func) in GROUP_MAKERS)
 
     @cached_property
     def starts_processes(self) -> bool:
         """The file starts processes itself; their environment is not that of a launcher."""
-        calls = (n for n in self._tree.order if isinstance(n, cst.Call))
+        calls = self._tree.every(cst.Call)
         return any(last_name(call.func) in _STARTERS for call in calls) or self._names.imported(*_STARTING_MODULES)
 
     @cached_property
@@ -128,16 +128,16 @@ class Startup:
 
     def _calls_of(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value
-        for node in self._tree.order:
-            is_named = isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == name
-            if is_named and isinstance(node, cst.Call) and self._names.function_named(node.func) is function:
+        for node in self._tree.every(cst.Call):
+            is_named = isinstance(node.func, cst.Name) and node.func.value == name
+            if is_named and self._names.function_named(node.func) is function:
                 yield node
 
     @cached_property
     def environment_writes(self) -> tuple[EnvironmentWrite, ...]:
         """What the file puts into ``os.environ``, in source order; ``setdefault`` keeps what is there and is none."""
         found: list[EnvironmentWrite] = []
-        for node in self._tree.order:
+        for node in self._tree.some(cst.Assign, cst.Call):
             if isinstance(node, cst.Assign):
                 for target in node.targets:
                     key = self._environ_key(target.target)

@@ -168,10 +168,9 @@ class Summaries:
         """Some function of the file runs the operation as much more often on the opposite ranks."""
         if self._excess is None:
             self._excess = set()
-            for node in self._tree.order:
-                if isinstance(node, cst.FunctionDef | cst.Module):
-                    count = self._count(node)
-                    self._excess |= {(k, count[k, Ranks.MAIN] - count[k, Ranks.OTHERS]) for k, _ in count}
+            for node in self._tree.some(cst.FunctionDef, cst.Module):
+                count = self._count(node)
+                self._excess |= {(k, count[k, Ranks.MAIN] - count[k, Ranks.OTHERS]) for k, _ in count}
         return (key, -excess) in self._excess
 
     def _other_path_may_match(self, guard: Guard) -> bool:

@@ -38,9 +38,8 @@ class TrainingSteps:
         if found is None:
             found = [
                 node
-                for node in self._tree.order
-                if isinstance(node, cst.Call)
-                and isinstance(node.func, cst.Attribute)
+                for node in self._tree.every(cst.Call)
+                if isinstance(node.func, cst.Attribute)
                 and node.func.attr.value == method
                 and self._objects.kind(node.func.value) == kind
             ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from typing import TypeVar, cast
 
 import libcst as cst
 
@@ -59,6 +60,7 @@ Loop = cst.For | cst.While
 _PLAIN = frozenset({str, bool, int, type(None), cst.MaybeSentinel})
 _OWN_BODY = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 _children: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 @cache
@@ -92,6 +94,8 @@ class Tree:
         self.ends: list[int] = []
         self._index: dict[int, int] = {}
         self._parents: list[int] = []
+        self._by_type: dict[type[cst.CSTNode], list[int]] = {}
+        self._texts: dict[int, str] = {}
         self._record()
 
     def _record(self) -> None:
@@ -120,6 +124,30 @@ class Tree:
             if ends[above] < ends[at]:
                 ends[above] = ends[at]
         self.ends = ends
+
+    def every(self, kind: type[Node]) -> list[Node]:
+        """All nodes of exactly this type, in source order."""
+        return [cast(Node, self.order[at]) for at in self._places().get(kind, ())]
+
+    def some(self, *kinds: type[cst.CSTNode]) -> list[cst.CSTNode]:
+        """All nodes of exactly these types, in source order."""
+        places = self._places()
+        return [self.order[at] for at in sorted(at for kind in kinds for at in places.get(kind, ()))]
+
+    def _places(self) -> dict[type[cst.CSTNode], list[int]]:
+        if not self._by_type:
+            for at, node in enumerate(self.order):
+                self._by_type.setdefault(type(node), []).append(at)
+        return self._by_type
+
+    def text(self, node: cst.CSTNode) -> str:
+        """The source text of a node without the space around it; the code generator runs once for each."""
+        if id(node) not in self._index:
+            return self.module.code_for_node(node).strip()
+        found = self._texts.get(id(node))
+        if found is None:
+            found = self._texts[id(node)] = self.module.code_for_node(node).strip()
+        return found
 
     def position(self, node: cst.CSTNode) -> int:
         """The place of a node in source order."""

@@ -53,7 +53,7 @@ class UnevenLoops:
         """Every such loop, in source order."""
         if self._found is None:
             kinds = (cst.For, cst.While, cst.If, cst.CompFor)
-            candidates = (self._of(node) for node in self._tree.order if isinstance(node, kinds))
+            candidates = map(self._of, self._tree.some(*kinds))
             self._found = [found for found in candidates if found is not None]
         return self._found
 

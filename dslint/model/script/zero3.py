@@ -233,10 +233,10 @@ class ZeroStages:
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
         if self._callers is None:
             self._callers = {}
-            for node in self._tree.order:
-                local = self._names.local_function(node) if isinstance(node, cst.Call) else None
+            for node in self._tree.every(cst.Call):
+                local = self._names.local_function(node)
                 # A function that calls itself says nothing new.
-                if local is not None and isinstance(node, cst.Call) and self._tree.function(node) is not local:
+                if local is not None and self._tree.function(node) is not local:
                     self._callers.setdefault(id(local), []).append(node)
         return self._callers.get(id(function), [])
 

@@ -109,7 +109,7 @@ class DataDivergences:
 
     def tests(self) -> Iterator[DataDivergence]:
         """Tests of this rank's own data that decide over a collective, in source order."""
-        for node in self._tree.order:
+        for node in self._tree.some(cst.If, cst.While):
             if isinstance(node, cst.If | cst.While):
                 variant = self._variances.test(node.test)
                 if variant is not None and self._guards.guard(node) is None:
@@ -117,7 +117,7 @@ class DataDivergences:
 
     def handlers(self) -> Iterator[DataDivergence]:
         """Handlers that let one rank go on without the collectives of the body, in source order."""
-        for node in self._tree.order:
+        for node in self._tree.some(cst.Try, cst.TryStar):
             if isinstance(node, cst.Try | cst.TryStar) and self._guards.guard(node) is None:
                 handler = next((h for h in node.handlers if self._catches(h)), None)
                 steps = self._steps(node.body)

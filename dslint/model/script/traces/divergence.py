@@ -21,6 +21,9 @@ from dslint.model.script.traces.ranks import LAST, RankTruth, ranks_of_interest
 from dslint.model.script.traces.record import Recorder
 from dslint.model.script.tree import Tree
 
+# The nodes whose test may tell ranks apart.
+_SPLITTING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
+
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
@@ -171,7 +174,7 @@ class Divergences:
         """The functions (and the module) in which some test tells the ranks apart, in source order."""
         if self._splitting is None:
             found: dict[int, cst.CSTNode] = {}
-            for node in self._tree.order:
+            for node in self._tree.some(*_SPLITTING, cst.FunctionDef):
                 if self._splits(node, ranks):
                     scope = self._tree.function(node) or self._tree.module
                     found.setdefault(id(scope), scope)
@@ -184,8 +187,8 @@ class Divergences:
         """Those functions, and what they call in this file."""
         calls: dict[int, list[cst.FunctionDef]] = {}
         pending = list(self._split_scopes(ranks))
-        for node in self._tree.order:
-            helper = self._names.local_function(node) if isinstance(node, cst.Call) else None
+        for node in self._tree.every(cst.Call):
+            helper = self._names.local_function(node)
             if helper is not None:
                 calls.setdefault(id(self._tree.function(node) or self._tree.module), []).append(helper)
         found: set[int] = set()
@@ -256,8 +259,8 @@ class Divergences:
         """The functions of this file (or the module) that call a function."""
         if self._calling is None:
             self._calling = {}
-            for node in self._tree.order:
-                helper = self._names.local_function(node) if isinstance(node, cst.Call) else None
+            for node in self._tree.every(cst.Call):
+                helper = self._names.local_function(node)
                 if helper is not None:
                     caller = self._tree.function(node) or self._tree.module
                     self._calling.setdefault(id(helper), []).append(caller)

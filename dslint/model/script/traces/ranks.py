@@ -117,7 +117,7 @@ def _may_hold(ranks: Ranks, rank: int) -> bool:
 def ranks_of_interest(tree: Tree, guards: Guards) -> list[int]:
     """Rank 0, a rank that the file does not name, and those that it compares the rank with for equality."""
     found = {0}
-    for node in tree.order:
+    for node in tree.some(cst.Comparison, cst.MatchCase, cst.FunctionDef):
         if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
             found |= _named(node, guards)
         elif isinstance(node, cst.MatchCase) and isinstance(node.pattern, cst.MatchValue):

@@ -67,7 +67,6 @@ class Recorder:
         self._instances = Instances(tree, names)
         self._split = 0
         self._depth = 0
-        self._texts: dict[int, str] = {}
 
     def scope(self, scope: cst.CSTNode) -> Trace:
         """The trace of a function, or of the statements of the module."""
@@ -340,10 +339,7 @@ class Recorder:
         return self._text(test)
 
     def _text(self, node: cst.CSTNode) -> str:
-        found = self._texts.get(id(node))
-        if found is None:
-            found = self._texts[id(node)] = self._tree.module.code_for_node(node).strip()
-        return found
+        return self._tree.text(node)
 
 
 def _as_trace(element: Element) -> Trace:
