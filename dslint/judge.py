@@ -9,7 +9,7 @@ from functools import cache, partial
 from inspect import signature
 from typing import TYPE_CHECKING
 
-from dslint.core.finding import Finding
+from dslint.core.finding import Finding, Severity
 from dslint.core.profile import Profile, stage_of
 from dslint.core.source import SourceFile, Span
 from dslint.inputs import crash, top_of
@@ -20,8 +20,8 @@ from dslint.rules.markers import IF_IMPORTED
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from dslint.model.script.imports import Question
-    from dslint.model.script.project import Files, Project
+    from dslint.model.script.across.imports import Question
+    from dslint.model.script.across.project import Files, Project
     from dslint.parse.python import ScriptDoc
     from dslint.rules.base import RuleMeta
     from dslint.rules.walk import ScriptCheck
@@ -79,7 +79,7 @@ class Judge:
         """The findings of one script or notebook."""
         profile = Profile() if self._is_profiled else None
         if self._files is not None and self._modules is None:
-            from dslint.model.script.project import Project
+            from dslint.model.script.across.project import Project
             from dslint.rules.walk import ScriptContext
 
             self._modules = Project(self._files, partial(ScriptContext, is_imported=True))
@@ -124,7 +124,7 @@ class _Look:
             return [_too_deep(source)]
 
     def _judge(self, source: SourceFile) -> Iterable[Finding]:
-        from dslint.parse.python import parse_ast, parse_script
+        from dslint.parse.python import TOO_DEEP, parse_ast, parse_script
 
         rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
         if self.job.plain != self.job.codes and not self._waiting_imports():
@@ -146,6 +146,10 @@ class _Look:
         with stage_of(self.profile, "full parse (LibCST)"):
             doc = parse_script(source, tree)
         if isinstance(doc, ParseProblem):
+            if isinstance(tree, ast.Module) and doc.message != TOO_DEEP:
+                # Legal Python, such as tabs and blanks in one block, that LibCST refuses.
+                place = source.location(doc.span)
+                return [UNREADABLE_FILE.finding(place, f"not checked: {doc.message}", severity=Severity.INFO)]
             return [SYNTAX_ERROR.finding(source.location(doc.span), doc.message)]
         if self.profile is not None:
             for rule in rules:

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 
 from dslint.gitindex import repository
-from dslint.model.script.imports import ModuleSearch, Question
+from dslint.model.script.across.imports import ModuleSearch, Question
 from dslint.parse.reading import read_bytes
 from dslint.surroundings import project_root
 
@@ -80,7 +80,7 @@ class ProjectFiles:
         return self._bytes[path]
 
     def answer(self, question: Question) -> str:
-        """The answer to a question (see :mod:`dslint.model.script.imports`), from the files as they are."""
+        """The answer to a question (see :mod:`dslint.model.script.across.imports`), from the files as they are."""
         if question not in self._answers:
             self._answers[question] = self._answer(question)
         return self._answers[question]

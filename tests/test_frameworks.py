@@ -7,7 +7,7 @@ from script_helpers import findings
 
 from dslint.core.fact import known
 from dslint.model.context import Context
-from dslint.model.script.frameworks import FAMILIES, FUNCTIONS, made_by
+from dslint.model.script.collective.frameworks import FAMILIES, FUNCTIONS, made_by
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 
 
@@ -395,7 +395,7 @@ def test_objects_of_frameworks_by_their_qualified_name(name: str, kind: str) -> 
 
 
 def test_every_kind_is_made_or_called_or_an_attribute() -> None:
-    from dslint.model.script.frameworks import ATTRIBUTES
+    from dslint.model.script.collective.frameworks import ATTRIBUTES
 
     for family in FAMILIES:
         assert family.classes or family.names or family.kind in ATTRIBUTES.values(), family.kind

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from script_helpers import call, calls, script
 
-from dslint.model.script.guards import Guard
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.ranks.guards import Guard
+from dslint.model.script.ranks.rankset import Ranks
 
 
 def guard_of(code: str, name: str = "op") -> Guard | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslint.engine import check_paths
-from dslint.model.script.imports import ModuleSearch, is_library
+from dslint.model.script.across.imports import ModuleSearch, is_library
 from dslint.projectfiles import ProjectFiles
 from dslint.scripts import POOL_THRESHOLD
 from dslint.settings import make_settings

@@ -9,7 +9,7 @@ import pytest
 
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
-from dslint.model.script.partialmodel import PartialModels
+from dslint.model.script.zero.partialmodel import PartialModels
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.walk import ScriptContext
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dslint.core.source import Location, Region, Span
-from dslint.model.script.frameworks import FUNCTIONS
-from dslint.model.script.vocabulary import (
+from dslint.model.script.collective.frameworks import FUNCTIONS
+from dslint.model.script.collective.vocabulary import (
     ACCELERATE_FUNCTIONS,
     ACCELERATOR,
     BARRIERS,

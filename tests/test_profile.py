@@ -13,7 +13,7 @@ from dslint.core.profile import Profile
 from dslint.engine import check_paths
 from dslint.judge import Job, Judge
 from dslint.model.context import Context
-from dslint.model.script.guards import Guards
+from dslint.model.script.ranks.guards import Guards
 from dslint.rules.walk import ScriptContext
 from dslint.scripts import POOL_THRESHOLD
 from dslint.settings import make_settings

@@ -11,7 +11,7 @@ from dslint.core.fact import known, unknown
 from dslint.core.finding import Severity
 from dslint.core.fix import Safety, apply_edits
 from dslint.model.context import Context
-from dslint.model.script.vocabulary import COLLECTIVE_NAMES
+from dslint.model.script.collective.vocabulary import COLLECTIVE_NAMES
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl202_conditional_collective_under_rank_guard as dsl202
 from dslint.rules.script import dsl207_uneven_loop_with_collective as dsl207

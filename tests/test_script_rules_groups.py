@@ -8,9 +8,9 @@ from script_helpers import call, calls, findings, script
 from dslint.core.fact import known
 from dslint.core.finding import Severity
 from dslint.model.context import Context
-from dslint.model.script.groupsetup import GroupSetup
-from dslint.model.script.ownvalues import OwnValues
-from dslint.model.script.timeouts import timedelta_seconds
+from dslint.model.script.setup.groupsetup import GroupSetup
+from dslint.model.script.setup.ownvalues import OwnValues
+from dslint.model.script.setup.timeouts import timedelta_seconds
 from dslint.rules.script import dsl221_timeout_not_timedelta as dsl221
 from dslint.rules.script import dsl225_ddp_timeout_without_effect as dsl225
 from dslint.rules.script import dsl226_group_members_per_rank as dsl226

@@ -12,7 +12,7 @@ from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import SourceFile
 from dslint.engine import check_paths
 from dslint.model.context import Context
-from dslint.model.script.zero3 import StageHere
+from dslint.model.script.zero.zero3 import StageHere
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.walk import ScriptContext
 from dslint.settings.table import Settings

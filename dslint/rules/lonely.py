@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dslint.core.fix import Fix, Safety
 from dslint.core.source import Location
 from dslint.model.script.dedent import only_statement_dedented
-from dslint.model.script.guards import Guard
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.ranks.guards import Guard
+from dslint.model.script.ranks.rankset import Ranks
 
 if TYPE_CHECKING:
     from dslint.model.script.traces.divergence import Divergence

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from dslint.model.script.vocabulary import ELSEWHERE
+from dslint.model.script.collective.vocabulary import ELSEWHERE
 from dslint.rules.registry import all_rules, project_version
 
 if TYPE_CHECKING:

@@ -31,20 +31,20 @@ from dslint.parse.python import ScriptDoc
 from dslint.rules.base import RuleMeta
 
 if TYPE_CHECKING:
-    from dslint.model.script.accumulation import Accumulation
-    from dslint.model.script.guards import Guard, Guards
-    from dslint.model.script.imported import Imported
-    from dslint.model.script.loaders import Loaders
-    from dslint.model.script.objects import Objects
-    from dslint.model.script.project import Project
-    from dslint.model.script.startup import Startup
-    from dslint.model.script.summaries import Summaries
+    from dslint.model.script.across.imported import Imported
+    from dslint.model.script.across.project import Project
+    from dslint.model.script.collective.summaries import Summaries
+    from dslint.model.script.data.loaders import Loaders
+    from dslint.model.script.data.uneven import UnevenLoops
+    from dslint.model.script.objects.objects import Objects
+    from dslint.model.script.ranks.guards import Guard, Guards
+    from dslint.model.script.setup.startup import Startup
     from dslint.model.script.traces.data import DataDivergences
     from dslint.model.script.traces.divergence import Divergences
-    from dslint.model.script.trainingstep import TrainingSteps
-    from dslint.model.script.uneven import UnevenLoops
-    from dslint.model.script.zero3 import ZeroStages
-    from dslint.model.script.zeromodels import ZeroModels
+    from dslint.model.script.training.accumulation import Accumulation
+    from dslint.model.script.training.trainingstep import TrainingSteps
+    from dslint.model.script.zero.zero3 import ZeroStages
+    from dslint.model.script.zero.zeromodels import ZeroModels
 
 Handler = Callable[[Any], None]
 
@@ -156,7 +156,7 @@ class ScriptContext:
     @cached_property
     def guards(self) -> Guards:
         """Rank guards of the module."""
-        from dslint.model.script.guards import Guards
+        from dslint.model.script.ranks.guards import Guards
 
         return Guards(self.tree, self.names)
 
@@ -167,14 +167,14 @@ class ScriptContext:
     @cached_property
     def startup(self) -> Startup:
         """How the file comes to run, what it runs for certain, what it writes into the environment."""
-        from dslint.model.script.startup import Startup
+        from dslint.model.script.setup.startup import Startup
 
         return Startup(self.tree, self.names, self.constants)
 
     @cached_property
     def objects(self) -> Objects:
         """Which names hold engines, trainers, accelerators, DDP models."""
-        from dslint.model.script.objects import Objects
+        from dslint.model.script.objects.objects import Objects
 
         return Objects(self.tree, self.names)
 
@@ -199,7 +199,7 @@ class ScriptContext:
     @cached_property
     def summaries(self) -> Summaries:
         """Which local functions run a collective that they do not guard themselves."""
-        from dslint.model.script.summaries import Summaries
+        from dslint.model.script.collective.summaries import Summaries
 
         return Summaries(
             self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence, project=self.project
@@ -208,7 +208,7 @@ class ScriptContext:
     @cached_property
     def project(self) -> Imported:
         """Functions of other files of the project that the names of this one mean."""
-        from dslint.model.script.imported import Imported
+        from dslint.model.script.across.imported import Imported
 
         return Imported(self, self._modules, self.run, is_imported=self._is_imported)
 
@@ -225,7 +225,7 @@ class ScriptContext:
     def data_divergences(self) -> DataDivergences:
         """Tests of a rank's own data, and handlers, that let one rank go on without the others."""
         from dslint.model.script.traces.data import DataDivergences
-        from dslint.model.script.variance import Variances
+        from dslint.model.script.traces.variance import Variances
 
         variances = Variances(self.tree, self.names, self.guards, self.objects)
         is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
@@ -234,7 +234,7 @@ class ScriptContext:
     @cached_property
     def uneven_loops(self) -> UnevenLoops:
         """Loops over the part of one rank that wait for all ranks in each iteration."""
-        from dslint.model.script.uneven import UnevenLoops
+        from dslint.model.script.data.uneven import UnevenLoops
 
         return UnevenLoops(
             self.tree, self.names, self.guards, self.constants, self.objects, self.summaries, self.run.world_size
@@ -243,42 +243,42 @@ class ScriptContext:
     @cached_property
     def training(self) -> TrainingSteps:
         """Which forward a loss comes from, and what an engine does in the same step."""
-        from dslint.model.script.trainingstep import TrainingSteps
+        from dslint.model.script.training.trainingstep import TrainingSteps
 
         return TrainingSteps(self.tree, self.names, self.objects)
 
     @cached_property
     def accumulation(self) -> Accumulation:
         """How many micro batches DeepSpeed takes for a step."""
-        from dslint.model.script.accumulation import Accumulation
+        from dslint.model.script.training.accumulation import Accumulation
 
         return Accumulation(self.tree, self.constants, self.run)
 
     @cached_property
     def zero(self) -> ZeroStages:
         """Which ZeRO stages a node may run under."""
-        from dslint.model.script.zero3 import ZeroStages
+        from dslint.model.script.zero.zero3 import ZeroStages
 
         return ZeroStages(self.doc, self.tree, self.names, self.constants, self.run)
 
     @cached_property
     def loaders(self) -> Loaders:
         """The data loaders, their samplers, and the loops over them."""
-        from dslint.model.script.loaders import Loaders
+        from dslint.model.script.data.loaders import Loaders
 
         return Loaders(self.tree, self.names, self.constants)
 
     @cached_property
     def zero3(self) -> ZeroModels:
         """What ZeRO stage 3 does to the models of the file: which are partitioned, and what gathers them."""
-        from dslint.model.script.zeromodels import ZeroModels
+        from dslint.model.script.zero.zeromodels import ZeroModels
 
         return ZeroModels(self.tree, self.names, self.objects)
 
     @cached_property
     def zero3_evidence(self) -> Fact[bool]:
         """Whether ZeRO stage 3 is in use: from the run's configs, else from what the file itself states."""
-        from dslint.model.script.zero3 import is_zero3
+        from dslint.model.script.zero.zero3 import is_zero3
 
         return is_zero3(self.zero.stated)
 

@@ -13,7 +13,7 @@ from dslint.model.plan.scriptprofile import ScriptProfile
 from dslint.model.workspace import Workspace
 
 if TYPE_CHECKING:
-    from dslint.model.script.labeluse import Verdict
+    from dslint.model.script.data.labeluse import Verdict
 
 FLAG = "--label_names"
 _STRATEGIES = ("--eval_strategy", "--evaluation_strategy")
@@ -42,14 +42,14 @@ def read_label_names(command: LaunchCommand, profile: ScriptProfile | None, work
     if not names or profile is None or profile.args.parser != "hf" or not profile.args.training_arguments:
         return None
     # The look at the script costs a second parser: only a name that is no label is worth it.
-    from dslint.model.script.labeluse import extra_names, place_label
+    from dslint.model.script.data.labeluse import extra_names, place_label
 
     extra = extra_names(names)
     source = workspace.read(profile.args_path)
     if not extra or source is None or "Trainer" not in source.text:
         return None
-    from dslint.model.script.evaluation import Evaluation
-    from dslint.model.script.labeluse import assigns_label_names, judge
+    from dslint.model.script.data.evaluation import Evaluation
+    from dslint.model.script.data.labeluse import assigns_label_names, judge
     from dslint.model.script.names import Names
     from dslint.model.script.tree import Tree
     from dslint.parse.python import ScriptProblem, parse_script

@@ -11,9 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Set
 from functools import lru_cache
 
-from dslint.model.script.frameworks import CALLED, MAKERS
-from dslint.model.script.quick import Flat, call_name, expression_name, flat
-from dslint.model.script.vocabulary import (
+from dslint.model.script.collective.frameworks import CALLED, MAKERS
+from dslint.model.script.collective.vocabulary import (
     CHECKPOINT_FUNCTIONS,
     COLLECTIVE_NAMES,
     COMMON,
@@ -21,6 +20,7 @@ from dslint.model.script.vocabulary import (
     OTHER_DECORATORS,
     SHARDED_METHODS,
 )
+from dslint.model.script.quick import Flat, call_name, expression_name, flat
 
 _RANKISH = re.compile(r"rank|main|master|should_save|process_zero|global_zero|process_index|procid|localid", re.I)
 # How scripts call ``torch.distributed.checkpoint``.

@@ -27,9 +27,9 @@ with ZeRO-3; `save_16bit_model` and `GatheredParameters` on rank 0 time out with
 from __future__ import annotations
 
 from dslint.core.finding import Severity
+from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
-from dslint.model.script.vocabulary import GUARDED_COLLECTIVE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
 from dslint.rules.walk import ScriptCheck

@@ -30,10 +30,10 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.data.evaluation import Evaluation
+from dslint.model.script.data.labels import item_of
+from dslint.model.script.data.labeluse import judge, place_label
 from dslint.model.script.dotted import is_self, last_name
-from dslint.model.script.evaluation import Evaluation
-from dslint.model.script.labels import item_of
-from dslint.model.script.labeluse import judge, place_label
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

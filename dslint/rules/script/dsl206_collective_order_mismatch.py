@@ -25,11 +25,11 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.model.script.dotted import is_self
 from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.traces.divergence import Divergence
-from dslint.model.script.vocabulary import GUARDED_COLLECTIVE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import guard_place
 from dslint.rules.walk import ScriptCheck

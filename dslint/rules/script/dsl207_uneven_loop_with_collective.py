@@ -32,8 +32,8 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.data.uneven import UnevenLoop
 from dslint.model.script.precheck import has_strided_work
-from dslint.model.script.uneven import UnevenLoop
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -31,8 +31,8 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.partialmodel import PartialModels, PartialPart
 from dslint.model.script.quick import flat
+from dslint.model.script.zero.partialmodel import PartialModels, PartialPart
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -30,7 +30,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.zeroparams import READ_ATTRIBUTES, READ_FUNCTIONS, READS
+from dslint.model.script.zero.zeroparams import READ_ATTRIBUTES, READ_FUNCTIONS, READS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -32,9 +32,9 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Fix, Safety
 from dslint.model.script.callargs import keyword_edit
-from dslint.model.script.gathers import MODULE_WRITERS, Gather, Write
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.ranks.rankset import Ranks
+from dslint.model.script.zero.gathers import MODULE_WRITERS, Gather, Write
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

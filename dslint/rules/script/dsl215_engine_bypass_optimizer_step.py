@@ -26,7 +26,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
-from dslint.model.script.enginewords import ENGINE, steps_another
+from dslint.model.script.training.enginewords import ENGINE, steps_another
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

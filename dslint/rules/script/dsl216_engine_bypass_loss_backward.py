@@ -25,7 +25,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.script.enginewords import ENGINE, plain_backward
+from dslint.model.script.training.enginewords import ENGINE, plain_backward
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck

@@ -28,8 +28,8 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location
-from dslint.model.script.enginewords import ENGINE_WORDS, method_calls
 from dslint.model.script.quick import flat
+from dslint.model.script.training.enginewords import ENGINE_WORDS, method_calls
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

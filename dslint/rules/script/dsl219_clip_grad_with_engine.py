@@ -26,8 +26,8 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.script.dotted import last_name
-from dslint.model.script.enginewords import ENGINE_WORDS
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.training.enginewords import ENGINE_WORDS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -22,8 +22,8 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.enginewords import ENGINE, method_calls
 from dslint.model.script.quick import flat
+from dslint.model.script.training.enginewords import ENGINE, method_calls
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

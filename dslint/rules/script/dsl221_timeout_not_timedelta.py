@@ -27,10 +27,10 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
+from dslint.model.script.data.labels import items_of
 from dslint.model.script.dotted import last_name
-from dslint.model.script.labels import items_of
 from dslint.model.script.quick import Flat, call_name, flat
-from dslint.model.script.timeouts import (
+from dslint.model.script.setup.timeouts import (
     FLOAT_TAKERS,
     TIMEDELTA,
     TIMEOUT_TAKERS,

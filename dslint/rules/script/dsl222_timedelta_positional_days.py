@@ -22,7 +22,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.timeouts import TIMEDELTA, timeout_position
+from dslint.model.script.setup.timeouts import TIMEDELTA, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -27,10 +27,10 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
+from dslint.model.script.data.workload import FIRST_BLOCKS, is_inference, slow_calls
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.timeouts import GROUP_CREATORS
-from dslint.model.script.workload import FIRST_BLOCKS, is_inference, slow_calls
+from dslint.model.script.setup.timeouts import GROUP_CREATORS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

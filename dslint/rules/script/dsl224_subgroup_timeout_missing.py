@@ -24,7 +24,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.timeouts import GROUP_CREATORS, timedelta_seconds
+from dslint.model.script.setup.timeouts import GROUP_CREATORS, timedelta_seconds
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

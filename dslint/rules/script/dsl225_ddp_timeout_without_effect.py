@@ -27,9 +27,9 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.script.dotted import last_name
-from dslint.model.script.groupsetup import GroupMade, GroupSetup
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.timeouts import has_timeout
+from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
+from dslint.model.script.setup.timeouts import has_timeout
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

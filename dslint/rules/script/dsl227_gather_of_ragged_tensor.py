@@ -27,9 +27,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.data.ragged import Ragged
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ragged import Ragged
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -24,9 +24,9 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.data.workload import FIRST_BLOCKS
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import expression_name, flat
-from dslint.model.script.workload import FIRST_BLOCKS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

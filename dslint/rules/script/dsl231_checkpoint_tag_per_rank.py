@@ -28,8 +28,8 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
-from dslint.model.script.ownvalues import OwnValue, OwnValues
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.setup.ownvalues import OwnValue, OwnValues
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -26,9 +26,9 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Fix
 from dslint.model.script.dedent import only_statement_dedented
 from dslint.model.script.dotted import last_name
-from dslint.model.script.guards import Guard
 from dslint.model.script.precheck import has_guarded_call
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.ranks.guards import Guard
+from dslint.model.script.ranks.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

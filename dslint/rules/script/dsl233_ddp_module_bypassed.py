@@ -27,8 +27,8 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.script.dotted import last_name
-from dslint.model.script.enginewords import method_calls
 from dslint.model.script.quick import call_name, expression_name, flat
+from dslint.model.script.training.enginewords import method_calls
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

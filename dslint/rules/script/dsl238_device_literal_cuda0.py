@@ -26,7 +26,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.ranks.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

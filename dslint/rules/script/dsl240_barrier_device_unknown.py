@@ -23,10 +23,10 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.collectives import Collectives
+from dslint.model.script.collective.collectives import Collectives
 from dslint.model.script.dotted import last_name
-from dslint.model.script.groupsetup import GroupSetup
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.setup.groupsetup import GroupSetup
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -25,9 +25,9 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
-from dslint.model.script.groupsetup import GroupMade, GroupSetup
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.timeouts import timedelta_seconds, timeout_position
+from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
+from dslint.model.script.setup.timeouts import timedelta_seconds, timeout_position
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

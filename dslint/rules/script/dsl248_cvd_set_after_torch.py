@@ -21,7 +21,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.quick import writes_environment
-from dslint.model.script.startup import EnvironmentWrite
+from dslint.model.script.setup.startup import EnvironmentWrite
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -23,7 +23,7 @@ import ast
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.script.quick import writes_environment
-from dslint.model.script.startup import EnvironmentWrite
+from dslint.model.script.setup.startup import EnvironmentWrite
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

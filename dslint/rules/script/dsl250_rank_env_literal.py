@@ -28,7 +28,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.quick import flat
-from dslint.model.script.startup import EnvironmentWrite
+from dslint.model.script.setup.startup import EnvironmentWrite
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

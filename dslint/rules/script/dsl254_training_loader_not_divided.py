@@ -26,10 +26,10 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.data.loaders import Pass
+from dslint.model.script.data.sources import Source
 from dslint.model.script.dotted import last_name
-from dslint.model.script.loaders import Pass
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.sources import Source
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

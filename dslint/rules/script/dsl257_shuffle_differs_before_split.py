@@ -25,9 +25,9 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.data.randomness import Order, Randomness
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.randomness import Order, Randomness
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -22,7 +22,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.enginewords import ENGINE, steps_another
+from dslint.model.script.training.enginewords import ENGINE, steps_another
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -25,7 +25,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Location
-from dslint.model.script.enginewords import plain_backward
+from dslint.model.script.training.enginewords import plain_backward
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

@@ -38,7 +38,7 @@ from dslint.core.fix import Edit, Fix, Safety
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.trainerclasses import TrainerClasses
+from dslint.model.script.training.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
     Releases,
     Standing,

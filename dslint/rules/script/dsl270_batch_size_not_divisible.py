@@ -27,9 +27,9 @@ import libcst as cst
 from dslint.core.fact import Fact
 from dslint.core.finding import Severity
 from dslint.model.context import Context
+from dslint.model.script.data.workload import is_inference
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, expression_name, flat
-from dslint.model.script.workload import is_inference
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 

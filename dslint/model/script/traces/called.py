@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from dslint.model.script.across.project import Foreign
 from dslint.model.script.dotted import dotted, last_name
-from dslint.model.script.project import Foreign
 from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
 
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.collectives import Collective, Collectives
+from dslint.model.script.collective.collectives import Collective, Collectives
 from dslint.model.script.dotted import last_name
-from dslint.model.script.guards import Guards
 from dslint.model.script.names import Names
-from dslint.model.script.objects import Objects
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.objects.objects import Objects
+from dslint.model.script.ranks.guards import Guards
+from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Op
 from dslint.model.script.traces.ranks import RankTruth
 from dslint.model.script.traces.record import Recorder
+from dslint.model.script.traces.variance import Variances, Variant
 from dslint.model.script.tree import Tree
-from dslint.model.script.variance import Variances, Variant
 
 Handler = cst.ExceptHandler | cst.ExceptStarHandler
 # Models whose backward exchanges gradients.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.core.fact import Fact
-from dslint.model.script.collectives import Collective, Collectives
-from dslint.model.script.guards import Guard, Guards
-from dslint.model.script.imported import Imported
+from dslint.model.script.across.imported import Imported
+from dslint.model.script.across.project import Foreign
+from dslint.model.script.collective.collectives import Collective, Collectives
 from dslint.model.script.names import Names
-from dslint.model.script.objects import Objects
-from dslint.model.script.project import Foreign
-from dslint.model.script.rankset import Ranks
+from dslint.model.script.objects.objects import Objects
+from dslint.model.script.ranks.guards import Guard, Guards
+from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Decided, Op, Trace, operations
 from dslint.model.script.traces.ranks import LAST, RankTruth, ranks_of_interest

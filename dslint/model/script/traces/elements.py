@@ -8,8 +8,8 @@ from typing import TypeAlias, Union
 
 import libcst as cst
 
-from dslint.model.script.collectives import Collective
-from dslint.model.script.project import Foreign
+from dslint.model.script.across.project import Foreign
+from dslint.model.script.collective.collectives import Collective
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from dslint.model.script.guards import Guards
 from dslint.model.script.names import Names
-from dslint.model.script.rankset import FLIPPED, SIGNS, Ranks, number_of
-from dslint.model.script.stagetests import StageTests
+from dslint.model.script.ranks.guards import Guards
+from dslint.model.script.ranks.rankset import FLIPPED, SIGNS, Ranks, number_of
 from dslint.model.script.tree import Tree
+from dslint.model.script.zero.stagetests import StageTests
 
 # Stands for the last rank of the job, whose number no file states.
 LAST = 1 << 30

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import libcst as cst
 
-from dslint.model.script.collectives import Collective
+from dslint.model.script.across.project import Foreign
+from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
-from dslint.model.script.instances import Instances
 from dslint.model.script.names import Names
-from dslint.model.script.project import Foreign
-from dslint.model.script.rankset import number_of
+from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.called import Given, ending, is_exit, retold
 from dslint.model.script.traces.elements import (
     Choice,
@@ -33,6 +32,7 @@ from dslint.model.script.traces.elements import (
     parts,
     speaks,
 )
+from dslint.model.script.traces.instances import Instances
 from dslint.model.script.traces.news import News
 from dslint.model.script.traces.side import Side
 from dslint.model.script.tree import Tree

@@ -1,0 +1,197 @@
+"""Functions of other files of the project, by import, each in the analysis of its own file.
+
+Nothing here opens a file: the engine hands in what reads them. Every question is written down with its answer, so that
+a result can be used again as long as all answers are the same.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import libcst as cst
+
+from dslint.core.source import Location, SourceFile
+from dslint.model.context import Context
+from dslint.model.script.across.imports import Question, is_library
+from dslint.model.script.across.waiting import WaitingNames
+from dslint.parse.python import ScriptDoc, parse_script
+from dslint.parse.reading import decode
+
+if TYPE_CHECKING:
+    from dslint.model.script.across.imported import Imported
+    from dslint.model.script.collective.summaries import Summaries
+    from dslint.model.script.names import Names
+    from dslint.model.script.objects.objects import Objects
+    from dslint.model.script.ranks.guards import Guards
+    from dslint.model.script.traces.divergence import Divergences
+    from dslint.model.script.tree import Tree
+
+# How much source of other files is kept parsed at once, in bytes, and how many of them one file may ask for itself.
+_KEPT = 500_000
+_PER_FILE = 40
+# A larger module is generated, or no code that people train with.
+MAX_MODULE = 300_000
+
+
+# Who asks: ("script", path) is the one that is judged, ("module", path) the analysis of one that others import,
+# ("names", ...) a first look at its names.
+Asker = tuple[object, ...]
+
+
+class Files(Protocol):
+    """Access to the files of a project, by absolute path with ``/``."""
+
+    def absolute(self, path: str) -> str:
+        """The absolute path of a path that the user sees."""
+
+    def shown(self, path: str) -> str:
+        """The path as the user sees it."""
+
+    def root(self, path: str) -> str:
+        """The root folder of the project around a file."""
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file."""
+
+    def answer(self, question: Question) -> str:
+        """The answer to a question, from the files as they are."""
+
+
+class Analysis(Protocol):
+    """What is known about one script: what a rule may ask, as far as questions across files need it."""
+
+    doc: ScriptDoc
+    tree: Tree
+
+    @property
+    def names(self) -> Names:
+        """Scopes and bindings."""
+
+    @property
+    def guards(self) -> Guards:
+        """Rank guards."""
+
+    @property
+    def objects(self) -> Objects:
+        """Kinds of objects."""
+
+    @property
+    def summaries(self) -> Summaries:
+        """Collectives by function."""
+
+    @property
+    def divergences(self) -> Divergences:
+        """The traces of the ranks."""
+
+    @property
+    def project(self) -> Imported:
+        """Functions of other files."""
+
+    def location(self, node: cst.CSTNode, label: str = "") -> Location:
+        """The place of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A function of another file, in the analysis of that file."""
+
+    context: Analysis
+    function: cst.FunctionDef
+
+
+class Project:
+    """The modules of a project that scripts have asked for, each parsed once; one object a process."""
+
+    def __init__(self, files: Files, make: Callable[[ScriptDoc, Context, Project], Analysis] | None = None) -> None:
+        self.files = files
+        self._make = make
+        self._asked: dict[Asker, dict[Question, str]] = {}
+        self._used: dict[Asker, set[Asker]] = {}
+        self._docs: OrderedDict[str, ScriptDoc | None] = OrderedDict()
+        self._contexts: dict[tuple[str, Any], Analysis] = {}
+        self._sizes: dict[str, int] = {}
+        self._size = 0
+        self._parsed_for: dict[Asker, set[str]] = {}
+        self._waiting: dict[tuple[str, ...], WaitingNames] = {}
+
+    # -- what was asked -----------------------------------------------------------------------------------------
+
+    def asked_by(self, asker: Asker) -> tuple[tuple[Question, str], ...]:
+        """All questions about other files behind what an asker found out, and behind what it used."""
+        found: dict[Question, str] = {}
+        pending, seen = [asker], {asker}
+        while pending:
+            current = pending.pop()
+            found.update(self._asked.get(current, {}))
+            fresh = self._used.get(current, set()) - seen
+            seen |= fresh
+            pending += fresh
+        return tuple(sorted(found.items()))
+
+    def uses(self, asker: Asker, other: Asker) -> None:
+        """What ``asker`` finds out rests on what ``other`` has found out, now or before."""
+        self._used.setdefault(asker, set()).add(other)
+
+    # -- modules ------------------------------------------------------------------------------------------------
+
+    def module(self, asker: Asker, importer: str, name: str) -> str:
+        """The file of a module as a file names it (both absolute paths), empty when it is not of this project."""
+        if is_library(importer, name):
+            return ""
+        return self._ask(asker, ("module", posixpath.dirname(importer), self.files.root(importer), name))
+
+    def text(self, asker: Asker, path: str) -> bytes | None:
+        """The bytes of a module; ``None`` when it is too large or cannot be read."""
+        if not self._ask(asker, ("file", path)):
+            return None
+        raw = self.files.read(path)
+        return raw if raw is not None and len(raw) <= MAX_MODULE else None
+
+    def _ask(self, asker: Asker, question: Question) -> str:
+        answer = self._asked.setdefault(asker, {})[question] = self.files.answer(question)
+        return answer
+
+    def waiting(self, run: Context) -> WaitingNames:
+        """The cheap first look at what imports may wait."""
+        own = run.vocabulary.collectives
+        if own not in self._waiting:
+            self._waiting[own] = WaitingNames(self, own)
+        return self._waiting[own]
+
+    def analysis(self, asker: Asker, path: str, run: Context) -> Analysis | None:
+        """The analysis of a module; ``None`` when it cannot be read, or when the asker has asked for enough."""
+        raw = self.text(asker, path)
+        parsed = self._parsed_for.setdefault(asker, set())
+        self.uses(asker, ("module", path))
+        if raw is None or self._make is None or (path not in parsed and len(parsed) >= _PER_FILE):
+            return None
+        parsed.add(path)
+        doc = self._doc(path, raw)
+        if doc is None:
+            return None
+        # Arguments are those of the script that the command starts.
+        context = replace(run, arguments={}, config=None, locked=None)
+        key = (path, (run.world_size.get_or(None), run.zero_stage.get_or(None)))
+        found = self._contexts.get(key)
+        if found is None:
+            found = self._contexts[key] = self._make(doc, context, self)
+        return found
+
+    def _doc(self, path: str, raw: bytes) -> ScriptDoc | None:
+        if path in self._docs:
+            self._docs.move_to_end(path)
+            return self._docs[path]
+        text = decode(raw)
+        doc = parse_script(SourceFile(self.files.shown(path), text)) if isinstance(text, str) else None
+        self._docs[path] = doc if isinstance(doc, ScriptDoc) else None
+        self._sizes[path] = len(raw)
+        self._size += len(raw)
+        while self._size > _KEPT and len(self._docs) > 1:
+            oldest, _ = self._docs.popitem(last=False)
+            self._size -= self._sizes.pop(oldest)
+            self._contexts = {key: context for key, context in self._contexts.items() if key[0] != oldest}
+        return self._docs[path]

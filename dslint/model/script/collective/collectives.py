@@ -1,0 +1,173 @@
+"""Which calls every rank must make together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.model.script.collective.frameworks import BY_KIND, function_family
+from dslint.model.script.collective.sharded import ShardedCalls
+from dslint.model.script.collective.vocabulary import (
+    ACCELERATE_FUNCTIONS,
+    ACCELERATE_ROOTS,
+    ACCELERATOR,
+    BARRIERS,
+    CHECKPOINT_FUNCTIONS,
+    CHECKPOINT_ROOTS,
+    DEFAULT_GROUPS,
+    DISTRIBUTED_ROOTS,
+    ENGINE,
+    ENGINE_MODULE,
+    GROUP_POSITION,
+    METHODS,
+    MMENGINE,
+    PREPARED,
+    SHARDED_METHODS,
+    TRAINER,
+    TRAINING_ARGUMENTS,
+)
+from dslint.model.script.dotted import is_true, keyword, last_name
+from dslint.model.script.names import Names
+from dslint.model.script.objects.objects import Objects
+
+# Objects whose call is a forward pass. What accelerate prepared may be a loader, but that is never called.
+_FORWARDS = ("engine", "engine_module", "prepared", "prepared_model")
+_MODEL = re.compile(r"(?:^|_)(?:model|unet|net|transformer)$")
+# Kind -> family, and the methods that wait for all ranks.
+_METHODS: dict[str, tuple[str, Mapping[str, bool]]] = {
+    "engine": ("engine", ENGINE),
+    "engine_module": ("engine", ENGINE_MODULE),
+    "prepared": ("engine", {name: ENGINE[name] for name in PREPARED}),
+    "prepared_model": ("engine", {name: ENGINE[name] for name in PREPARED}),
+    "accelerator": ("accelerate", ACCELERATOR),
+    "trainer": ("trainer", TRAINER),
+    "training_arguments": ("trainer", TRAINING_ARGUMENTS),
+    **{kind: (family.family, family.methods) for kind, family in BY_KIND.items()},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """A call that waits for all ranks.
+
+    ``key`` names the operation for pairing (all barriers are one operation, whatever the wrapper).
+    ``family``: ``torch`` | ``engine`` | ``accelerate`` | ``trainer`` | ``mmengine`` | ``project``, or one of
+    ``frameworks.py``.
+    ``needs_stage3``: it only talks to other ranks when parameters are partitioned (ZeRO stage 3).
+    """
+
+    key: str
+    family: str
+    needs_stage3: bool = False
+
+
+class Collectives:
+    """Recognises the all-ranks calls of one module."""
+
+    def __init__(self, names: Names, objects: Objects) -> None:
+        self._names = names
+        self._objects = objects
+        self._sharded = ShardedCalls(names, objects)
+
+    def of(self, call: cst.Call) -> Collective | None:
+        """The collective that a call is, or ``None``; calls on a subgroup are not for all ranks."""
+        name = self._names.qualified(call.func)
+        if self._names.is_own(call.func, self._names.own.collectives):
+            return Collective((name or last_name(call.func)).rpartition(".")[2], "project")
+        if name is not None:
+            return self._function(name, call)
+        found = self._method(call, call.func) if isinstance(call.func, cst.Attribute) else None
+        return found or self._forward(call.func)
+
+    def _function(self, name: str, call: cst.Call) -> Collective | None:
+        module, _, function = name.rpartition(".")
+        if module in DISTRIBUTED_ROOTS and function in GROUP_POSITION:
+            return None if self._on_subgroup(call, function) else Collective(_key(function), "torch")
+        if name == "deepspeed.initialize":
+            return Collective("initialize", "engine")
+        if name.startswith("deepspeed.") and function == "GatheredParameters":
+            return Collective("GatheredParameters", "engine", needs_stage3=True)
+        if self._objects.class_kind(name) == "ddp":
+            return Collective("DistributedDataParallel", "torch")
+        if module in CHECKPOINT_ROOTS and function in CHECKPOINT_FUNCTIONS:
+            alone = any(keyword(call, k) is not None for k in ("no_dist", "process_group"))
+            return None if alone else Collective(f"checkpoint.{function}", "torch")
+        if module.startswith("mmengine.dist") and function in MMENGINE:
+            return None if keyword(call, "group") else Collective(_key(function), "mmengine")
+        if module in ACCELERATE_ROOTS and function in ACCELERATE_FUNCTIONS:
+            return Collective(_key(function), "accelerate")
+        if self._sharded.function(module, function, call):
+            return Collective(function, "fsdp")
+        return self._framework(module, function, call)
+
+    def _framework(self, module: str, function: str, call: cst.Call) -> Collective | None:
+        family = function_family(module, function)
+        if not family or keyword(call, "group") is not None:
+            return None
+        return Collective(_key(function), family)
+
+    def _method(self, call: cst.Call, called: cst.Attribute) -> Collective | None:
+        method = called.attr.value
+        if method in SHARDED_METHODS and self._sharded.method(called):
+            return Collective(method, "fsdp")
+        if method not in METHODS:
+            return None
+        kind = self._objects.likely(called.value)
+        if not kind and isinstance(called.value, cst.Call) and last_name(called.value.func) == "super":
+            return None
+        if not kind and method == "push_to_hub" and last_name(called.value) == "trainer":
+            kind = "trainer"  # nothing else that is called a trainer uploads in this way
+        family, methods = _METHODS.get(kind, ("", {}))
+        if method not in methods or not self._takes_part(call, called, kind):
+            return None
+        return Collective(_key(method), family, methods[method])
+
+    def _takes_part(self, call: cst.Call, called: cst.Attribute, kind: str) -> bool:
+        """The arguments make the call wait for all ranks."""
+        method = called.attr.value
+        if method in ("log", "log_dict"):
+            return kind == "lightning_module" and is_true(call, "sync_dist")
+        if method == "prepare":
+            return keyword(call, "evaluation_mode") is None and any(self._is_model(a) for a in call.args)
+        if kind == "lightning_trainer":
+            made = self._objects.made(called.value)
+            return made is None or not any(_is_one(keyword(made, name)) for name in ("devices", "gpus"))
+        return all(keyword(call, name) is None for name in ("group", "process_group"))
+
+    def _is_model(self, arg: cst.Arg) -> bool:
+        """An argument of ``accelerator.prepare`` that DDP, FSDP or DeepSpeed will wrap."""
+        if arg.star or arg.keyword is not None:
+            return False
+        return self._objects.likely(arg.value) == "model" or _MODEL.search(last_name(arg.value)) is not None
+
+    def _forward(self, called: cst.BaseExpression) -> Collective | None:
+        """``engine(batch)``: every forward of a partitioned model gathers its parameters."""
+        if isinstance(called, cst.Name | cst.Attribute) and self._objects.likely(called) in _FORWARDS:
+            return Collective("forward", "engine", needs_stage3=True)
+        if isinstance(called, cst.Name | cst.Attribute) and self._sharded.is_sharded(called):
+            return Collective("forward", "fsdp")
+        return None
+
+    def _on_subgroup(self, call: cst.Call, function: str) -> bool:
+        group = keyword(call, "group")
+        position = GROUP_POSITION[function]
+        if (
+            group is None
+            and len(call.args) > position
+            and not any(a.keyword or a.star for a in call.args[: position + 1])
+        ):
+            group = call.args[position].value
+        if group is None:
+            return any(a.star == "**" for a in call.args)
+        return last_name(group) not in DEFAULT_GROUPS
+
+
+def _key(function: str) -> str:
+    return "barrier" if function in BARRIERS else function
+
+
+def _is_one(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Integer) and node.value == "1"

@@ -1,0 +1,127 @@
+"""Which expressions are the rank of the process, and which the number of processes."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.names import Names
+from dslint.model.script.ranks.rankset import number_of
+
+# The rank of the process in the job or node. Ranks within a subgroup (``tp_rank``) and LoRA ranks are others.
+_RANK_NAMES = frozenset(
+    {
+        *("rank", "local_rank", "global_rank", "process_index", "local_process_index", "world_rank", "proc_rank"),
+        *("ddp_rank", "ddp_local_rank", "dist_rank", "my_rank", "cur_rank", "current_rank", "this_rank", "rank_id"),
+        *("process_rank", "local_rank_id", "global_rank_id"),
+    }
+)
+_RANK_CALLS = frozenset({"get_rank", "get_local_rank", "get_global_rank", "get_process_index"})
+_RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK"})
+_WORLD_NAMES = frozenset({"world_size", "num_processes", "n_processes", "num_replicas", "n_gpu", "num_gpus", "ngpus"})
+WORLD_CALLS = frozenset({"get_world_size", "get_num_processes"})
+# Keys of settings that hold the rank; a bare "rank" may be that of a LoRA.
+_RANK_KEYS = frozenset({"rank", "local_rank", "global_rank"})
+_PER_NODE = re.compile(r"gpu|device|node|local|nproc")
+_MAX_ALIASES = 4
+
+
+class RankValues:
+    """Recognises ranks and world sizes in one module, by name, by call, and by what a variable holds."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def is_rank(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+        """The expression is the rank of the process."""
+        if depth > _MAX_ALIASES:
+            return False
+        if isinstance(node, cst.Call):
+            return self._is_rank_call(node, depth)
+        if isinstance(node, cst.NamedExpr):
+            return self.is_rank(node.value, depth + 1)
+        if isinstance(node, cst.Subscript):
+            text = _subscript_text(node)
+            return text in _RANK_VARIABLES if _is_environ(node.value) else text in _RANK_KEYS
+        if isinstance(node, cst.Attribute):
+            return node.attr.value.lower() in _RANK_NAMES
+        if isinstance(node, cst.Name):
+            return node.value.lower() in _RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
+        return False
+
+    def _holds_rank(self, found: list[Binding], depth: int) -> bool:
+        """Every value of a variable is the rank, or the number that stands for it without distribution."""
+        values = [b.value for b in found if b.kind == "assign" and b.value is not None]
+        ranks = [v for v in values if number_of(v) is None]
+        return bool(ranks) and len(values) == len(found) and all(self.is_rank(v, depth + 1) for v in ranks)
+
+    def is_world_size(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+        """The expression is the number of processes of the job."""
+        if depth > _MAX_ALIASES:
+            return False
+        if isinstance(node, cst.Call):
+            name = last_name(node.func)
+            if name in WORLD_CALLS:
+                return not node.args
+            if name == "int" and node.args:
+                return self.is_world_size(node.args[0].value, depth + 1)
+            return _environ_variable(node) == "WORLD_SIZE"
+        if isinstance(node, cst.Subscript):
+            return _is_environ(node.value) and _subscript_text(node) == "WORLD_SIZE"
+        if isinstance(node, cst.Attribute):
+            return node.attr.value.lower() in _WORLD_NAMES
+        if isinstance(node, cst.Name):
+            value = self._names.single_value(node)
+            if value is not None and self.is_world_size(value, depth + 1):
+                return True
+            return node.value.lower() in _WORLD_NAMES
+        return False
+
+    def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
+        name = last_name(node.func)
+        if name in _RANK_CALLS:
+            return not node.args  # ``get_rank(group)`` is the rank within a subgroup
+        if name in ("int", "str") and len(node.args) == 1:
+            return self.is_rank(node.args[0].value, depth + 1)
+        if name == "getattr" and len(node.args) > 1:
+            return _text(node.args[1].value).lower() in _RANK_NAMES
+        return _environ_variable(node) in _RANK_VARIABLES
+
+    def is_last(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
+        """``rank == world_size - 1``."""
+        if not isinstance(right, cst.BinaryOperation) or not isinstance(right.operator, cst.Subtract):
+            return False
+        return number_of(right.right) == 1 and self.is_rank(left) and self.is_world_size(right.left)
+
+    def is_local_rank(self, node: cst.BaseExpression) -> bool:
+        """``rank % gpus_per_node``: zero on one rank of each node. The rest of another division may be a subgroup."""
+        if not (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)):
+            return False
+        divisor = node.right
+        name = last_name(divisor.func if isinstance(divisor, cst.Call) else divisor).lower()
+        return self.is_rank(node.left) and (number_of(divisor) == 8 or _PER_NODE.search(name) is not None)
+
+
+def _is_environ(node: cst.BaseExpression) -> bool:
+    return last_name(node) == "environ"
+
+
+def _environ_variable(node: cst.Call) -> str:
+    """The variable that ``os.environ.get("RANK", 0)`` or ``os.getenv("RANK")`` reads."""
+    function = dotted(node.func) or ""
+    if node.args and function.endswith(("environ.get", "getenv")):
+        return _text(node.args[0].value)
+    return ""
+
+
+def _subscript_text(node: cst.Subscript) -> str:
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    return _text(index.value) if isinstance(index, cst.Index) else ""
+
+
+def _text(node: cst.BaseExpression) -> str:
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
+    return value if isinstance(value, str) else ""

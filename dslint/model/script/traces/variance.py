@@ -1,0 +1,308 @@
+"""Which values differ between ranks because each rank has data of its own: the multi-valued expressions of a module.
+
+A batch of a data loader differs, and what is computed from it: outputs, the loss, a test for NaN. What all ranks agreed
+on is the same again: the result of a reduction, a gather, a broadcast; so are counters, settings and arguments. Shapes,
+keys and ``None`` tests of a batch are left open: most collators make them the same everywhere. After the
+multi-valued-expression analysis of PARCOACH (Huchant et al., Euro-Par 2019).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
+from dslint.model.script.objects.objects import Objects
+from dslint.model.script.ranks.guards import Guards
+from dslint.model.script.ranks.rankset import number_of
+from dslint.model.script.tree import Tree
+
+_MAX_STEPS = 14
+_MAX_ALIASES = 3
+_CLOCKS = frozenset({"time.time", "time.perf_counter", "time.monotonic", "datetime.datetime.now"})
+_TEXT = cst.Module([])
+# Makes values the same on all ranks: ``dist.all_reduce(flag)`` in place, ``accelerator.gather(x)`` as a result.
+_AGREES = re.compile(r"reduce|gather|broadcast|bcast|sync|agree|across|consensus|all_to_all", re.I)
+_LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
+# Each rank gets a part of its own from these.
+_OWN_PART = frozenset({"prepared_loader", "ds_loader"})
+_LOADER_NAME = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$", re.I)
+_MODELS = frozenset({"engine", "ddp", "fsdp", "prepared_model", "prepared", "model", "engine_module", "ddp_module"})
+_MODEL_NAME = re.compile(
+    r"(?:^|_)(?:model|engine|net|criterion|loss_fn|loss_func|compute_loss|forward_step)$|loss$", re.I
+)
+# Calls whose result says something about the values of their arguments, by their last name.
+_PASSING = frozenset(
+    {
+        *("isnan", "isinf", "isfinite", "any", "all", "sum", "mean", "max", "min", "item", "float", "int", "bool"),
+        *("detach", "cpu", "cuda", "to", "clone", "numel", "tolist", "norm", "len", "square", "sqrt", "nansum"),
+        *("reshape", "flatten", "squeeze", "unsqueeze", "count_nonzero", "nonzero", "exp", "log", "nanmean", "eq"),
+        *("view", "ne", "abs", "tensor", "as_tensor"),
+    }
+)
+_WRAPPERS = frozenset({"enumerate", "tqdm", "iter", "islice", "track", "trange", "next", "cycle", "list"})
+_SHAPES = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "is_cuda", "requires_grad"})
+_NOT_A_NUMBER = frozenset({"isnan", "isinf", "isfinite"})
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A value that differs between ranks. ``source``: where it comes from, a loop over batches or a call of the model.
+
+    ``is_dealt``: each rank certainly gets another part of the data; else the name of the loader is all there is.
+    ``is_lone``: some ranks only set it, at ``source``. ``is_clock``: it is the time.
+    """
+
+    source: cst.CSTNode
+    is_dealt: bool = False
+    is_lone: bool = False
+    is_clock: bool = False
+
+
+class Variances:
+    """Answers for one module."""
+
+    def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects) -> None:
+        self._tree = tree
+        self._names = names
+        self._guards = guards
+        self._objects = objects
+        self._known: dict[int, Variant | None] = {}
+        self._agreed: dict[str, list[int]] | None = None
+
+    def test(self, test: cst.BaseExpression) -> Variant | None:
+        """Why a test may come out differently on some ranks: it looks at the data of the rank; else ``None``."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self.test(test.expression)
+        lone = self._set_on_some(test) if not isinstance(test, cst.BooleanOperation) else None
+        if lone is not None:
+            return Variant(lone, is_lone=True)
+        if isinstance(test, cst.BooleanOperation):
+            return self.test(test.left) or self.test(test.right)
+        if isinstance(test, cst.NamedExpr):
+            return self.test(test.value)
+        if isinstance(test, cst.Comparison):
+            return self._comparison(test)
+        found = self._clock(test) or self.value(test)
+        told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
+        return found if told else None
+
+    def _set_on_some(self, test: cst.BaseExpression) -> cst.CSTNode | None:
+        """``stop = False``; ``if rank == 0: stop = read()``; ``if stop:``, and nothing told the other ranks."""
+        for node in self._tree.descendants(test):
+            found = None
+            if isinstance(node, cst.Subscript):
+                found = self._item_set_on_some(node)
+            elif isinstance(node, cst.Name) and not isinstance(self._tree.parent(node), cst.Attribute):
+                found = self._name_set_on_some(node)
+            elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+                found = self._name_set_on_some(node.value)
+            if found is not None:
+                return found
+        return None
+
+    def _name_set_on_some(self, name: cst.Name) -> cst.CSTNode | None:
+        reaching = self._objects.reaching.of_bindings(self._names.bindings(name.value, name), name)
+        chosen = [b for b in reaching if isinstance(b.value, cst.IfExp) and self._is_chosen_by_rank(b.value)]
+        lone = [b for b in reaching if b.kind in ("assign", "augmented") and self._is_lone(b.node, name)]
+        # Two constants are told apart by the guards themselves: ``leads = False`` ... ``leads = True``.
+        computed = [b for b in lone if b.kind == "augmented" or isinstance(b.value, cst.Call | cst.Comparison)]
+        if not chosen and (len(reaching) < 2 or len(lone) == len(reaching) or not computed):
+            return None
+        told = [*chosen, *computed]
+        return None if any(self._agreed_between(b, name) for b in told) else told[0].node
+
+    def _is_chosen_by_rank(self, value: cst.IfExp) -> bool:
+        """``read() if rank == 0 else False``."""
+        yes, no = self._guards.branches(value.test)
+        computed = any(
+            isinstance(n, cst.Call) for arm in (value.body, value.orelse) for n in self._tree.descendants(arm)
+        )
+        return computed and yes.is_partial and no.is_partial
+
+    def _item_set_on_some(self, test: cst.Subscript) -> cst.CSTNode | None:
+        """``stop = [False]``; ``if rank == 0: stop[0] = read()``; ``if stop[0]:``."""
+        scope = self._tree.function(test) or self._tree.module
+        text = _TEXT.code_for_node(test)
+        for node in self._tree.own_nodes(scope):
+            if self._tree.position(node) > self._tree.position(test):
+                break
+            if not isinstance(node, cst.Assign) or not isinstance(node.value, cst.Call | cst.Comparison):
+                continue
+            target = node.targets[0].target
+            if isinstance(target, cst.Subscript) and _TEXT.code_for_node(target) == text and self._is_lone(node, test):
+                told = Binding("assign", node, node.value)
+                return None if self._agreed_between(told, test.value) else node
+        return None
+
+    def _is_lone(self, node: cst.CSTNode, test: cst.CSTNode) -> bool:
+        """Only some ranks come to a node, within the function of the test."""
+        if self._tree.function(node) is not self._tree.function(test):
+            return False
+        guard = self._guards.guard(node)
+        return guard is not None and guard.kind == "test"
+
+    def value(self, node: cst.CSTNode | None, steps: int = 0) -> Variant | None:
+        """Why a value differs between ranks; ``None`` when it does not, or nobody knows."""
+        if node is None or steps > _MAX_STEPS:
+            return None
+        if id(node) not in self._known:
+            self._known[id(node)] = None  # a loop of assignments adds nothing to itself
+            self._known[id(node)] = self._value(node, steps + 1)
+        return self._known[id(node)]
+
+    def _comparison(self, test: cst.Comparison) -> Variant | None:
+        """``loss.item() > limit``, ``mask.sum() == 0``, ``len(batch) == 0``; not ``is None`` and not ``in``."""
+        if len(test.comparisons) != 1:
+            return None
+        operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
+        if isinstance(operator, cst.Is | cst.IsNot | cst.In | cst.NotIn):
+            return None
+        found = self.value(test.left) or self.value(right)
+        is_empty = number_of(right) in (0, 1) or number_of(test.left) in (0, 1)
+        counts = any(_counts(side) for side in (test.left, right))
+        clock = self._clock(test)
+        if clock is not None:
+            return clock
+        if found is None or (counts and not is_empty):
+            return None
+        return found if found.is_dealt or (counts and is_empty) or self._asks_for_nan(test) else None
+
+    def _asks_for_nan(self, node: cst.CSTNode, depth: int = 0) -> bool:
+        """What is asked is whether a value is a number at all, or whether anything is left: no rank knows of others."""
+        for inner in self._tree.descendants(node):
+            if isinstance(inner, cst.Call) and last_name(inner.func) in _NOT_A_NUMBER:
+                return True
+            value = self._names.single_value(inner) if isinstance(inner, cst.Name) and depth < _MAX_ALIASES else None
+            if value is not None and self._asks_for_nan(value, depth + 1):
+                return True
+        return False
+
+    def _clock(self, test: cst.CSTNode) -> Variant | None:
+        """``time.time() - start > limit``: the clocks of two ranks never pass a limit at the same step."""
+        for inner in self._tree.descendants(test):
+            if isinstance(inner, cst.Call) and self._names.qualified(inner.func) in _CLOCKS:
+                return Variant(inner, is_dealt=True, is_clock=True)
+        return None
+
+    # -- expressions --------------------------------------------------------------------------------------------
+
+    def _value(self, node: cst.CSTNode, steps: int) -> Variant | None:
+        if isinstance(node, cst.Name):
+            return self._variable(node, self._names.bindings(node.value, node), steps)
+        if isinstance(node, cst.Attribute):
+            return self._attribute(node, steps)
+        if isinstance(node, cst.Call):
+            return self._call(node, steps)
+        if isinstance(node, cst.Subscript):
+            return self.value(node.value, steps)
+        if isinstance(node, cst.BinaryOperation | cst.BooleanOperation):
+            return self.value(node.left, steps) or self.value(node.right, steps)
+        if isinstance(node, cst.UnaryOperation):
+            return self.value(node.expression, steps)
+        if isinstance(node, cst.Comparison):
+            return self._comparison(node)
+        if isinstance(node, cst.IfExp):
+            return self.value(node.body, steps) or self.value(node.orelse, steps)
+        return self.value(node.value, steps) if isinstance(node, cst.NamedExpr) else None
+
+    def _attribute(self, node: cst.Attribute, steps: int) -> Variant | None:
+        if node.attr.value in _SHAPES:
+            return None
+        found = self._names.attribute_bindings(node)
+        return self._variable(node, found, steps) if found else self.value(node.value, steps)
+
+    def _call(self, node: cst.Call, steps: int) -> Variant | None:
+        name = last_name(node.func)
+        if _AGREES.search(name) or name in _SHAPES:
+            return None
+        if name in _WRAPPERS:
+            return self._loaded(node, steps)
+        qualified = self._names.qualified(node.func) or ""
+        is_model = self._objects.likely(node.func) in _MODELS or _MODEL_NAME.search(name) is not None
+        if not (is_model or name in _PASSING or qualified.startswith("torch.nn.functional.")):
+            return None
+        given: list[cst.BaseExpression] = [a.value for a in node.args]
+        if isinstance(node.func, cst.Attribute) and not qualified and not is_model:
+            given.append(node.func.value)
+        return self._first(given, steps)
+
+    def _first(self, nodes: Iterable[cst.CSTNode], steps: int) -> Variant | None:
+        return next((v for v in (self.value(n, steps) for n in nodes) if v is not None), None)
+
+    def _loaded(self, node: cst.Call, steps: int) -> Variant | None:
+        """``next(iter(loader))``, ``enumerate(loader)``: the batches."""
+        inner = node.args[0].value if node.args else None
+        if inner is None:
+            return None
+        return self._batches(inner, steps) or self.value(inner, steps)
+
+    def _batches(self, iterable: cst.BaseExpression, steps: int) -> Variant | None:
+        if isinstance(iterable, cst.Call) and last_name(iterable.func) in _WRAPPERS and iterable.args:
+            return self._batches(iterable.args[0].value, steps)
+        kind = self._objects.likely(iterable)
+        if kind in _OWN_PART:
+            return Variant(iterable, is_dealt=True)
+        if kind in _LOADER_KINDS or (not kind and _LOADER_NAME.search(last_name(iterable))):
+            return Variant(iterable, is_dealt=self._is_dealt(iterable))
+        return None
+
+    def _is_dealt(self, loader: cst.BaseExpression) -> bool:
+        """The loader has a ``DistributedSampler``."""
+        made = self._objects.made(loader)
+        given = (a.value for a in made.args if a.keyword is not None and a.keyword.value == "sampler") if made else ()
+        return any(self._objects.likely(sampler) == "distributed_sampler" for sampler in given)
+
+    # -- variables ----------------------------------------------------------------------------------------------
+
+    def _variable(self, node: cst.CSTNode, found: list[Binding], steps: int) -> Variant | None:
+        for binding in self._objects.reaching.of_bindings(found, node):
+            if not self._agreed_between(binding, node):
+                variant = self._bound(binding, steps)
+                if variant is not None:
+                    return variant
+        return None
+
+    def _bound(self, binding: Binding, steps: int) -> Variant | None:
+        if binding.kind == "loop" and binding.value is not None:
+            counted = isinstance(binding.value, cst.Call) and last_name(binding.value.func) == "enumerate"
+            return None if counted and binding.position == 0 else self._batches(binding.value, steps)
+        if binding.kind == "augmented":
+            owner = self._tree.enclosing(binding.node, cst.AugAssign)
+            return self.value(owner.value, steps) if isinstance(owner, cst.AugAssign) else None
+        return self.value(binding.value, steps) if binding.kind in ("assign", "unpack") else None
+
+    def _agreed_between(self, binding: Binding, node: cst.CSTNode) -> bool:
+        """The variable was handed to something that makes it the same on all ranks: ``dist.all_reduce(flag)``."""
+        name = last_name(node)
+        if self._agreed is None:
+            self._agreed = {}
+            for at, call in enumerate(self._tree.order):
+                if isinstance(call, cst.Call) and _AGREES.search(last_name(call.func)):
+                    for arg in call.args:
+                        for given in _handed(arg.value):
+                            self._agreed.setdefault(given, []).append(at)
+        start, end = self._tree.position(binding.node), self._tree.position(node)
+        return any(start < at < end for at in self._agreed.get(name, ()))
+
+
+def _handed(node: cst.BaseExpression) -> list[str]:
+    """The variables that a call may change: ``x``, ``x.data``, ``[x]``."""
+    if isinstance(node, cst.List | cst.Tuple):
+        return [name for e in node.elements for name in _handed(e.value)]
+    names = [last_name(node)] if isinstance(node, cst.Name | cst.Attribute) else []
+    return [*names, last_name(node.value)] if isinstance(node, cst.Attribute) else names
+
+
+def _counts(node: cst.BaseExpression) -> bool:
+    """A number of items or of marked items: ``len(batch)``, ``mask.sum()``."""
+    if isinstance(node, cst.Call) and last_name(node.func) == "item" and isinstance(node.func, cst.Attribute):
+        return _counts(node.func.value)
+    if isinstance(node, cst.Call) and last_name(node.func) in ("int", "float", "bool") and len(node.args) == 1:
+        return _counts(node.args[0].value)
+    return isinstance(node, cst.Call) and last_name(node.func) in ("len", "sum", "numel", "count_nonzero", "any")

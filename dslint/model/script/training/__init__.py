@@ -1,0 +1,1 @@
+"""Steps of training: forwards, accumulation, trainers and engines of the file."""

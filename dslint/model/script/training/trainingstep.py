@@ -1,0 +1,203 @@
+"""The parts of a training step: which forward a loss comes from, and what an engine does around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TypeGuard
+
+import libcst as cst
+
+from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
+from dslint.model.script.objects.objectkinds import MODELS
+from dslint.model.script.objects.objects import Objects
+from dslint.model.script.tree import Tree
+
+_MAX_STEPS = 30
+_FORWARDS = MODELS | {"prepared_module"}
+# Results that carry no gradient, and methods whose result is another object.
+_CUT = frozenset({"detach", "item", "scale", "tolist", "numpy", "no_grad", "len", "int", "unscale"})
+_NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
+_COUNTS = re.compile(r"accum|^gas$|grad_acc", re.I)
+
+
+class TrainingSteps:
+    """Questions about forward, backward and step of one module."""
+
+    def __init__(self, tree: Tree, names: Names, objects: Objects) -> None:
+        self._tree = tree
+        self._names = names
+        self._objects = objects
+        self._methods: dict[tuple[str, str], list[cst.Call]] = {}
+
+    def methods(self, kind: str, method: str) -> list[cst.Call]:
+        """The calls of a method of objects that are certainly of a kind: ``methods("engine", "step")``."""
+        found = self._methods.get((kind, method))
+        if found is None:
+            found = [
+                node
+                for node in self._tree.every(cst.Call)
+                if isinstance(node.func, cst.Attribute)
+                and node.func.attr.value == method
+                and self._objects.kind(node.func.value) == kind
+            ]
+            self._methods[kind, method] = found
+        return found
+
+    def beside(self, node: cst.CSTNode, kind: str, method: str) -> list[cst.Call]:
+        """Those calls that stand in the same function, and in the same innermost loop when there is one."""
+        return [call for call in self.methods(kind, method) if self.is_beside(node, call)]
+
+    def is_beside(self, node: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """The two run in the same turn of a loop, or in the same function without one, in arms that agree."""
+        if self._tree.function(node) is not self._tree.function(other) or self._objects.conditions.excludes(
+            node, other
+        ):
+            return False
+        mine, theirs = self._tree.loops(node), self._tree.loops(other)
+        return (mine[0] in theirs or (bool(theirs) and theirs[0] in mine)) if mine else not theirs
+
+    def has_other_arm(self, node: cst.CSTNode, method: str) -> bool:
+        """The opposite arm of a test around ``node`` calls the method, on whatever: the arms are two ways to train."""
+        function = self._tree.function(node) or self._tree.module
+        return any(
+            isinstance(other, cst.Call)
+            and isinstance(other.func, cst.Attribute)
+            and other.func.attr.value == method
+            and self._objects.conditions.excludes(node, other)
+            for other in self._tree.own_nodes(function)
+        )
+
+    # -- losses -------------------------------------------------------------------------------------------------
+
+    def forwards(self, node: cst.BaseExpression) -> list[cst.Call]:
+        """The forward calls of models from which a value is computed: the loss of ``loss.backward()``."""
+        found: dict[int, cst.Call] = {}
+        for call in self._sources(node, set(), 0):
+            found[id(call)] = call
+        return list(found.values())
+
+    def _sources(self, node: cst.CSTNode, seen: set[int], steps: int) -> Iterator[cst.Call]:
+        if id(node) in seen or steps > _MAX_STEPS:
+            return
+        seen.add(id(node))
+        for part in self._parts(node):
+            if self._has_no_graph(part):
+                continue
+            if isinstance(part, cst.Call) and self.is_forward(part):
+                yield part
+            else:
+                yield from self._sources(part, seen, steps + 1)
+        if isinstance(node, cst.Call) and self.is_forward(node):
+            yield node
+
+    def _has_no_graph(self, node: cst.CSTNode) -> bool:
+        """The value is computed inside ``with torch.no_grad():``: no backward goes through it."""
+        for outer in self._tree.parents(node):
+            if isinstance(outer, cst.With) and any(self._is_no_grad(item.item) for item in outer.items):
+                return True
+            if isinstance(outer, cst.FunctionDef):
+                return any(self._is_no_grad(d.decorator) for d in outer.decorators)
+        return False
+
+    def _is_no_grad(self, node: cst.BaseExpression) -> bool:
+        return self._names.qualified(node.func if isinstance(node, cst.Call) else node) in _NO_GRAD
+
+    def _parts(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        if isinstance(node, cst.Name):
+            return [p for b in self.reached(node) for p in _value_of(b, self._tree)]
+        if isinstance(node, cst.Attribute | cst.Subscript):
+            return [node.value]
+        if isinstance(node, cst.BinaryOperation):
+            return [node.left, node.right]
+        if isinstance(node, cst.UnaryOperation):
+            return [node.expression]
+        if isinstance(node, cst.IfExp):
+            return [node.body, node.orelse]
+        if isinstance(node, cst.Tuple | cst.List):
+            return [e.value for e in node.elements]
+        return self._parts_of_call(node) if isinstance(node, cst.Call) and not self.is_forward(node) else []
+
+    def _parts_of_call(self, call: cst.Call) -> list[cst.CSTNode]:
+        # ``float(loss)`` is a number, ``logits.float()`` a tensor of the same graph.
+        if last_name(call.func) in _CUT or (isinstance(call.func, cst.Name) and call.func.value == "float"):
+            return []
+        function = self._names.local_function(call)
+        if function is not None:  # what a function of the file returns, whatever it was given
+            returns = (n for n in self._tree.own_nodes(function) if isinstance(n, cst.Return))
+            return [r.value for r in returns if r.value is not None]
+        receiver = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+        return [*receiver, *(a.value for a in call.args)]
+
+    def is_forward(self, call: cst.Call) -> bool:
+        """``model(batch)`` of a model that a library wrapped, or of the one inside."""
+        return self.forward_kind(call) != ""
+
+    def forward_kind(self, call: cst.Call) -> str:
+        """The kind of the model whose forward a call is; empty when it is none."""
+        called = call.func
+        if isinstance(called, cst.Attribute) and called.attr.value == "forward":
+            called = called.value
+        kind = self._objects.kind(called)
+        if kind == "prepared":  # a loader or an optimizer is never called
+            return "prepared_model"
+        return kind if kind in _FORWARDS and not self._is_fluent(called) else ""
+
+    def _is_fluent(self, called: cst.BaseExpression) -> bool:
+        """``engine.train`` is a method, not the engine."""
+        return isinstance(called, cst.Attribute) and not self._objects.things(called)
+
+    def reached(self, node: cst.Name | cst.Attribute) -> list[Binding]:
+        """The assignments that a variable may have at a node, with those that an ``x /= n`` continues."""
+        found = self._objects.reached(node)
+        pending = [b for b in found if b.kind == "augmented"]
+        while pending:
+            earlier = self._objects.reached_before(node, pending.pop().node)
+            fresh = [b for b in earlier if b not in found]
+            found = [*found, *fresh]
+            pending += [b for b in fresh if b.kind == "augmented"]
+        return found
+
+    # -- division by the accumulation steps -----------------------------------------------------------------------
+
+    def divisions(self, node: cst.BaseExpression) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+        """Where the value of a loss is divided, with what: ``loss / n``, ``loss /= n`` before ``node``."""
+        if isinstance(node, cst.BinaryOperation) and _is_division(node):
+            yield node, node.right
+        elif isinstance(node, cst.Name):
+            for binding in self.reached(node):
+                statement = self._tree.parent(binding.node)
+                if isinstance(statement, cst.AugAssign) and isinstance(statement.operator, cst.DivideAssign):
+                    yield statement, statement.value
+                elif binding.kind == "assign" and _is_division(binding.value):
+                    yield from self.divisions(binding.value)
+
+    def is_the_engines_count(self, node: cst.BaseExpression) -> bool:
+        """``engine.gradient_accumulation_steps()``, or a variable that certainly holds it."""
+        if isinstance(node, cst.Call):
+            called = node.func
+            is_count = isinstance(called, cst.Attribute) and called.attr.value == "gradient_accumulation_steps"
+            return is_count and isinstance(called, cst.Attribute) and self._objects.kind(called.value) == "engine"
+        bound = self.reached(node) if isinstance(node, cst.Name | cst.Attribute) else []
+        values = [b.value for b in bound if b.kind == "assign"]
+        counts = (isinstance(v, cst.Call) and self.is_the_engines_count(v) for v in values)
+        return bool(bound) and len(values) == len(bound) and all(counts)
+
+    def counts_micro_batches(self, node: cst.BaseExpression) -> bool:
+        """A name speaks of accumulation: ``args.gradient_accumulation_steps``, ``accum_iter``, ``gas``."""
+        if isinstance(node, cst.Call) and not node.args:
+            node = node.func
+        return _COUNTS.search(last_name(node)) is not None
+
+
+def _is_division(node: cst.BaseExpression | None) -> TypeGuard[cst.BinaryOperation]:
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide)
+
+
+def _value_of(binding: Binding, tree: Tree) -> list[cst.CSTNode]:
+    if binding.kind == "augmented":
+        statement = tree.parent(binding.node)
+        return [statement.value] if isinstance(statement, cst.AugAssign) else []
+    return [binding.value] if binding.value is not None and binding.kind in ("assign", "unpack") else []

@@ -1,0 +1,74 @@
+"""Calls that load a transformers model, and those after which transformers knows of ZeRO stage 3.
+
+``from_pretrained`` and ``from_config`` partition the weights as they build the model when an ``HfDeepSpeedConfig`` of
+stage 3 is alive (``is_deepspeed_zero3_enabled``). ``TrainingArguments`` make one of their ``deepspeed`` argument.
+"""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.names import Names
+from dslint.model.script.objects.objects import Objects
+from dslint.model.script.tree import Tree
+
+HF_CONFIG = frozenset(
+    {
+        "transformers.integrations.HfDeepSpeedConfig",
+        "transformers.integrations.deepspeed.HfDeepSpeedConfig",
+        "transformers.deepspeed.HfDeepSpeedConfig",
+    }
+)
+_LOADERS = frozenset({"from_pretrained", "from_config"})
+# ``AutoModelForCausalLM``, ``LlamaForCausalLM``, ``T5Model``, ``BertLMHeadModel``.
+_MODEL = re.compile(r"^[A-Z]\w*(?:Model|For[A-Z]\w*|LM)$")
+_NO_MODEL = re.compile(r"Config|Tokenizer|Processor|Extractor|Pipeline|Scheduler|Peft|VLLM|Flax|TF[A-Z]")
+_OTHER_LIBRARIES = ("diffusers.", "peft.", "optimum.", "sentence_transformers.", "vllm.", "open_clip.", "timm.")
+_PARSERS = frozenset({"parse_args_into_dataclasses", "parse_args_and_config", "parse_dict", "parse_json_file"})
+
+
+class HfLoading:
+    """Loading calls of one module, and who tells transformers of DeepSpeed before them."""
+
+    def __init__(self, tree: Tree, names: Names, objects: Objects) -> None:
+        self._tree = tree
+        self._names = names
+        self._objects = objects
+        calls = [node for node in tree.order if isinstance(node, cst.Call)]
+        self.loads = [call for call in calls if self.is_load(call)]
+        self.tellers = [call for call in calls if self.is_teller(call)]
+
+    def is_load(self, call: cst.Call) -> bool:
+        """``AutoModelForCausalLM.from_pretrained(...)`` and the like."""
+        if not (isinstance(call.func, cst.Attribute) and call.func.attr.value in _LOADERS):
+            return False
+        owner = last_name(call.func.value)
+        name = self._names.qualified(call.func) or dotted(call.func) or ""
+        return bool(_MODEL.match(owner)) and not _NO_MODEL.search(owner) and not name.startswith(_OTHER_LIBRARIES)
+
+    def is_hf_config(self, call: cst.Call) -> bool:
+        """``HfDeepSpeedConfig(...)``."""
+        return self._names.qualified(call.func) in HF_CONFIG
+
+    def is_teller(self, call: cst.Call) -> bool:
+        """After this call transformers knows the DeepSpeed config of the run, if there is one."""
+        if self.is_hf_config(call) or last_name(call.func) in _PARSERS:
+            return True
+        return self._objects.kind(call) == "training_arguments" or last_name(call.func) == "Accelerator"
+
+    def tellers_before(self, call: cst.Call) -> list[cst.Call]:
+        """The calls of the same function, or of the module, that may have told transformers before a call."""
+        at, function = self._tree.position(call), self._tree.function(call)
+        return [t for t in self.tellers if self._tree.position(t) < at and self._tree.function(t) in (function, None)]
+
+    def is_before(self, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+        """Whenever ``second`` runs, ``first`` has run before in the same call of the same function."""
+        if self._tree.function(first) is not self._tree.function(second):
+            return False
+        block = self._tree.enclosing(first, cst.IndentedBlock, cst.Module)
+        if block is None or not self._tree.contains(block, second):
+            return False
+        return self._tree.position(first) < self._tree.position(second)

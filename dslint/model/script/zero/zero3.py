@@ -1,0 +1,278 @@
+"""The ZeRO stage that a piece of a script runs under: from the run, from what the file states, from its branches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location, Span
+from dslint.model.context import Context
+from dslint.model.embedded.flow import EXPECTS_FAILURE
+from dslint.model.script.constants import Constants
+from dslint.model.script.dotted import last_name
+from dslint.model.script.names import Names
+from dslint.model.script.ranks.guards import leaves
+from dslint.model.script.tree import Tree
+from dslint.model.script.zero.stagetests import ALL, ZERO3, StageTests
+from dslint.parse.python import ScriptDoc
+
+_MAX_CALLS = 3
+_SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
+_STATING = frozenset({cst.DictElement, cst.Call})
+_DEEPSPEED = (
+    "deepspeed",
+    "transformers.deepspeed",
+    "transformers.integrations.deepspeed",
+    "transformers.integrations.HfDeepSpeedConfig",
+    "accelerate.DeepSpeedPlugin",
+    "accelerate.utils.DeepSpeedPlugin",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StageHere:
+    """The stages under which a node may run.
+
+    ``possible`` is empty where no run comes; ``is_open``: a condition on the way may ask for the stage in a way that
+    is not understood, so that nothing is certain. ``tests``: the conditions that rule stages out.
+    """
+
+    possible: frozenset[int] = ALL
+    is_open: bool = False
+    tests: tuple[cst.BaseExpression, ...] = ()
+
+    def is_among(self, *stages: int) -> bool:
+        """The node certainly runs under one of these stages."""
+        return not self.is_open and bool(self.possible) and self.possible <= set(stages)
+
+    def may_be(self, *stages: int) -> bool:
+        """Nothing rules these stages out."""
+        return bool(self.possible & set(stages))
+
+    @property
+    def stage(self) -> int | None:
+        """The stage, when it is one only."""
+        return next(iter(self.possible)) if len(self.possible) == 1 and not self.is_open else None
+
+
+class ZeroStages:
+    """Answers which ZeRO stages the nodes of one module may run under."""
+
+    def __init__(self, doc: ScriptDoc, tree: Tree, names: Names, constants: Constants, run: Context) -> None:
+        self._doc = doc
+        self._tree = tree
+        self._names = names
+        self._constants = constants
+        self._run = run
+        self._tests = StageTests(names)
+        self._callers: dict[int, list[cst.Call]] | None = None
+
+    # -- the file -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stated(self) -> Fact[int]:
+        """The stage of the run's configs, else the one that the file states; absent when nothing hints at DeepSpeed."""
+        if not self._run.zero_stage.is_absent:
+            return self._run.zero_stage
+        stages = [fact for node in self._tree.order if type(node) in _STATING for fact in self._stated_by(node)]
+        values = {fact.value for fact in stages}
+        if len(values) == 1 and all(fact.is_known for fact in stages):
+            return _as_stage(stages[0])
+        if stages or uses_deepspeed(self._names):
+            return unknown("the ZeRO stage is not stated in one place")
+        return absent()
+
+    def _stated_by(self, node: cst.CSTNode) -> list[Fact[object]]:
+        """What a node states: ``{"zero_optimization": {"stage": 3}}``, ``DeepSpeedPlugin(zero_stage=3)``, a flag."""
+        if isinstance(node, cst.DictElement) and _text(node.key) == "zero_optimization":
+            return [self._of_section(node)]
+        if not isinstance(node, cst.Call):
+            return []
+        name = last_name(node.func)
+        if name == "DeepSpeedPlugin":
+            stage = next((a.value for a in node.args if a.keyword and a.keyword.value == "zero_stage"), None)
+            return [self._value(stage)] if stage is not None else [unknown("set by accelerate's config")]
+        if name == "add_argument" and any(_text(a.value) in ("--zero_stage", "--zero-stage") for a in node.args):
+            return [self._of_argument(node)]
+        if self._names.qualified(node.func) == "deepspeed.zero.Init":
+            # Partitioned construction is stage 3; ``enabled=`` and a test of the stage make it a choice.
+            conditional = any(a.keyword is not None and a.keyword.value == "enabled" for a in node.args)
+            conditional = conditional or any(self._tests.outcome(t) != (ALL, ALL) for t, _ in self._conditions(node))
+            return [unknown("`zero.Init(enabled=...)`") if conditional else known(3, self._doc.location(node))]
+        return []
+
+    def _value(self, node: cst.BaseExpression) -> Fact[object]:
+        return self._constants.value(node, origins=True)
+
+    def _of_section(self, node: cst.DictElement) -> Fact[object]:
+        """The stage of a section, as the reader of configs in dicts sees it, else as it is written."""
+        place = self._doc.location(node.key)
+        read = self._read_stages.get(place.span)
+        if read is not None:
+            return read
+        inner = self._names.single_value(node.value) if isinstance(node.value, cst.Name) else node.value
+        if not isinstance(inner, cst.Dict):
+            return unknown("the section is computed")
+        stage = _item(inner, "stage")
+        return self._value(stage) if stage is not None else known(0, place)
+
+    @cached_property
+    def _read_stages(self) -> dict[Span, Fact[object]]:
+        """The stages of the configs that the file makes, by the places of their sections."""
+        from dslint.model.embedded.python import python_configs
+
+        found: dict[Span, Fact[object]] = {}
+        for config in python_configs(self._doc.source):
+            section, stage = config.keys.get("/zero_optimization"), config.fact("/zero_optimization/stage")
+            if section is None or stage.is_absent:
+                continue
+            # A function that makes configs of several stages: the section is there once.
+            if section in found and found[section].value != stage.value:
+                stage = unknown("the section has several stages")
+            found[section] = stage
+        return found
+
+    def _of_argument(self, call: cst.Call) -> Fact[object]:
+        """``--zero_stage``: what the command passes, else its default."""
+        stated = self._run.arguments.get("zero_stage")
+        if stated is not None:
+            digits = stated.get_or("")
+            return known(int(digits), *stated.origins) if digits.isdigit() else unknown("`--zero_stage` is not read")
+        default = next((a.value for a in call.args if a.keyword and a.keyword.value == "default"), None)
+        return self._value(default) if default is not None else unknown("`--zero_stage` comes from the command line")
+
+    # -- a node -------------------------------------------------------------------------------------------------
+
+    def at(self, node: cst.CSTNode) -> StageHere:
+        """The stages that a node may run under: the stated one, and what the branches around it and its callers say."""
+        stated = self.stated
+        value = stated.get_or(None)
+        here = StageHere(frozenset({value}) if value in ALL else ALL, self._is_expected_to_fail(node))
+        return self._narrowed(node, here, 0)
+
+    def origins(self, here: StageHere) -> tuple[Location, ...]:
+        """The places that say the stage, for a finding."""
+        asked = (self._doc.location(test, "asks for the ZeRO stage") for test in here.tests)
+        stated = (place.labelled(place.label or "ZeRO stage") for place in self.stated.origins)
+        return tuple(dict.fromkeys((*stated, *asked)))
+
+    def is_left_to_another_branch(self, node: cst.CSTNode) -> bool:
+        """The function around a node, or one that calls it, has a branch for stage 3 alone that saves or gathers."""
+        function = self._tree.function(node)
+        scopes: list[cst.CSTNode] = [function or self._tree.module]
+        calls = self._calls_of(function) if function is not None else []
+        scopes += [self._tree.function(call) or self._tree.module for call in calls]
+        return any(self._saves_at_3(scope) for scope in scopes)
+
+    def _saves_at_3(self, scope: cst.CSTNode) -> bool:
+        for branch in self._tree.own_nodes(scope):
+            if not isinstance(branch, cst.If):
+                continue
+            outcome = self._tests.outcome(branch.test) or (ALL, ALL)
+            arms = [arm for arm, stages in ((branch.body, outcome[0]), (branch.orelse, outcome[1])) if stages == ZERO3]
+            for node in (n for arm in arms if arm is not None for n in self._tree.descendants(arm)):
+                if isinstance(node, cst.Call) and _SAVES.search(last_name(node.func)):
+                    return True
+        return False
+
+    def _narrowed(self, node: cst.CSTNode, before: StageHere, calls: int) -> StageHere:
+        here = before
+        for test, is_true in self._conditions(node):
+            outcome = self._tests.outcome(test)
+            if outcome is None:
+                here = StageHere(here.possible, True, here.tests)
+                continue
+            stages = outcome[0 if is_true else 1]
+            if not here.possible <= stages:
+                here = StageHere(here.possible & stages, here.is_open, (*here.tests, test))
+        function = self._tree.function(node)
+        callers = self._calls_of(function) if function is not None and calls < _MAX_CALLS else []
+        if not callers:
+            return here
+        found = [self._narrowed(call, here, calls + 1) for call in callers]
+        possible = frozenset().union(*(f.possible for f in found))
+        return StageHere(possible, any(f.is_open for f in found), found[0].tests)
+
+    def _is_expected_to_fail(self, node: cst.CSTNode) -> bool:
+        """Inside ``with pytest.raises(...)``: whatever the mistake is, it is meant."""
+        items = (i.item for p in self._tree.parents(node) if isinstance(p, cst.With) for i in p.items)
+        return any(isinstance(item, cst.Call) and last_name(item.func) in EXPECTS_FAILURE for item in items)
+
+    def _conditions(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, bool]]:
+        """The tests between a node and its function with the answer that leads to the node."""
+        inner = node
+        for outer in self._tree.parents(node):
+            if isinstance(outer, cst.If | cst.IfExp | cst.While) and inner is not outer.test:
+                if not (isinstance(outer, cst.While) and inner is outer.orelse):
+                    yield outer.test, inner is outer.body
+            elif isinstance(outer, cst.BooleanOperation) and inner is outer.right:
+                yield outer.left, isinstance(outer.operator, cst.And)
+            elif isinstance(outer, cst.IndentedBlock | cst.Module):
+                yield from self._exits_before(outer, inner)
+            elif isinstance(outer, cst.FunctionDef | cst.Lambda | cst.ClassDef):
+                return
+            inner = outer
+
+    def _exits_before(
+        self, block: cst.IndentedBlock | cst.Module, inner: cst.CSTNode
+    ) -> Iterator[tuple[cst.BaseExpression, bool]]:
+        for statement in block.body:
+            if statement is inner:
+                return
+            if isinstance(statement, cst.If):
+                if _ends(statement.body):
+                    yield statement.test, False
+                elif isinstance(statement.orelse, cst.Else) and _ends(statement.orelse.body):
+                    yield statement.test, True
+
+    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
+        if self._callers is None:
+            self._callers = {}
+            for node in self._tree.every(cst.Call):
+                local = self._names.local_function(node)
+                # A function that calls itself says nothing new.
+                if local is not None and self._tree.function(node) is not local:
+                    self._callers.setdefault(id(local), []).append(node)
+        return self._callers.get(id(function), [])
+
+
+def uses_deepspeed(names: Names) -> bool:
+    """The file imports DeepSpeed or its integrations."""
+    return names.imported(*_DEEPSPEED)
+
+
+def is_zero3(stated: Fact[int]) -> Fact[bool]:
+    """Whether the stage is 3."""
+    return stated.map(lambda stage: {stage} == ZERO3)
+
+
+def _as_stage(fact: Fact[object]) -> Fact[int]:
+    value = fact.value
+    if isinstance(value, int) and not isinstance(value, bool) and value in ALL:
+        return known(value, *fact.origins)
+    return unknown("the stage is no number from 0 to 3", *fact.origins)
+
+
+def _ends(body: cst.BaseSuite) -> bool:
+    """The block leaves its function or loop, or raises: no rank waits for another, since all ask the same."""
+    last = body.body[-1] if body.body else None
+    if isinstance(last, cst.SimpleStatementLine) and last.body:
+        last = last.body[-1]
+    return isinstance(last, cst.Raise) or leaves(body)
+
+
+def _item(node: cst.Dict, key: str) -> cst.BaseExpression | None:
+    for element in node.elements:
+        if isinstance(element, cst.DictElement) and _text(element.key) == key:
+            return element.value
+    return None
+
+
+def _text(node: cst.CSTNode) -> str:
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
+    return value if isinstance(value, str) else ""
