@@ -681,3 +681,16 @@ def test_a_broken_accelerate_config_is_a_finding_at_its_place(project: Path, tex
 def test_other_broken_yaml_is_left_alone(project: Path) -> None:
     (project / "workflow.yaml").write_text("on: [push\njobs:\n  build: {\n")
     assert dslint(project, "workflow.yaml")[:2] == (0, "")
+
+
+def test_legal_python_that_the_parser_refuses_is_a_note_and_no_error(project: Path) -> None:
+    (project / "mixed.py").write_text(MARKED + "def f(x):\n    if x:\n\t    y = 1\n    return 2\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "dslint", "--no-cache", "--output-format", "json", "mixed.py"],
+        cwd=project,
+        capture_output=True,
+        check=False,
+    )
+    found = json.loads(done.stdout)["findings"]
+    assert [(f["code"], f["severity"]) for f in found] == [("DSL902", "info")]
+    assert done.returncode == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.model.context import is_named
-from dslint.model.script import frameworks
 from dslint.model.script.bindings import Binding
+from dslint.model.script.collective import frameworks
 from dslint.model.script.dotted import dotted, is_self
 from dslint.model.script.names import Names
 from dslint.model.script.objects.conditions import Conditions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script import frameworks
+from dslint.model.script.collective import frameworks
 from dslint.model.trlclasses import TRL_ARGUMENTS
 
 
