@@ -187,9 +187,12 @@ def _defined(function: ast.AST) -> str:
 _SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
 
 
-def has_strided_work(tree: ast.Module) -> bool:
-    """Some sequence is cut into one part a rank."""
+def has_strided_work(tree: ast.Module, imported: frozenset[str] = frozenset()) -> bool:
+    """Some sequence is cut into one part a rank, and something waits for the others or trains."""
     nodes = flat(tree)
+    trains = any(call_name(call) == "backward" for call in nodes.nodes(ast.Call))
+    if not trains and not Waiting(nodes, imported).any():
+        return False
     kinds = (ast.Slice, ast.Subscript, ast.Call, ast.AugAssign)
     if any(_is_strided(node) for kind in kinds for node in nodes.nodes(kind)):
         return True

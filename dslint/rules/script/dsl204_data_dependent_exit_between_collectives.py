@@ -52,23 +52,12 @@ META = RuleMeta(
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A loop with a training step, and a branch on a number that a tensor gives, or on a length."""
+    """Something waits for other ranks, and a loop branches on its data, or on what one rank knows."""
     nodes = flat(tree)
-    tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
-    if _sets_on_some(nodes, tests):
-        return any(call_name(call) in _WAITING for call in nodes.nodes(ast.Call))
-    asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in _ASKING}
-    told = {
-        target.id
-        for assign in nodes.nodes(ast.Assign)
-        if any(n in asking for n in ast.walk(assign.value))
-        for target in assign.targets
-        if isinstance(target, ast.Name)
-    }
-    names = (n for test in tests for n in ast.walk(test))
-    if not any(n in asking or (isinstance(n, ast.Name) and n.id in told) for n in names):
+    if not any(call_name(call) in _WAITING for call in nodes.nodes(ast.Call)):
         return False
-    return any(call_name(call) in _WAITING for call in nodes.nodes(ast.Call))
+    tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
+    return _sets_on_some(nodes, tests) or _asks_in_loop(nodes)
 
 
 _WAITING = frozenset(
@@ -79,22 +68,59 @@ _WAITING = frozenset(
 )
 
 
+def _asks_in_loop(nodes: Flat) -> bool:
+    """A test inside a loop asks for a sum, a length, a NaN or the time, or for a variable that holds such an answer."""
+    asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in _ASKING}
+    if not asking:
+        return False
+    told = {
+        target.id
+        for assign in nodes.nodes(ast.Assign)
+        if any(n in asking for n in ast.walk(assign.value))
+        for target in assign.targets
+        if isinstance(target, ast.Name)
+    }
+    for at in nodes.places(ast.For, ast.While, ast.AsyncFor):
+        for node in nodes.order[at : nodes.ends[at]]:
+            if isinstance(node, ast.If | ast.While):
+                inside = ast.walk(node.test)
+                if any(n in asking or (isinstance(n, ast.Name) and n.id in told) for n in inside):
+                    return True
+    return False
+
+
 def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
     """A variable that is tested is assigned a call or comparison behind a test of the rank."""
     tested = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
-    for at in nodes.places(ast.If, ast.IfExp):
-        node = nodes.order[at]
-        if not isinstance(node, ast.If | ast.IfExp) or not _RANK.search(ast.dump(node.test)):
-            continue
-        if isinstance(node, ast.IfExp):
+
+    def is_tested(target: ast.expr) -> bool:
+        return expression_name(target) in tested or expression_name(getattr(target, "value", None)) in tested
+
+    for assign in nodes.nodes(ast.Assign):
+        choice = next((n for n in ast.walk(assign.value) if isinstance(n, ast.IfExp)), None)
+        if choice is not None and is_tested(assign.targets[0]) and _asks_for_rank(choice.test):
             return True
+    for at in nodes.places(ast.If):
+        node = nodes.order[at]
+        if not isinstance(node, ast.If) or not _asks_for_rank(node.test):
+            continue
         for inner in nodes.order[at : nodes.ends[at]]:
-            if isinstance(inner, ast.AugAssign) or (
-                isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare)
-            ):
-                target = inner.target if isinstance(inner, ast.AugAssign) else inner.targets[0]
-                if expression_name(target) in tested or expression_name(getattr(target, "value", None)) in tested:
-                    return True
+            if isinstance(inner, ast.AugAssign) and is_tested(inner.target):
+                return True
+            computed = isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare)
+            if computed and isinstance(inner, ast.Assign) and is_tested(inner.targets[0]):
+                return True
+    return False
+
+
+def _asks_for_rank(test: ast.expr) -> bool:
+    """The test, or a variable in it, has a name that speaks of ranks."""
+    for node in ast.walk(test):
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value
+        if _RANK.search(name):
+            return True
     return False
 
 
