@@ -1,11 +1,14 @@
 """Scripts written after public incident threads: the mistake is found, and the mended twin is silent.
 
+``bad.py`` is the script as it was reported, ``good.diff`` what mends it: the twin is made here, and never drifts.
+
 ``fixtures/recall/table.toml`` names the thread, the root cause, the rules that should report it, and why nothing does
 where nothing does yet.
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,10 +34,33 @@ FOUND_AT_LEAST = 37
 NEAR = 8
 
 
+def script(slug: str, name: str) -> str:
+    """``bad.py``, or ``good.py``: the same with the changes of ``good.diff``."""
+    bad = (FOLDER / slug / "bad.py").read_text()
+    return bad if name == "bad.py" else patched(bad, (FOLDER / slug / "good.diff").read_text())
+
+
+def patched(text: str, diff: str) -> str:
+    """A text with the hunks of a unified diff; what a hunk expects must stand where it says."""
+    old, new, at = text.splitlines(keepends=True), [], 0
+    for line in diff.splitlines(keepends=True):
+        if line.startswith("@@"):
+            start = int(re.match(r"@@ -(\d+)", line)[1])  # type: ignore[index]
+            new += old[at : start - 1]
+            at = start - 1
+        elif line.startswith("+") and not line.startswith("+++"):
+            new.append(line[1:])
+        elif line.startswith((" ", "-")) and not line.startswith("---"):
+            assert old[at] == line[1:], f"line {at + 1} is not as the diff expects"
+            new += [old[at]] if line.startswith(" ") else []
+            at += 1
+    return "".join([*new, *old[at:]])
+
+
 @cache
 def findings(slug: str, name: str) -> tuple[Finding, ...]:
     """Warnings and errors of the script rules alone: no config, no launch command."""
-    raw = (FOLDER / slug / name).read_bytes()
+    raw = script(slug, name).encode()
     job = Job(name, raw, "script", rules_by_marker(raw, SCRIPT_RULES), Context())
     return tuple(f for f in check_script(job) if f.severity is not Severity.INFO)
 
@@ -83,6 +109,6 @@ def test_every_entry_has_its_scripts_and_scripts_are_of_real_size() -> None:
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir()}
     assert folders == set(TABLE)
     for slug in TABLE:
-        bad, good = ((FOLDER / slug / name).read_text() for name in ("bad.py", "good.py"))
+        bad, good = (script(slug, name) for name in ("bad.py", "good.py"))
         assert bad != good
         assert len(bad.splitlines()) >= 55
