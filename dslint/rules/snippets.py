@@ -70,3 +70,21 @@ def train(model, data, tokenizer):
     )
     Trainer(model=model, args=args, train_dataset=data, tokenizer=tokenizer).train()
 """
+
+# A loop with an engine in one arm and plain torch in the other.
+TWO_ARMS = """\
+import deepspeed
+
+
+def train(args, model, loader, optimizer):
+    if args.deepspeed:
+        model, optimizer, _, _ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)
+    for batch in loader:
+        loss = model(batch)
+        if args.deepspeed:
+            model.backward(loss)
+            model.step()
+        else:
+            loss.backward()
+            optimizer.step()
+"""

@@ -28,6 +28,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.model.script.training.enginewords import ENGINE, steps_another
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import TWO_ARMS
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -71,22 +72,6 @@ _RETURNED = (
         %s.step()
 """
 )
-_ARMS = (
-    _HEAD
-    + """\
-    if args.deepspeed:
-        model, %s, _, _ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)
-    for batch in loader:
-        loss = model(batch)
-        if args.deepspeed:
-            model.backward(loss)
-            model.step()
-        else:
-            loss.backward()
-            optimizer.step()
-"""
-)
-
 EXAMPLES = (
     bad(
         "the optimizer that was handed over",
@@ -118,8 +103,11 @@ EXAMPLES = (
 """
         },
     ),
-    good("the other arm has no engine", {"train.py": _ARMS % "optimizer"}),
-    good("the other arm has no engine, and the optimizer is not rebound", {"train.py": _ARMS % "_"}),
+    good("the other arm has no engine", {"train.py": TWO_ARMS}),
+    good(
+        "the other arm has no engine, and the optimizer is not rebound",
+        {"train.py": TWO_ARMS.replace("model, optimizer, _, _", "model, _, _, _")},
+    ),
     good(
         "an optimizer that accelerate prepared",
         {

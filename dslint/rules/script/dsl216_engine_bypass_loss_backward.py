@@ -28,6 +28,7 @@ from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.script.training.enginewords import ENGINE, plain_backward
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import TWO_ARMS
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -91,24 +92,7 @@ EXAMPLES = (
     good("nobody states the release or the stage", {"train.py": _TRAIN % "loss.backward()"}),
     good(
         "the arm without an engine",
-        {
-            "train.py": """\
-import deepspeed
-
-
-def train(args, model, loader, optimizer):
-    if args.deepspeed:
-        model, optimizer, _, _ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)
-    for batch in loader:
-        loss = model(batch)
-        if args.deepspeed:
-            model.backward(loss)
-            model.step()
-        else:
-            loss.backward()
-            optimizer.step()
-"""
-        },
+        {"train.py": TWO_ARMS},
         deepspeed_version="0.16.4",
     ),
     good(

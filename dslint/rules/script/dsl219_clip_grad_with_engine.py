@@ -29,6 +29,7 @@ from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.training.enginewords import ENGINE_WORDS
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import TWO_ARMS
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -116,24 +117,11 @@ def train(model, loader):
     good(
         "the arm without an engine",
         {
-            "train.py": """\
-import deepspeed
-import torch
-
-
-def train(args, model, optimizer, loader):
-    if args.deepspeed:
-        model, optimizer, _, _ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)
-    for batch in loader:
-        loss = model(batch)
-        if args.deepspeed:
-            model.backward(loss)
-            model.step()
-        else:
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-"""
+            "train.py": "import torch\n"
+            + TWO_ARMS.replace(
+                "            optimizer.step()",
+                "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n            optimizer.step()",
+            )
         },
     ),
 )
