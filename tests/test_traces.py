@@ -87,6 +87,8 @@ def test_ranks_part(code: str, line: int) -> None:
         "def f(rank, flag):\n    if rank == 0:\n        if flag:\n            dist.barrier()\n    else:\n        dist.barrier()\n",
         "from contextlib import contextmanager\n@contextmanager\ndef first(rank):\n    if rank:\n        dist.barrier()\n"
         "    yield\n    if not rank:\n        dist.barrier()\ndef f(rank):\n    with first(rank):\n        g()\n",
+        "def f(rank, study, xs):\n    if rank == 0:\n        def trial(x):\n            dist.broadcast(x, src=0)\n"
+        "        study.optimize(trial)\n    else:\n        for x in xs:\n            dist.broadcast(x, src=0)\n",
         "def f(rank):\n    while True:\n        if rank == 0:\n            x = read()\n        dist.broadcast(x, src=0)\n"
         "        if x.done:\n            break\n",
     ],

@@ -272,11 +272,21 @@ class Recorder:
         # Ranks that have left are no part of a group that the others make afterwards.
         if name in _GROUP_MAKERS:
             return [Maybe(call)]
+        if self._split and self._calls_back(call):
+            return [Maybe(call)]
         if not self._split or _MAYBE_COLLECTIVE.search(name) is None:
             return []
         # A known function on a subgroup is no counterpart.
         known = (self._names.qualified(call.func) or "").startswith(("torch.", "deepspeed."))
         return [] if known else [Maybe(call)]
+
+    def _calls_back(self, call: cst.Call) -> bool:
+        """A function of the file that runs collectives is handed over: it is called as often as nobody knows."""
+        for arg in call.args:
+            handed = self._names.function_named(arg.value)
+            if handed is not None and operations(self.scope(handed)):
+                return True
+        return False
 
     def _helper(
         self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder, foreign: Foreign | None = None
