@@ -350,8 +350,7 @@ def test_no_program_makes_the_analysis_raise(lines: list[str]) -> None:
         def visit_Call(self, node: cst.Call) -> None:
             ctx = self.ctx
             ctx.qualified_name(node.func), ctx.constant(node), ctx.kind(node.func)
-            event = ctx.summaries.event(node)
-            assert event is None or ctx.summaries.is_paired(event) in (True, False)
+            ctx.summaries.event(node), ctx.divergences.certain(), list(ctx.data_divergences.tests())
             ctx.location(node), ctx.guard(node), ctx.loops(node)
 
         def visit_Name(self, node: cst.Name) -> None:

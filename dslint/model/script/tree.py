@@ -52,7 +52,6 @@ SCOPES = (
     cst.DictComp,
     cst.GeneratorExp,
 )
-LOOPS = (cst.For, cst.While)
 Loop = cst.For | cst.While
 
 # Node types are compared by identity throughout: LibCST's classes are abstract base classes, whose ``isinstance``

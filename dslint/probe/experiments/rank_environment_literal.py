@@ -10,6 +10,9 @@ from __future__ import annotations
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
+# Seconds that a process waits for the others: on a busy machine two processes may start seconds apart.
+_FORMS = 30
+_NEVER_FORMS = 2
 _NEVER = Expect((Kind.WRONG,), r"the group never forms")
 
 EXPERIMENT = Experiment(
@@ -41,7 +44,7 @@ import torch.distributed as dist
 text = TEXT or os.environ[NAME]
 WRITE
 try:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=1))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
     note(world=dist.get_world_size(), rank=dist.get_rank(), device=int(os.environ["LOCAL_RANK"]))
 except (RuntimeError, ValueError) as error:
     note(error=type(error).__name__)
@@ -50,23 +53,24 @@ except (RuntimeError, ValueError) as error:
 
 def written(rank: RankApi) -> Json:
     """The variable is written over."""
-    return _run(rank, "os.environ[NAME] = text")
+    forms = rank.params["name"] == "LOCAL_RANK" or not rank.params["text"]
+    return _run(rank, "os.environ[NAME] = text", _FORMS if forms else _NEVER_FORMS)
 
 
 def fixed(rank: RankApi) -> Json:
     """What the launcher gave stays."""
-    return _run(rank, "os.environ.setdefault(NAME, text)")
+    return _run(rank, "os.environ.setdefault(NAME, text)", _FORMS)
 
 
-def _run(rank: RankApi, write: str) -> Json:
+def _run(rank: RankApi, write: str, patience: int) -> Json:
     from dslint.probe.parts.hosts import free_port
     from dslint.probe.parts.launcher import torchrun
 
-    script = _SCRIPT.replace("WRITE", write)
+    script = _SCRIPT.replace("WRITE", write).replace("PATIENCE", str(patience))
     for name in ("NAME", "TEXT"):
         script = script.replace(name, repr(rank.params[name.lower()]))
     arguments = ["--nproc_per_node", "2", "--master_port", str(free_port()), "train.py"]
-    notes = torchrun(rank, arguments, script, patience=8.0)
+    notes = torchrun(rank, arguments, script, patience=patience + 20.0)
     return [{name: note.get(name) for name in ("world", "rank", "device", "error")} for note in notes]
 
 

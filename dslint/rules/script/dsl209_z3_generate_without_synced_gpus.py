@@ -66,7 +66,6 @@ def answers(prompts, path):
     for prompt in prompts:
         yield engine.module.generate(prompt, max_new_tokens=256%s)
 """
-_INNER = _CHAT.replace("        yield engine.module", "        inner = engine.module\n        yield inner")
 _FIXED = """\
 import deepspeed
 from transformers import AutoModelForCausalLM, AutoTokenizer

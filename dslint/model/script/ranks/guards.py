@@ -15,7 +15,7 @@ from dslint.model.script.ranks.rankset import Branches, Ranks, by_rank, number_o
 from dslint.model.script.ranks.rankvalues import RankValues
 from dslint.model.script.tree import Tree
 
-_GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
+GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 
 
@@ -138,7 +138,7 @@ class Guards:
         made = self._group_makers.get(id(block))
         if made is None:
             found = (n for n in self._tree.own_nodes(block) if isinstance(n, cst.Call))
-            made = [self._tree.position(n) for n in found if last_name(n.func) in _GROUP_MAKERS]
+            made = [self._tree.position(n) for n in found if last_name(n.func) in GROUP_MAKERS]
             self._group_makers[id(block)] = made
         return any(start < position < end for position in made)
 
@@ -216,4 +216,9 @@ def leaves(body: cst.BaseSuite) -> bool:
     if isinstance(last, cst.Raise):  # any other exception ends the job, and nobody waits for long
         raised = last.exc.func if isinstance(last.exc, cst.Call) else last.exc
         return last_name(raised) == "SystemExit"
-    return isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and dotted(last.value.func) in _EXIT_CALLS
+    return isinstance(last, cst.Expr) and is_exit(last.value)
+
+
+def is_exit(node: cst.BaseExpression) -> bool:
+    """``sys.exit(...)`` and the like."""
+    return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS

@@ -9,10 +9,8 @@ from typing import NamedTuple
 import libcst as cst
 
 from dslint.model.script.across.project import Foreign
-from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.dotted import last_name
 from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
-
-_EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 
 
 class Given(NamedTuple):
@@ -53,11 +51,6 @@ def retold(
         elif type(element) is not Decided:
             found.append(rebuilt(element, inner))
     return tuple(found)
-
-
-def is_exit(node: cst.BaseExpression) -> bool:
-    """``sys.exit(...)`` and the like."""
-    return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS
 
 
 def ending(node: cst.BaseExpression | None) -> str:

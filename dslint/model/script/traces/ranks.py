@@ -126,7 +126,9 @@ def ranks_of_interest(tree: Tree, guards: Guards) -> list[int]:
         elif isinstance(node, cst.FunctionDef) and node.decorators and guards.let_in(node) is Ranks.SOME:
             found.add(LAST)  # ``@accelerator.on_last_process``: one that is not rank 0
     numbers = sorted(n for n in found if n != LAST)[:_MOST]
-    return [*numbers, numbers[-1] + 1, *([LAST] if LAST in found else [])]
+    # A job that has rank 3 has ranks 1 and 2; whether it has one more than the file names is not known.
+    unnamed = [n for n in range(1, max(numbers[-1], 2)) if n not in found]
+    return [*numbers, *unnamed[:1], *([LAST] if LAST in found else [])]
 
 
 def _named(node: cst.Comparison, guards: Guards) -> set[int]:

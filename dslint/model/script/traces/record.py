@@ -11,8 +11,9 @@ from dslint.model.script.across.project import Foreign
 from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
+from dslint.model.script.ranks.guards import GROUP_MAKERS, is_exit
 from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.traces.called import Given, ending, is_exit, retold
+from dslint.model.script.traces.called import Given, ending, retold
 from dslint.model.script.traces.elements import (
     Choice,
     Decided,
@@ -37,7 +38,6 @@ from dslint.model.script.traces.news import News
 from dslint.model.script.traces.side import Side
 from dslint.model.script.tree import Tree
 
-_GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _MAX_DEPTH = 6
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 # A call that may well be the counterpart of a collective, although its code is not in this file.
@@ -270,7 +270,7 @@ class Recorder:
             return told
         name = last_name(call.func)
         # Ranks that have left are no part of a group that the others make afterwards.
-        if name in _GROUP_MAKERS:
+        if name in GROUP_MAKERS:
             return [Maybe(call)]
         if self._split and self._calls_back(call):
             return [Maybe(call)]
@@ -359,6 +359,3 @@ def _as_trace(element: Element) -> Trace:
 def _may_end(trace: Trace) -> bool:
     """The process may end in it."""
     return any((isinstance(e, Leave) and e.kind == "end") or any(map(_may_end, parts(e))) for e in trace)
-
-
-__all__ = ["Recorder", "Side"]

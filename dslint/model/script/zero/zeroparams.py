@@ -98,10 +98,3 @@ class ZeroParameters:
         if listed not in _LISTS or position != (1 if listed == "named_parameters" else None):
             return False
         return self._partitioned.is_loaded(model) or self._partitioned.is_engine(model)
-
-
-def _of_embeddings(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """The model of ``model.get_input_embeddings()``."""
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and last_name(node.func) in _EMBEDDINGS:
-        return node.func.value
-    return None
