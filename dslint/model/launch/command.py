@@ -17,7 +17,8 @@ class Word:
     known (``$WORLD_SIZE`` of the platform). ``raw`` is the text in the file.
     ``origins`` are the assignments that its text comes from. ``spreads`` marks an unknown word that may stand
     for any number of words (``$EXTRA_ARGS``, ``"$@"``). ``tail`` is what is known behind the last colon of an
-    unknown word: the port of ``$HOST:$PORT``.
+    unknown word: the port of ``$HOST:$PORT``. ``why`` says why it is not known (``$WORLD_SIZE is never set in this
+    file``), empty when nobody can say.
     """
 
     text: str | None
@@ -26,6 +27,20 @@ class Word:
     origins: tuple[Location, ...] = ()
     spreads: bool = False
     tail: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A test whose result nobody can read from the file, and the result under which a command looks as it does.
+
+    ``text`` is the test as written (``[ "$1" = zero3 ]``; ``case $1 in zero3`` for an arm of ``case``), ``taken``
+    whether it holds.
+    """
+
+    location: Location
+    text: str
+    taken: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,8 @@ class LaunchCommand:
     ``is_module`` when it is a dotted module. ``script_args`` are the words after it.
     ``env`` holds variables the command sees: prefix assignments, exports and ``#SBATCH`` facts of the file.
     ``cwd`` is the directory the file changed to before the command, relative to the project, when known.
+    ``conditions`` are the unknown tests that its words, environment or directory depend on: one command of the text
+    gives several, one for each way that these tests may go. Empty: it always runs like this.
     ``in_docs`` marks commands from Markdown, where placeholders are normal and severity is lower.
     """
 
@@ -72,6 +89,7 @@ class LaunchCommand:
     # ``$@``, ``$EXTRA_ARGS``: flags may be missing from what dslint sees. ``$1`` is one operand, or one flag.
     hides_words: bool = False
     unknown_operands: int = 0
+    conditions: tuple[Condition, ...] = ()
 
     def may_hide_flags(self, operands: int = 0) -> bool:
         """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""
