@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import known
@@ -15,13 +14,13 @@ from dslint.core.finding import Finding
 from dslint.core.profile import stage_of
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
-from dslint.discovery import BUILTIN_EXCLUDES, ExcludeSettings, discover
+from dslint.discovery import discover
 from dslint.inputs import Inputs, add_config, crash, embedded_configs, load
 from dslint.model.context import Context, Vocabulary
-from dslint.model.firstlook import may_name_config
+from dslint.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, all_rules, load_rule
-from dslint.surroundings import Surroundings, neighbouring_files, vocabulary_of
+from dslint.surroundings import Surroundings, vocabulary_of
 
 if TYPE_CHECKING:
     from dslint.cache import ResultCache
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from dslint.parse.data import DataDoc
     from dslint.rules.info import RuleInfo
     from dslint.settings import Settings
-
-# A run over fewer files than this may be a part of a project.
-_PARTIAL_RUN = 50
 
 
 @dataclass(slots=True)
@@ -80,28 +76,7 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
 
 def list_files(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> list[str]:
     """The files that a run would look at, for ``--show-files``."""
-    return [c.path for c in discover(paths, _excludes(settings), overrides or {}).candidates]
-
-
-def _excludes(settings: Settings) -> ExcludeSettings:
-    return ExcludeSettings(
-        root=str(settings.root),
-        exclude=tuple(settings.exclude) if settings.exclude is not None else BUILTIN_EXCLUDES,
-        extend_exclude=tuple(settings.extend_exclude),
-        force_exclude=settings.force_exclude,
-        respect_gitignore=settings.respect_gitignore,
-    )
-
-
-def _naming_scripts(inputs: Inputs) -> list[str]:
-    """The scripts and notebooks that may hand a config over."""
-    return [path for path, raw in (*inputs.scripts.items(), *inputs.notebooks.items()) if may_name_config(raw)]
-
-
-def _workspace(overrides: Mapping[str, str]) -> Workspace:
-    from dslint.model.workspace import Workspace
-
-    return Workspace(Path(), overrides)
+    return [c.path for c in discover(paths, excludes_of(settings), overrides or {}).candidates]
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
@@ -122,15 +97,15 @@ class _Run:
 
     def check(self, paths: Sequence[str]) -> Result:
         with stage_of(self.profile, "find files"):
-            found = discover(paths, _excludes(self.settings), self.overrides)
+            found = discover(paths, excludes_of(self.settings), self.overrides)
         with stage_of(self.profile, "read files and data"):
             inputs = load(found, self.overrides)
         given = {c.path for c in found.candidates}
         with stage_of(self.profile, "plans and contexts"):
-            around = self._around(inputs, given)
-            naming = _naming_scripts(around) if inputs.configs else []
-            workspace = _workspace(self.overrides)
-            plans = self._plans(around, naming, workspace)
+            around = files_around(inputs, given, self.overrides)
+            naming = naming_scripts(around) if inputs.configs else []
+            workspace = workspace_of(self.overrides)
+            plans = plans_of(around, naming, workspace, self.surroundings)
             self._add_used_configs(paths, inputs, plans, given)
             contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
         with self._scripts(inputs, contexts) as of_scripts:
@@ -191,35 +166,6 @@ class _Run:
                 for finding in self._run(rule.code, path, partial(check, doc, context)):
                     yield _with_run(kind, finding, doc, context)
 
-    def _around(self, inputs: Inputs, given: set[str]) -> Inputs:
-        """The files that may use the given ones: a hook or an editor passes a few, the rest stands in the project."""
-        joinable = [*inputs.scripts, *(d.source.path for d in (*inputs.configs, *inputs.accelerate))]
-        if not joinable or len(given) > _PARTIAL_RUN:
-            return inputs
-        from dslint.discovery import Candidate, Discovery
-
-        kinds = ("shell", "script", "yaml") if inputs.configs else ("shell",)
-        others = [(p, kind) for p, kind in neighbouring_files(joinable, kinds) if p not in given]
-        near = load(Discovery([Candidate(p, kind) for p, kind in others]), self.overrides)
-        scripts, launch = {**inputs.scripts, **near.scripts}, [*inputs.launch, *near.launch]
-        return Inputs(
-            scripts,
-            inputs.notebooks,
-            launch=launch,
-            accelerate=[*inputs.accelerate, *near.accelerate],
-            recipes=[*inputs.recipes, *near.recipes],
-        )
-
-    def _plans(self, around: Inputs, naming: list[str], workspace: Workspace) -> list[RunPlan]:
-        commands = [command for doc in around.launch for command in doc.commands]
-        if not (commands or around.recipes or naming):
-            return []
-        from dslint.model.plan.runplan import build_plans
-
-        written = {doc.source.path: doc.written for doc in around.launch if doc.written}
-        stated = self.surroundings.stated_consumer
-        return build_plans(commands, workspace, stated, around.recipes, naming, written)
-
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""
         folders = [os.path.abspath(p) for p in paths if os.path.isdir(p)]
@@ -229,7 +175,7 @@ class _Run:
                 continue
             if any(os.path.abspath(doc.path).startswith(folder + os.sep) for folder in folders):
                 # Excludes are the user's word and hold.
-                allowed = discover([doc.path], replace(_excludes(self.settings), force_exclude=True)).candidates
+                allowed = discover([doc.path], replace(excludes_of(self.settings), force_exclude=True)).candidates
                 if allowed:
                     given.add(doc.path)
                     add_config(inputs, doc)

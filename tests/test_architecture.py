@@ -23,7 +23,8 @@ ALLOWED = {
     "doctor": {"core", "rules"},
     "integrations": {"core", "parse", "model", "rules", "engine", "report"},
     "triage": {"core", "rules"},
-    "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor"},
+    "planview": {"core", "parse", "model", "engine", "report"},
+    "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor", "planview"},
 }
 # Modules at the top of the package belong to a room.
 TOP = {
@@ -40,6 +41,7 @@ TOP = {
     "testing": "integrations",
     "workers": "engine",
     "inputs": "engine",
+    "planning": "engine",
     "standard_input": "engine",
     "surroundings": "engine",
     "discovery": "engine",

@@ -90,6 +90,9 @@ class LaunchCommand:
     hides_words: bool = False
     unknown_operands: int = 0
     conditions: tuple[Condition, ...] = ()
+    # ``words`` in parts: those of each program around (``nohup``, ``srun -N 2``), outermost first, then the rest.
+    wrappers: tuple[tuple[Word, ...], ...] = ()
+    argv: tuple[Word, ...] = ()
 
     def may_hide_flags(self, operands: int = 0) -> bool:
         """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""

@@ -65,7 +65,8 @@ def read_command(
 ) -> LaunchCommand | Shell | None:
     """The launch that these words are, ``None`` when they start no training processes."""
     seen = dict(env)
-    rest = unwrap(words, seen)
+    around: list[tuple[Word, ...]] = []
+    rest = unwrap(words, seen, around)
     if "" in seen and "" not in env:
         cwd = unknown("the image decides")
     outer = outer or Outer()
@@ -78,12 +79,15 @@ def read_command(
         if not isinstance(inner, LaunchCommand):
             return inner
         begin = words[0].location.span.start
+        around += [rest[: len(rest) - len(parsed.rest)], *inner.wrappers]
+        inner = replace(inner, wrappers=tuple(around))
         return replace(inner, words=tuple(words), location=_place(source, begin, inner.words, words[0].location))
     command = _command(head, seen, outer, rest)
     if command is None:
         return None
     place = _place(source, words[0].location.span.start, words, words[0].location)
-    return replace(command, words=tuple(words), location=place, in_docs=in_docs, cwd=cwd or absent())
+    command = replace(command, words=tuple(words), wrappers=tuple(around), argv=rest)
+    return replace(command, location=place, in_docs=in_docs, cwd=cwd or absent())
 
 
 def _place(source: SourceFile, begin: int, words: Sequence[Word], single: Location) -> Location:

@@ -105,16 +105,19 @@ def build_plans(
     recipes: Sequence[Recipe] = (),
     scripts: Sequence[str] = (),
     written: Mapping[str, Sequence[WrittenConfig]] | None = None,
+    is_thorough: bool = False,
 ) -> list[RunPlan]:
     """One plan a command, in the order of the commands, then one for each recipe and script that no command uses.
 
     ``scripts`` are those among which some may make their ``TrainingArguments`` with a config themselves.
 
     ``reader`` says who reads the config at a path where the user states it; ``written`` are the configs that each
-    launch file writes.
+    launch file writes. ``is_thorough``: scripts are read also where no rule needs to know them.
     """
     made = written or {}
-    plans = [_build(c, workspace, reader, written=made.get(c.location.path, ())) for c in commands]
+    plans = [
+        _build(c, workspace, reader, written=made.get(c.location.path, ()), is_thorough=is_thorough) for c in commands
+    ]
     used = {workspace.normal(plan.recipe.path) for plan in plans if plan.recipe is not None}
     alone = [found for found in recipes if workspace.normal(found.doc.path) not in used]
     plans += [_build(standalone(found), workspace, reader, found) for found in alone]
@@ -145,11 +148,12 @@ def _build(
     reader: Callable[[str], Fact[str]] | None = None,
     given: Recipe | None = None,
     written: Sequence[WrittenConfig] = (),
+    is_thorough: bool = False,
 ) -> RunPlan:
     files = Files(command, workspace, written)
     script = _script_path(command, files)
-    is_alone = command.launcher == NO_COMMAND
-    matters = is_alone or names_config(command) or names_recipe(command) or command.script_flag(FLAG) is not None
+    matters = is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
+    matters = matters or command.script_flag(FLAG) is not None
     profile = script_profile(script, workspace, matters) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
     choice = choose_config(command, profile, files.beside(script) if script is not None else files, arguments_file)

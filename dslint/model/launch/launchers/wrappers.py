@@ -77,10 +77,16 @@ _SALLOC = options(
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
-def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
-    """The words from the launcher on; assignments of ``env NAME=value`` go into ``env``."""
+def unwrap(
+    words: Sequence[Word], env: dict[str, Fact[str]], taken: list[tuple[Word, ...]] | None = None
+) -> tuple[Word, ...]:
+    """The words from the launcher on; assignments of ``env NAME=value`` go into ``env``.
+
+    ``taken`` collects the words of each program that is taken off.
+    """
     rest = tuple(words)
     while rest:
+        before = rest
         name = program_name(rest[0])
         following = rest[1].text or "" if len(rest) > 1 else ""
         if name == "env":
@@ -102,6 +108,8 @@ def unwrap(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]
             rest = parsed.rest
         else:
             break
+        if taken is not None:
+            taken.append(before[: len(before) - len(rest)])
     return rest
 
 

@@ -1,0 +1,115 @@
+"""The given paths -> documents -> run plans: what ``dslint check`` and ``dslint plan`` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dslint.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
+from dslint.inputs import Inputs, load
+from dslint.model.firstlook import may_name_config
+from dslint.surroundings import Surroundings, neighbouring_files
+
+if TYPE_CHECKING:
+    from dslint.core.finding import Finding
+    from dslint.model.plan.runplan import RunPlan
+    from dslint.model.workspace import Workspace
+    from dslint.settings import Settings
+
+# A run over fewer files than this may be a part of a project.
+_PARTIAL_RUN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plans of the given paths, in the order of files and lines.
+
+    ``problems`` are one-line errors (a missing path). ``unread`` are files that could not be read or parsed.
+    """
+
+    plans: Sequence[RunPlan]
+    problems: Sequence[str]
+    unread: Sequence[Finding]
+    files: int
+    surroundings: Surroundings
+    workspace: Workspace
+
+
+def plan_paths(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> Planned:
+    """The plans of all commands in the given files, and of those that start a given script or read a given config."""
+    overrides = overrides or {}
+    surroundings = Surroundings(settings, overrides)
+    found = discover(paths, excludes_of(settings), overrides)
+    inputs = load(found, overrides)
+    given = {c.path for c in found.candidates}
+    around = files_around(inputs, given, overrides)
+    workspace = workspace_of(overrides)
+    plans = plans_of(around, naming_scripts(around), workspace, surroundings, is_thorough=True)
+    shown = [plan for plan in plans if not given.isdisjoint(_files_of(plan))]
+    shown.sort(key=lambda plan: (plan.command.location.path, plan.command.location.span))
+    return Planned(shown, found.missing, inputs.findings, inputs.files, surroundings, workspace)
+
+
+def _files_of(plan: RunPlan) -> set[str]:
+    """The files that a plan joins."""
+    docs = (plan.config, plan.accelerate, plan.recipe)
+    joined = {plan.command.location.path, plan.script or "", *(doc.path for doc in docs if doc is not None)}
+    if plan.profile is not None:
+        joined.add(plan.profile.args_path)
+    return joined
+
+
+def excludes_of(settings: Settings) -> ExcludeSettings:
+    """Which files the walk leaves out."""
+    return ExcludeSettings(
+        root=str(settings.root),
+        exclude=tuple(settings.exclude) if settings.exclude is not None else BUILTIN_EXCLUDES,
+        extend_exclude=tuple(settings.extend_exclude),
+        force_exclude=settings.force_exclude,
+        respect_gitignore=settings.respect_gitignore,
+    )
+
+
+def naming_scripts(inputs: Inputs) -> list[str]:
+    """The scripts and notebooks that may hand a config over."""
+    return [path for path, raw in (*inputs.scripts.items(), *inputs.notebooks.items()) if may_name_config(raw)]
+
+
+def workspace_of(overrides: Mapping[str, str]) -> Workspace:
+    """The files around the working directory."""
+    from dslint.model.workspace import Workspace
+
+    return Workspace(Path(), overrides)
+
+
+def files_around(inputs: Inputs, given: set[str], overrides: Mapping[str, str]) -> Inputs:
+    """The files that may use the given ones: a hook or an editor passes a few, the rest stands in the project."""
+    joinable = [*inputs.scripts, *(d.source.path for d in (*inputs.configs, *inputs.accelerate))]
+    if not joinable or len(given) > _PARTIAL_RUN:
+        return inputs
+    kinds = ("shell", "script", "yaml") if inputs.configs else ("shell",)
+    others = [(p, kind) for p, kind in neighbouring_files(joinable, kinds) if p not in given]
+    near = load(Discovery([Candidate(p, kind) for p, kind in others]), overrides)
+    return Inputs(
+        {**inputs.scripts, **near.scripts},
+        inputs.notebooks,
+        launch=[*inputs.launch, *near.launch],
+        accelerate=[*inputs.accelerate, *near.accelerate],
+        recipes=[*inputs.recipes, *near.recipes],
+    )
+
+
+def plans_of(
+    around: Inputs, naming: list[str], workspace: Workspace, surroundings: Surroundings, is_thorough: bool = False
+) -> list[RunPlan]:
+    """The plans of all launch commands; ``is_thorough``: with the profile of every script, also where no rule asks."""
+    commands = [command for doc in around.launch for command in doc.commands]
+    if not (commands or around.recipes or naming):
+        return []
+    from dslint.model.plan.runplan import build_plans
+
+    written = {doc.source.path: doc.written for doc in around.launch if doc.written}
+    stated = surroundings.stated_consumer
+    return build_plans(commands, workspace, stated, around.recipes, naming, written, is_thorough)
