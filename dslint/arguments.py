@@ -7,18 +7,20 @@ import argparse
 from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
-COMMANDS = ("check", "rule", "rules", "probe", "triage", "doctor", "schema")
+COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema")
+PLAN_FORMATS = ("json",)
 FORMATS = ("concise", "full", "json", "github", "sarif")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
 _EPILOG = """\
 commands:
   dslint [PATHS]            the same as dslint check [PATHS]
+  dslint plan [PATHS]       what the launch commands will run: processes, script, configs, batch arithmetic
   dslint rule CODE|NAME     explain a rule, with examples
   dslint rules              list all rules
   dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
   dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
-  dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint
+  dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint, plan
   dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
 To lint a file or folder that is called like a command, write ./rule.
 
@@ -128,6 +130,11 @@ def _fixing(group: argparse._ArgumentGroup) -> None:
 
 
 def _files(group: argparse._ArgumentGroup) -> None:
+    _excluding(group)
+    group.add_argument("--stdin-filename", metavar="PATH", help="the name of the text on standard input")
+
+
+def _excluding(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--exclude",
         type=_listed,
@@ -144,7 +151,6 @@ def _files(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--no-respect-gitignore", dest="respect_gitignore", action="store_false", help="look into ignored files too"
     )
-    group.add_argument("--stdin-filename", metavar="PATH", help="the name of the text on standard input")
 
 
 def _output(group: argparse._ArgumentGroup) -> None:
@@ -156,12 +162,16 @@ def _output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="say which settings are used")
 
 
-def _other(group: argparse._ArgumentGroup) -> None:
+def _settings_file(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--config", metavar="FILE", help="settings file instead of the nearest pyproject.toml or dslint.toml"
     )
-    group.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     group.add_argument("--isolated", action="store_true", help="use no settings file")
+
+
+def _other(group: argparse._ArgumentGroup) -> None:
+    _settings_file(group)
+    group.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
     group.add_argument("-j", "--jobs", type=positive, metavar="N", help="worker processes (default: all cores)")
     group.add_argument("--no-cache", dest="cache", action="store_false", help="neither read nor write earlier results")
     group.add_argument("--cache-dir", metavar="DIR", help="default: the user's cache folder")
@@ -170,6 +180,38 @@ def _other(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--show-files", action="store_true", help="list the files that would be looked at")
     group.add_argument("--show-settings", action="store_true", help="print the settings in force")
+
+
+_PLAN_EPILOG = """\
+docs/plan.md describes the format, `dslint schema plan` prints its schema.
+
+exit codes: 0 shown, also where there is no launch command, 2 wrong usage or settings, or a path that does not exist.
+"""
+
+
+def plan_parser() -> argparse.ArgumentParser:
+    """The parser of ``dslint plan``; it takes what ``dslint check`` takes to find files and facts."""
+    parser = Parser(
+        prog="dslint plan",
+        description="Show what the launch commands of files and folders will run. Nothing is run for it.",
+        epilog=_PLAN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "paths", nargs="*", default=[], metavar="PATH", help="files and folders (default: .); a script or config shows "
+        "the commands that use it"
+    )  # fmt: skip
+    shown = parser.add_argument_group("output")
+    shown.add_argument("--format", choices=PLAN_FORMATS, default="json", help="default: json")
+    shown.add_argument("-o", "--output-file", metavar="FILE", help="write the plan to a file")
+    _facts(parser.add_argument_group("facts that no file states"))
+    files = parser.add_argument_group("which files")
+    _excluding(files)
+    settings = parser.add_argument_group("settings")
+    _settings_file(settings)
+    return parser
 
 
 def rule_parser() -> argparse.ArgumentParser:

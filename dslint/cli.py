@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dslint.arguments import COMMANDS, check_parser, rule_parser, rules_parser
+from dslint.arguments import COMMANDS, check_parser, plan_parser, rule_parser, rules_parser
 from dslint.core.commandline import say
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def run(arguments: list[str]) -> int:
     if command == "rule":
         given = rule_parser().parse_args(rest)
         return _explain(given.rules, given.project_rules)
+    if command == "plan":
+        from dslint.planview.command import main as plan
+
+        return plan(plan_parser().parse_args(rest), _start)
     if command == "doctor":
         from dslint.doctor.command import main as doctor
 

@@ -1,4 +1,4 @@
-"""``dslint schema``: the JSON Schema of a DeepSpeed config, an accelerate config or dslint's settings, for editors."""
+"""``dslint schema``: the JSON Schema of a DeepSpeed or accelerate config, of dslint's settings, or of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.core.commandline import Parser, say
 
-SUBJECTS = ("deepspeed", "accelerate", "dslint")
+SUBJECTS = ("deepspeed", "accelerate", "dslint", "plan")
 DONE, USAGE = 0, 2
 
 
@@ -36,7 +36,11 @@ def main(arguments: list[str]) -> int:
 def schema_parser() -> Parser:
     """The parser of ``dslint schema``."""
     parser = Parser(prog="dslint schema", description="Print a JSON Schema (draft-07) for editors and other tools.")
-    parser.add_argument("subject", choices=SUBJECTS, help="DeepSpeed config, accelerate config, or dslint's settings")
+    parser.add_argument(
+        "subject",
+        choices=SUBJECTS,
+        help="DeepSpeed config, accelerate config, dslint's settings, or what `dslint plan --format json` prints",
+    )
     parser.add_argument(
         "--version", metavar="V", help="DeepSpeed release: 0.16.9, or 0.16 for the newest of those (default: newest)"
     )

@@ -1,4 +1,4 @@
-"""What a run really uses: the batch triangle worked out as DeepSpeed does, and the config after ``"auto"`` is filled."""
+"""What a run really uses: the batch triangle as DeepSpeed works it out, and what is filled in for ``"auto"``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from dslint.model.plan.hfargs import PAIRS
 from dslint.model.plan.runplan import RunPlan
 from dslint.parse.data import DataDoc, join_pointer
 
+# Why a part of the arithmetic has no place.
+DERIVED = "worked out from the other numbers"
 _REWRITTEN = "the script changes the config before it is used"
 _BUCKETS = "computed from the hidden size of the model"
 
 
 @dataclass(frozen=True, slots=True)
 class Triangle:
-    """train batch = micro batch x accumulation x world size; a derived part has the reason ``derived``.
+    """train batch = micro batch x accumulation x world size; a part that nobody states has the reason ``DERIVED``.
 
     ``world`` is the number of ranks that DeepSpeed multiplies with. ``verdict`` is what DeepSpeed will say to the
     numbers as they are stated.
@@ -63,10 +65,11 @@ def _stated(plan: RunPlan) -> Batch:
     if plan.config is not None or plan.consumer.get_or("") != "hf":
         return plan.batch
     values = {pair.pointer: pair.value(plan.arguments) for pair in PAIRS[:2]}
-    return Batch(absent(), *(_with_default(fact) for fact in values.values()))
+    return Batch(absent(), *(with_default(fact) for fact in values.values()))
 
 
-def _with_default(fact: Fact[Any]) -> Fact[Any]:
+def with_default(fact: Fact[Any]) -> Fact[Any]:
+    """An argument of the Trainer without a place has its default."""
     is_default = fact.is_known and not fact.origins
     return Fact("known", fact.get(), (), "the default of `TrainingArguments`") if is_default else fact
 
@@ -86,7 +89,7 @@ def _completed(batch: Batch, world: Fact[Any], train_is_auto: bool) -> tuple[Fac
 
 
 def _derived(value: Any) -> Fact[Any]:
-    return Fact("known", value, (), "derived")
+    return Fact("known", value, (), DERIVED)
 
 
 def _product(*parts: Fact[Any]) -> Fact[Any]:
@@ -123,7 +126,7 @@ def filled_values(plan: RunPlan, triangle: Triangle) -> Iterator[Filled]:
         elif trains and pointer == "/train_batch_size":
             value = triangle.train
         elif trains and pointer in of_trainer:
-            value = _with_default(of_trainer[pointer](plan.arguments))
+            value = with_default(of_trainer[pointer](plan.arguments))
         else:
             value = unknown(_why(pointer, plan))
         yield Filled(pointer, unknown("nobody states it") if value.is_absent else value)

@@ -1,0 +1,159 @@
+"""What all views of a plan show: the plan with its versions, its arithmetic and what is not known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dslint.core.fact import Fact
+from dslint.core.source import Location
+from dslint.model.plan.effective import Filled, Triangle, filled_values, triangle_of, with_default
+from dslint.model.plan.recipe import NO_COMMAND
+
+if TYPE_CHECKING:
+    from dslint.model.context import VersionFact
+    from dslint.model.launch.command import LaunchCommand, Word
+    from dslint.model.plan.runplan import RunPlan
+    from dslint.planning import Planned
+    from dslint.surroundings import Surroundings
+
+# A variable of the shell alone: the command does not see it, unless it came from outside.
+_NOT_EXPORTED = "is set but not exported"
+# What `dslint plan` calls the parsers of `model/plan/scriptargs.py`.
+PARSERS = {"argparse": "argparse", "hf": "dataclasses", "other": "open", "none": "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something that cannot be read, and why; ``at`` where it stands, if that is one place."""
+
+    what: str
+    why: str
+    at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One run for people and programs.
+
+    ``configs`` are the paths of the configs by role (``deepspeed``, ``accelerate``, ``arguments``). ``filled`` is what
+    stands in place of ``"auto"``. ``env`` holds the variables of the script, ``directives`` what it asks of Slurm.
+    ``remarks`` say what does not fit together.
+    """
+
+    plan: RunPlan
+    triangle: Triangle
+    filled: Sequence[Filled]
+    versions: Mapping[str, VersionFact]
+    configs: Mapping[str, str]
+    env: Mapping[str, Fact[str]]
+    directives: Mapping[str, Fact[str]]
+    unknown: Sequence[Unknown]
+    remarks: Sequence[str]
+
+    @property
+    def command(self) -> LaunchCommand:
+        """The launch command."""
+        return self.plan.command
+
+    @property
+    def launcher(self) -> str | None:
+        """Who starts the processes; ``None`` where no command of the project does."""
+        return None if self.command.launcher == NO_COMMAND else self.command.launcher
+
+    @property
+    def module(self) -> str | None:
+        """The dotted module that runs."""
+        command = self.command
+        return command.script.text if command.is_module and command.script is not None else None
+
+    @property
+    def arguments(self) -> Mapping[str, Fact[Any]]:
+        """What the script holds: the values that the command states and the defaults that are certain."""
+        effective = {name: with_default(fact) for name, fact in self.plan.arguments.items() if fact.is_known}
+        return {**self.plan.passed, **effective}
+
+    @property
+    def parser(self) -> str | None:
+        """Which kind of parser the script has; ``None`` without a script that can be read."""
+        profile = self.plan.profile
+        return PARSERS.get(profile.args.parser, profile.args.parser) if profile is not None else None
+
+
+def views_of(planned: Planned) -> list[View]:
+    """The views of all plans."""
+    return [_view(plan, planned.surroundings) for plan in planned.plans]
+
+
+def _view(plan: RunPlan, surroundings: Surroundings) -> View:
+    command, triangle = plan.command, triangle_of(plan)
+    filled = tuple(filled_values(plan, triangle))
+    env = {name: fact for name, fact in command.env.items() if name and not name.startswith("SBATCH_")}
+    env = {name: fact for name, fact in env.items() if not fact.reason.endswith(_NOT_EXPORTED)}
+    directives = {name: fact for name, fact in command.env.items() if name.startswith("SBATCH_")}
+    return View(
+        plan,
+        triangle,
+        filled,
+        _versions(plan, surroundings),
+        _configs(plan),
+        env,
+        directives,
+        tuple(_unknown(plan, triangle, env)),
+        tuple(_remarks(triangle)),
+    )
+
+
+def _versions(plan: RunPlan, surroundings: Surroundings) -> dict[str, VersionFact]:
+    context = surroundings.context(plan.script or plan.command.location.path)
+    found = {"deepspeed": context.deepspeed, **context.libraries}
+    return {name: fact for name, fact in found.items() if fact.is_known}
+
+
+def _configs(plan: RunPlan) -> dict[str, str]:
+    found = {
+        "deepspeed": plan.config.path if plan.config is not None else plan.config_path.get_or(""),
+        "accelerate": plan.accelerate.path if plan.accelerate is not None else "",
+        "arguments": plan.recipe.path if plan.recipe is not None else "",
+    }
+    return {role: path for role, path in found.items() if path}
+
+
+def _unknown(plan: RunPlan, triangle: Triangle, env: Mapping[str, Fact[str]]) -> Iterator[Unknown]:
+    command = plan.command
+    facts: dict[str, Fact[Any]] = {
+        "nodes": plan.nodes,
+        "processes_per_node": plan.processes_per_node,
+        "world_size": plan.world_size,
+        "configs.deepspeed": plan.config_path,
+        "zero_stage": plan.zero_stage,
+        "precision": plan.precision,
+        "batch.train": triangle.train,
+        "batch.micro": triangle.micro,
+        "batch.accumulation": triangle.steps,
+        "cwd": command.cwd,
+        **{f"env.{name}": fact for name, fact in env.items()},
+    }
+    for what, fact in facts.items():
+        if fact.is_unknown:
+            yield Unknown(what, fact.reason, fact.origins[0] if fact.origins else None)
+    if "" in command.env:
+        yield Unknown("env", command.env[""].reason)
+    if command.script is not None and plan.script is None and command.script.text is not None:
+        yield Unknown("script", f"`{command.script.text}` is not in the project", command.script.location)
+    for index, word in enumerate(command.argv):
+        if word.text is None:
+            yield Unknown(f"argv[{index}]", why_of(word), word.location)
+    for named in plan.missing:
+        yield Unknown("configs.missing", f"`{named.text}` does not exist", named.location)
+
+
+def why_of(word: Word) -> str:
+    """Why a word is not known."""
+    return word.why or f"`{word.raw}` is not known here"
+
+
+def _remarks(triangle: Triangle) -> Iterator[str]:
+    if triangle.verdict.is_wrong:
+        yield triangle.verdict.message
