@@ -264,3 +264,10 @@ def _both(first: str, second: str) -> str:
 
 def _either(first: str, second: str) -> str:
     return "yes" if "yes" in (first, second) else "no" if first == second == "no" else "maybe"
+
+
+def fields_ever(owner: tuple[str, str]) -> tuple[str, ...]:
+    """Every argument that some release of a class takes."""
+    library, title = owner
+    data = _data()[library]["classes"].get(title)
+    return () if data is None else (*data.get("always", ()), *data["names"])

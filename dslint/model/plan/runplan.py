@@ -17,6 +17,9 @@ from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import hostfile_counts
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, read_local_rank
+from dslint.model.plan.parser.accept import passed as given_words
+from dslint.model.plan.parser.options import Passed, ScriptParser
+from dslint.model.plan.parser.reader import script_parser
 from dslint.model.plan.recipe import (
     NO_COMMAND,
     Recipe,
@@ -60,6 +63,8 @@ class RunPlan:
     ``labels`` are label names that the command passes and the Trainer cannot gather without harm.
     ``peers`` are the other runs of the same config file. ``recipe`` is the file with the arguments, if one has them.
     ``local_rank`` is how the script learns its own, where a launcher starts it and its parser is in full view.
+    ``parser`` reads the command line of the script, where it is found; ``given`` is what it makes of the words of this
+    command: a value for each option (flag, else default), and what it refuses.
     """
 
     command: LaunchCommand
@@ -84,6 +89,8 @@ class RunPlan:
     peers: tuple[Peer, ...] = ()
     recipe: DataDoc | None = None
     local_rank: LocalRank | None = None
+    parser: ScriptParser | None = None
+    given: Passed | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -165,6 +172,7 @@ def _build(
         arguments = recipe_arguments(command, arguments_file, default_arguments(command, profile))
     else:
         arguments = effective_arguments(command, profile, consumer)
+    parser = script_parser(script, workspace) if script is not None and not is_alone else None
     hosts = hostfile_counts(command, files)
     world = run_world(command, choice.accelerate, hosts[1] if hosts is not None else None)
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
@@ -190,6 +198,8 @@ def _build(
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
         local_rank=_local_rank(command, script, workspace),
+        parser=parser,
+        given=given_words(parser, command) if parser is not None else None,
     )
 
 

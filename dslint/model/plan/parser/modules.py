@@ -1,0 +1,133 @@
+"""Modules of the project by the names under which a script imports them."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from dslint.model.plan.pyscript import PyScript, read_script
+from dslint.model.workspace import Workspace
+
+# Folders that packaging puts on the path beside the top of a project.
+_SOURCES = ("", "src")
+
+
+@dataclass(slots=True)
+class Module:
+    """One Python file: what it defines at its top level."""
+
+    path: str
+    script: PyScript
+    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+
+
+# Syntax trees are large, and scripts that follow each other import the same modules.
+_KEPT = 32
+_recent: WeakKeyDictionary[Workspace, OrderedDict[str, Module | None]] = WeakKeyDictionary()
+
+
+def load(path: str, workspace: Workspace) -> Module | None:
+    """The module in a file; ``None`` when it cannot be read or is no Python."""
+    kept = _recent.setdefault(workspace, OrderedDict())
+    if path in kept:
+        kept.move_to_end(path)
+        return kept[path]
+    source = workspace.read(path)
+    kept[path] = module = None if source is None else _module(path, read_script(source))
+    if len(kept) > _KEPT:
+        kept.popitem(last=False)
+    return module
+
+
+def _module(path: str, script: PyScript) -> Module | None:
+    if script.tree is None:
+        return None
+    module = Module(path, script)
+    for node in _top_level(script.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            module.functions[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            module.classes[node.name] = node
+    return module
+
+
+def _top_level(tree: ast.Module) -> list[ast.stmt]:
+    """Statements of the module, also those below a top-level ``if`` or ``try``."""
+    found: list[ast.stmt] = []
+    stack: list[ast.stmt] = list(reversed(tree.body))
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        if isinstance(node, (ast.If, ast.Try)):
+            bodies = [*node.body, *node.orelse]
+            if isinstance(node, ast.Try):
+                bodies += [s for handler in node.handlers for s in handler.body]
+            stack += reversed(bodies)
+    return found
+
+
+def find_module(name: str, importer: str, workspace: Workspace) -> str | None:
+    """The file of ``pkg.module`` or ``.module`` as the file ``importer`` means it; ``None`` for other libraries.
+
+    An absolute name is looked up beside the importer first, as Python does it for a script, then in each folder above.
+    """
+    dots = len(name) - len(name.lstrip("."))
+    inner = name[dots:].replace(".", "/")
+    folder = posixpath.dirname(importer)
+    if dots:
+        for _ in range(dots - 1):
+            folder = posixpath.dirname(folder)
+        return _file(posixpath.join(folder, inner), workspace)
+    for base in workspace.bases(importer):
+        for source in _SOURCES:
+            found = _file(posixpath.join(base, source, inner), workspace)
+            if found is not None and found != workspace.normal(importer):
+                return found
+    return None
+
+
+def _file(stem: str, workspace: Workspace) -> str | None:
+    candidates = (f"{stem}.py", posixpath.join(stem, "__init__.py"))
+    return next((workspace.normal(c) for c in candidates if workspace.is_file(c)), None)
+
+
+def find_definition(
+    qualified: str, module: Module, workspace: Workspace, holds: re.Pattern[str] | None = None, depth: int = 0
+) -> tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] | None:
+    """The function or class of the project that a dotted name means, through imports and packages that re-export it.
+
+    ``holds``: what the text of its module must hold to be of interest.
+    """
+    if depth > 4 or not qualified:
+        return None
+    if "." not in qualified:
+        found = module.functions.get(qualified) or module.classes.get(qualified)
+        if found is not None:
+            return module, found
+        return None
+    owner, _, name = qualified.rpartition(".")
+    if not owner.strip("."):  # ``from . import name``
+        owner = qualified[: len(qualified) - len(name)]
+    path = find_module(owner, module.path, workspace)
+    other = _interesting(path, workspace, holds) if path is not None else None
+    if other is None:
+        return None
+    direct = other.functions.get(name) or other.classes.get(name)
+    if direct is not None:
+        return other, direct
+    origin = other.script.imports.get(name)
+    return find_definition(origin, other, workspace, holds, depth + 1) if origin is not None and "." in origin else None
+
+
+def _interesting(path: str, workspace: Workspace, holds: re.Pattern[str] | None) -> Module | None:
+    source = workspace.read(path)
+    if source is None:
+        return None
+    if holds is not None and not path.endswith("__init__.py") and not holds.search(source.text):
+        return None
+    return load(path, workspace)
