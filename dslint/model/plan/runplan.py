@@ -172,7 +172,7 @@ def _build(
         arguments = recipe_arguments(command, arguments_file, default_arguments(command, profile))
     else:
         arguments = effective_arguments(command, profile, consumer)
-    parser = script_parser(script, workspace) if script is not None and not is_alone else None
+    parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
     hosts = hostfile_counts(command, files)
     world = run_world(command, choice.accelerate, hosts[1] if hosts is not None else None)
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
