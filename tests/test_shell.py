@@ -204,3 +204,8 @@ def test_files_without_a_launcher_are_not_parsed() -> None:
     assert may_launch(b"#!/bin/bash\ntorchrun a.py\n")
     assert may_launch(b"python train.py \\\n --x")
     assert not may_launch(b"#!/bin/bash\nmake install\n")
+
+
+def test_assignments_on_one_line_do_not_swallow_the_command_on_the_next() -> None:
+    # The grammar makes one command of both lines.
+    assert words("A=1 B=2\n# go\n\nrun $A\n") == words("A=1\nrun $A\n") != []

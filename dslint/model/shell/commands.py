@@ -89,7 +89,9 @@ class CommandReader:
 
     def simple(self, node: Node, scope: Scope, redirects: list[Node] | None = None) -> None:
         """Run the simple command that begins where ``node`` begins."""
-        start = self.doc.local(node).start
+        self._simple_at(node, self.doc.local(node).start, scope, redirects)
+
+    def _simple_at(self, node: Node, start: int, scope: Scope, redirects: list[Node] | None) -> None:
         if start < self.read_up_to:
             return  # the grammar made several nodes of one command
         try:
@@ -103,10 +105,18 @@ class CommandReader:
         if count == len(raws):
             for raw, span in raws:
                 self.assign(raw, span, scope)
+            self._next_line(node, command.end, scope, redirects)
         elif raws[count][0] in _DECLARING:
             self._declare(raws[count:], scope)
         else:
             self._run(node, raws[:count], raws[count:], scope, redirects or [])
+
+    def _next_line(self, node: Node, end: int, scope: Scope, redirects: list[Node] | None) -> None:
+        """``A=1 B=2`` and the command on the next line are one command to the grammar, and two to bash."""
+        rest = self.doc.text[end : self.doc.local(node).end]
+        following = re.match(r"[ \t\r;]*\n(?:\s|#[^\n]*\n)*(?=[^\s#])", rest) if node.type == "command" else None
+        if following is not None:
+            self._simple_at(node, end + following.end(), scope, redirects)
 
     def assign(self, raw: str, span: Span, scope: Scope, export: bool = False) -> None:
         """``name=value``, ``name+=(a b)``."""

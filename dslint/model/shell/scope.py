@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.shell.pieces import Lookup, Value
 
+# The end of the reason for which a command does not see a variable of the shell.
+NOT_EXPORTED = "is set but not exported"
+
 
 @dataclass(frozen=True, slots=True)
 class Template:
@@ -105,7 +108,7 @@ class Scope:
             if value is None:
                 env[name] = unknown(f"`{name}` is computed or set under a condition")
             elif name not in self.exported:
-                env[name] = unknown(f"`{name}` is set but not exported", *value.origins)
+                env[name] = unknown(f"`{name}` {NOT_EXPORTED}", *value.origins)
             else:
                 env[name] = known(value.text, *value.origins)
         if self.open:

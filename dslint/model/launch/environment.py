@@ -1,0 +1,65 @@
+"""The environment variables that a launch file sets for its launch commands, each once and at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.core.source import Location, Span
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.shell.scope import NOT_EXPORTED
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """``NAME=value`` that a command finds in its environment; ``location`` is the place of both."""
+
+    name: str
+    value: str
+    location: Location
+    command: LaunchCommand
+
+    @property
+    def text(self) -> str:
+        """As it is worded in messages."""
+        return f"{self.name}={self.value}"
+
+
+def settings(doc: LaunchDoc) -> Iterator[Setting]:
+    """The variables that commands of the document see and that the document itself sets, in the order of the text."""
+    found: dict[tuple[str, Span], Setting] = {}
+    for command in doc.commands:
+        for name, fact in command.env.items():
+            if not fact.is_known or not fact.origins or not name or name.startswith("SBATCH_"):
+                continue
+            place = fact.origins[0]
+            if place.path == doc.source.path:
+                found.setdefault((name, place.span), Setting(name, fact.get(), place, command))
+    yield from sorted(found.values(), key=lambda setting: setting.location.span)
+
+
+def name_span(doc: LaunchDoc, setting: Setting) -> Span | None:
+    """Where the name itself stands; ``None`` where the text is not as the shell hands it on."""
+    span = setting.location.span
+    whole = doc.source.text[span.start : span.end]
+    at = whole.find(f"{setting.name}=")
+    if at < 0 or doc.source.path.endswith(".ipynb"):
+        return None
+    return Span(span.start + at, span.start + at + len(setting.name))
+
+
+def value_span(doc: LaunchDoc, setting: Setting) -> Span | None:
+    """Where the plain value stands; ``None`` where it is quoted or computed."""
+    name = name_span(doc, setting)
+    if name is None:
+        return None
+    span = Span(name.end + 1, setting.location.span.end)
+    return span if doc.source.text[span.start : span.end] == setting.value else None
+
+
+def kept(command: LaunchCommand) -> Iterator[tuple[str, Location]]:
+    """Variables that the shell sets before the command and does not export, with the place of ``NAME=value``."""
+    for name, fact in command.env.items():
+        if fact.is_unknown and fact.origins and fact.reason.endswith(NOT_EXPORTED):
+            yield name, fact.origins[0]
