@@ -187,7 +187,13 @@ def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequenc
         world_size=world.total,
         hides_words=(parsed.open and script is None) or _spreads(arguments),
         unknown_operands=_unknown_operands(arguments),
+        hides_options=parsed.open or (script is not None and _is_placeholder(script)),
     )
+
+
+def _is_placeholder(script: Word) -> bool:
+    """The first operand may be options: ``$ANY``, or ``...`` and ``[options]`` of documentation."""
+    return script.text is None or script.text.startswith(("[", "<", "{", "...", "…", "$"))
 
 
 def _world(adapter: Adapter, parsed: Parsed, env: dict[str, Fact[str]], outer: Outer, place: Location) -> World:

@@ -1,0 +1,81 @@
+"""Where the agents of torchrun look for each other: from its options and its ``PET_*`` variables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dslint.core.fact import Fact, absent, known
+from dslint.core.source import Location
+from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.launch.launchers.base import env_text, text_fact
+
+_LOOPBACK = re.compile(r"""["']?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)(?=$|[:"'])""", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """How torchrun meets the other nodes (torch ``distributed/run.py``, ``config_from_args``).
+
+    ``backend`` is ``static`` unless somebody says otherwise. ``node_rank`` and ``master_addr`` take effect with it
+    alone, the address only without an ``endpoint``. ``standalone`` replaces backend and end point by its own.
+    """
+
+    backend: Fact[str]
+    endpoint: Fact[str]
+    node_rank: Fact[str]
+    master_addr: Fact[str]
+    standalone: Flag | None
+    host: Flag | None
+
+    @property
+    def is_static(self) -> bool:
+        """The backend is the one that needs a node rank."""
+        return self.backend.get_or("") == "static"
+
+    @property
+    def meets_at_loopback(self) -> bool:
+        """The address that every node is given names the node itself."""
+        word = self.host.value if self.host is not None else None
+        return word is not None and _LOOPBACK.match(word.raw if word.text is None else word.text) is not None
+
+
+def rendezvous(command: LaunchCommand) -> Rendezvous | None:
+    """The rendezvous of a torchrun command; ``None`` for other launchers, and when options may be hidden."""
+    if command.launcher != "torchrun" or command.hides_options:
+        return None
+    endpoint = _stated(command, "--rdzv_endpoint")
+    backend = _stated(command, "--rdzv_backend").or_else(known("static"))
+    static = backend.get_or("") == "static"
+    host = command.launcher_flag("--rdzv_endpoint")
+    if host is None and static:
+        host = command.launcher_flag("--master_addr")
+    return Rendezvous(
+        backend,
+        endpoint,
+        _stated(command, "--node_rank"),
+        _stated(command, "--master_addr"),
+        command.launcher_flag("--standalone"),
+        host,
+    )
+
+
+def _stated(command: LaunchCommand, name: str) -> Fact[str]:
+    """An option, else the variable that torchrun reads for it: ``PET_NODE_RANK`` for ``--node_rank``."""
+    variable = f"PET_{name.lstrip('-').upper()}"
+    other: Fact[str] = env_text(command.env, variable) if variable in command.env else absent()
+    return text_fact(command.launcher_flag(name)).or_else(other)
+
+
+def places(command: LaunchCommand, *names: str) -> tuple[Location, ...]:
+    """Where these launcher options stand, each with its text as label, and where their values come from."""
+    found: list[Location] = []
+    for name in names:
+        flag = command.launcher_flag(name)
+        if flag is None:
+            continue
+        value = flag.value
+        text = (value.text if value.text is not None else value.raw) if value is not None else ""
+        found.append(flag.location.labelled(f"{flag.name} {text}".strip()))
+        found += [place for place in (value.origins if value is not None else ()) if place not in found]
+    return tuple(found)

@@ -1,0 +1,162 @@
+"""**What.** `torchrun` runs on several nodes that are not told who they are or where to meet: `--node_rank` or
+`--master_addr` is missing, or the backend is c10d and `--rdzv_endpoint` is missing.
+
+**Why it hurts.** Without `--node_rank` every node takes itself for node 0; without an address every node looks for the
+others at its own loopback. Nobody says a word: each node waits until the rendezvous times out. torchrun does not read
+`MASTER_ADDR`, `RANK` or `NODE_RANK` for this, only its options and `PET_MASTER_ADDR`, `PET_NODE_RANK`.
+
+**Fix.** `--nnodes 2 --node_rank $NODE_RANK --master_addr $HOST0 --master_port 29500` on every node, or
+`--rdzv_backend c10d --rdzv_endpoint $HOST0:29500`.
+
+**When it stays quiet.** With `PET_*` variables, when an option may be hidden (`$ARGS`), with a range of nodes (`1:4`),
+for node 0 without an address (it is the address), and with `--standalone` (DSL313). Where the number of nodes is a
+variable it is a warning, and only for a node rank without an address.
+
+**Evidence.** torch 2.13 on two hosts (network namespaces): both agents wait in `next_rendezvous` until they are killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.rendezvous import Rendezvous, places, rendezvous
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL311",
+    name="torchrun-multinode-incomplete",
+    kind="launch",
+    severity=Severity.ERROR,
+    summary="torchrun on several nodes that are not told their rank or where to meet",
+    references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+)
+
+_SCRIPT = {"train.py": "print()\n"}
+
+EXAMPLES = (
+    bad(
+        "two nodes, and nothing else",
+        {"run.sh": "torchrun --nnodes 2 --nproc_per_node 8 train.py\n", **_SCRIPT},
+        "run.sh:1 error",
+    ),
+    bad(
+        "an address, but no rank",
+        {"run.sh": "torchrun --nnodes=2 --nproc_per_node=8 --master_addr=$HOST0 train.py\n", **_SCRIPT},
+        "run.sh:1 error",
+    ),
+    bad(
+        "torchrun does not read MASTER_ADDR",
+        {
+            "run.sh": "export MASTER_ADDR=$1\nNODES=4\n"
+            "torchrun --nnodes $NODES --node_rank $RANK --nproc_per_node 8 train.py\n",
+            **_SCRIPT,
+        },
+        "run.sh:3 error",
+    ),
+    bad(
+        "the platform says how many nodes",
+        {"run.sh": "torchrun --nnodes $WORLD_SIZE --node_rank $RANK --nproc_per_node 8 train.py\n", **_SCRIPT},
+        "run.sh:1 warning",
+    ),
+    bad(
+        "c10d without an end point",
+        {"run.sh": "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d train.py\n", **_SCRIPT},
+        "run.sh:1 error",
+    ),
+    bad(
+        "in documentation",
+        {"README.md": "```bash\ntorchrun --nnodes 2 --nproc_per_node 8 train.py\n```\n", **_SCRIPT},
+        "README.md:2 warning",
+    ),
+    good(
+        "complete",
+        {
+            "run.sh": "torchrun --nnodes 2 --node_rank $RANK --master_addr $HOST0 --nproc_per_node 8 train.py\n"
+            "torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint $HOST0:29500 train.py\n",
+            **_SCRIPT,
+        },
+    ),
+    good(
+        "one node, a default of one node, and a number that nobody knows",
+        {
+            "run.sh": "torchrun --nnodes 1 --nproc_per_node 8 train.py\n"
+            "torchrun --nnodes ${NNODES:-1} --nproc_per_node 8 train.py\n"
+            "torchrun --nnodes $NNODES --nproc_per_node 8 train.py\n",
+            **_SCRIPT,
+        },
+    ),
+    good(
+        "node 0 is the address itself",
+        {"node0.sh": "torchrun --nnodes 2 --node_rank 0 --master_port 29600 --nproc_per_node 8 train.py\n", **_SCRIPT},
+    ),
+    good(
+        "the variables that torchrun reads, and options in a variable",
+        {
+            "run.sh": "torchrun --nnodes 2 $RDZV_ARGS --nproc_per_node 8 train.py\n"
+            "export PET_NODE_RANK=$RANK PET_MASTER_ADDR=$HOST0\n"
+            "torchrun --nnodes 2 --nproc_per_node 8 train.py\n",
+            **_SCRIPT,
+        },
+    ),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Multi-node commands whose nodes cannot find each other."""
+    del context
+    for command in doc.commands:
+        how = rendezvous(command)
+        if how is None or how.standalone is not None:
+            continue
+        missing = _missing(how)
+        nodes = command.nodes
+        if not missing or nodes.is_absent or nodes.get_or(2) < 2:
+            continue
+        if nodes.is_unknown and not (how.is_static and how.node_rank.is_unknown and _is_variable(command)):
+            continue
+        yield _finding(doc, command, how, missing)
+
+
+def _missing(how: Rendezvous) -> list[str]:
+    if how.backend.is_unknown:
+        return []
+    if not how.is_static:
+        return ["--rdzv_endpoint"] if how.endpoint.is_absent else []
+    missing = ["--node_rank"] if how.node_rank.is_absent else []
+    if how.master_addr.is_absent and how.endpoint.is_absent and how.node_rank.get_or("") != "0":
+        missing.append("--master_addr")
+    return missing
+
+
+def _is_variable(command: LaunchCommand) -> bool:
+    """``--nnodes $WORLD_SIZE``, not a range and not a computed default."""
+    flag = command.launcher_flag("--nnodes")
+    return flag is not None and flag.value is not None and flag.value.text is None
+
+
+def _finding(doc: LaunchDoc, command: LaunchCommand, how: Rendezvous, missing: list[str]) -> Finding:
+    names = " and ".join(f"`{name}`" for name in missing)
+    effects = {
+        "--node_rank": "every node takes itself for node 0",
+        "--master_addr": "every node looks for the others at its own loopback",
+        "--rdzv_endpoint": "every node looks for the others at its own loopback",
+    }
+    nodes = command.nodes
+    where = f"on {nodes.get()} nodes" if nodes.is_known else "on more than one node"
+    address = command.variable("MASTER_ADDR")
+    unread = " (torchrun does not read `MASTER_ADDR`)" if "--master_addr" in missing and address.origins else ""
+    return META.finding(
+        (command.launcher_flag("--nnodes") or command.words[0]).location,
+        f"torchrun {where} without {names}: {' and '.join(effects[name] for name in missing)}{unread}, and all wait"
+        " until the rendezvous times out",
+        hint="Add `--rdzv_endpoint HOST0:PORT`"
+        if not how.is_static
+        else f"Add {names} on every node, or use `--rdzv_backend c10d --rdzv_endpoint HOST0:PORT`",
+        related=places(command, "--nnodes", "--node_rank", "--rdzv_backend")[1:],
+        severity=Severity.WARNING if doc.in_docs or not nodes.is_known else Severity.ERROR,
+        facts={"missing": " ".join(missing), "nodes": nodes.get_or(None)},
+    )

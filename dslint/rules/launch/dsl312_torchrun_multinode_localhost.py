@@ -1,0 +1,99 @@
+"""**What.** `torchrun` runs on several nodes, and the address at which they meet is `localhost`.
+
+**Why it hurts.** Every node but the one that owns the store connects to itself: node 0 waits for the others, they wait
+for a store at their own loopback, and all give up when the rendezvous times out.
+
+**Fix.** Name the address of node 0, the same on every node.
+
+**When it stays quiet.** For node 0 of a static rendezvous, whose own address it is; when the same file also starts node
+0 at that address (several agents on one machine, as in a test); for one node; and when options may be hidden.
+
+**Evidence.** torch 2.13 on two hosts (network namespaces), each with a loopback of its own: both wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.model.context import Context
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.rendezvous import places, rendezvous
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL312",
+    name="torchrun-multinode-localhost",
+    kind="launch",
+    severity=Severity.WARNING,
+    summary="Several nodes are told to meet at localhost",
+    references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+)
+
+_SCRIPT = {"train.py": "print()\n"}
+_RUN = "torchrun --nnodes 2 --node_rank %s --master_addr %s --nproc_per_node 8 train.py\n"
+
+EXAMPLES = (
+    bad("node 1 connects to itself", {"node1.sh": _RUN % (1, "localhost"), **_SCRIPT}, "node1.sh:1"),
+    bad("the same script on every node", {"run.sh": _RUN % ("$1", "127.0.0.1"), **_SCRIPT}, "run.sh:1"),
+    bad(
+        "c10d has no node 0",
+        {
+            "run.sh": "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=localhost:29500"
+            " train.py\n",
+            **_SCRIPT,
+        },
+        "run.sh:1",
+    ),
+    good("node 0", {"node0.sh": _RUN % (0, "localhost"), **_SCRIPT}),
+    good("an address", {"run.sh": _RUN % ("$1", "10.0.0.1"), **_SCRIPT}),
+    good(
+        "two agents on one machine",
+        {"test.sh": _RUN.replace(".py\n", ".py &\n") % (0, "localhost") + _RUN % (1, "localhost"), **_SCRIPT},
+    ),
+    good(
+        "one node",
+        {
+            "run.sh": "torchrun --nnodes 1 --node_rank $R --master_addr localhost --nproc_per_node 8 train.py\n",
+            **_SCRIPT,
+        },
+    ),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Rendezvous of several nodes at a loopback."""
+    del context
+    for command in doc.commands:
+        how = rendezvous(command)
+        if how is None or how.standalone is not None or not how.meets_at_loopback or command.nodes.get_or(1) < 2:
+            continue
+        if how.is_static and (how.node_rank.is_absent or how.node_rank.get_or("") == "0"):
+            continue
+        if how.backend.is_unknown or how.host is None or _has_node_0(doc, command):
+            continue
+        yield META.finding(
+            how.host.location,
+            f"{command.nodes.get()} nodes are told to meet at `{_host(how.host.value.raw if how.host.value else '')}`,"
+            " which is every node itself: they wait for each other until the rendezvous times out",
+            hint="Name the address of node 0",
+            related=places(command, "--nnodes", "--node_rank", "--rdzv_backend"),
+            severity=Severity.INFO if doc.in_docs else Severity.WARNING,
+            facts={"nodes": command.nodes.get(), "backend": how.backend.get_or("")},
+        )
+
+
+def _host(raw: str) -> str:
+    return raw.strip("\"'`")
+
+
+def _has_node_0(doc: LaunchDoc, command: LaunchCommand) -> bool:
+    """Another command of the file is node 0 at this loopback: all agents run on one machine."""
+    for other in doc.commands:
+        how = rendezvous(other) if other is not command else None
+        if how is None or not how.meets_at_loopback or other.nodes.get_or(1) < 2:
+            continue
+        if not how.is_static or how.node_rank.get_or("") == "0":
+            return True
+    return False
