@@ -36,20 +36,44 @@ EXPERIMENT = Experiment(
             rules=("DSL328",),
             verdict=Verdict.NOT_REPRODUCED,
         ),
-        Case("include-and-num_gpus", {"words": ["--include", "localhost:0,1", *_LOCAL], "right": _LOCAL}),
+        Case(
+            "include-and-num_gpus",
+            {"words": ["--include", "localhost:0,1", *_LOCAL], "right": _LOCAL},
+            rules=("DSL324",),
+        ),
         Case(
             "visible-devices-and-num_nodes",
             {"words": ["--num_nodes", "1", "train.py"], "visible": "0,1", "right": _LOCAL},
+            rules=("DSL323",),
+        ),
+        Case(
+            "visible-devices-and-num_gpus",
+            {"words": _LOCAL, "visible": "2,3", "right": ["--include", "localhost:2,3", "train.py"], "devices": 8},
+            Expect((Kind.WRONG,), r"takes the devices 0,1 instead of 2,3"),
+            rules=("DSL322",),
+        ),
+        Case(
+            "visible-devices-alone",
+            {
+                "words": ["train.py"],
+                "visible": "2,3",
+                "right": ["--include", "localhost:2,3", "train.py"],
+                "devices": 8,
+            },
+            rules=("DSL322",),
+            verdict=Verdict.NOT_REPRODUCED,
         ),
         Case(
             "include-and-exclude",
             {"words": ["--include", "a", "--exclude", "b", "--hostfile", "hosts", "train.py"], "right": _LOCAL},
             Expect((Kind.RAISE,), r"ValueError: include_str and exclude_str are mutually exclusive"),
+            rules=("DSL324",),
         ),
         Case(
             "num_nodes-without-hostfile",
             {"words": ["--num_nodes", "2", *_LOCAL], "right": [*_HOSTS, "--num_nodes", "2", "train.py"]},
             Expect((Kind.RAISE,), r"ValueError: Num nodes is >1 but no extra nodes available via hostfile"),
+            rules=("DSL325",),
         ),
         Case(
             "hostfile-missing",
@@ -70,7 +94,7 @@ def written(rank: RankApi) -> Json:
     visible = rank.params.get("visible")
     if visible:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    return _run(rank, rank.params["words"])
+    return _run(rank, rank.params["words"], visible)
 
 
 def fixed(rank: RankApi) -> Json:
@@ -78,9 +102,14 @@ def fixed(rank: RankApi) -> Json:
     return _run(rank, rank.params["right"])
 
 
-def _run(rank: RankApi, words: list[str]) -> Json:
+def _run(rank: RankApi, words: list[str], visible: str = "") -> Json:
     from dslint.probe.parts.dslaunch import deepspeed
+    from dslint.probe.parts.launch_parsers import launched
 
+    if "devices" in rank.params:
+        environment = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+        found = launched("deepspeed", words, environment, rank.params["devices"])
+        return {"takes": found["environment"]["CUDA_VISIBLE_DEVICES"]}
     for name, hosts in (("hosts", ("a", "b")), ("twice", ("a", "a"))):
         with open(name, "w", encoding="utf-8") as file:
             file.write("".join(f"{host} slots=2\n" for host in hosts))
@@ -88,7 +117,10 @@ def _run(rank: RankApi, words: list[str]) -> Json:
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
-    """Fewer processes, or fewer hosts, than meant."""
+    """Fewer processes, or fewer hosts, than meant; or other devices."""
+    if isinstance(values[0], dict):
+        takes, devices = values[0]["takes"], reference[0]["takes"]
+        return None if takes == devices else f"deepspeed takes the devices {takes} instead of {devices}"
 
     def count(processes: list[list[str]]) -> tuple[int, int]:
         return len(processes), len({host for _, host in processes})
@@ -101,9 +133,21 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
-    """The value of ``--launcher``, on several nodes or on one."""
+    """The value of ``--launcher``, on several nodes or on one; the options that are refused together."""
+    if subject.finding.code != "DSL328":
+        return _conflict(subject, case)
     value, several = subject.finding.fact("launcher"), subject.finding.fact("several_nodes")
     wanted = "launcher-value" if several is not False else "launcher-value-on-one-node"
     if case.name != wanted or not isinstance(value, str):
         return None
     return {"words": [value if word == "pytorch" else word for word in case.params["words"]]}
+
+
+def _conflict(subject: Subject, case: Case) -> dict[str, Json] | None:
+    fact = subject.finding.fact
+    if subject.finding.code == "DSL324":
+        both = "exclude" in str(fact("options")) and "num" not in str(fact("options"))
+        return {} if case.name == ("include-and-exclude" if both else "include-and-num_gpus") else None
+    if subject.finding.code == "DSL322" and fact("option") != "--num_gpus":
+        return None
+    return {}

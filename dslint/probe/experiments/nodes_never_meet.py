@@ -27,14 +27,15 @@ EXPERIMENT = Experiment(
     cases=(
         Case("different-ports", {"how": "ports"}, rules=("DSL349",)),
         Case("different-ports-time-out", {"how": "ports", "timeout": 1}, _GIVES_UP, rules=("DSL349",)),
-        Case("master-is-localhost", {"how": "localhost", "hosts": True}, rules=("DSL349",), needs=_ROOT),
+        Case("master-is-localhost", {"how": "localhost", "hosts": True}, rules=("DSL349", "DSL312"), needs=_ROOT),
         Case("port-and-address-unset", {"how": "xtuner", "hosts": True}, rules=("DSL349",), needs=_ROOT),
-        Case("nnodes-alone", {"how": "alone"}),
-        Case("nnodes-alone-on-two-hosts", {"how": "alone", "hosts": True}, needs=_ROOT),
-        Case("standalone", {"how": "standalone"}),
+        Case("nnodes-alone", {"how": "alone"}, rules=("DSL311",)),
+        Case("nnodes-alone-on-two-hosts", {"how": "alone", "hosts": True}, rules=("DSL311",), needs=_ROOT),
+        Case("c10d-without-endpoint", {"how": "c10d", "hosts": True}, rules=("DSL311",), needs=_ROOT),
+        Case("standalone", {"how": "standalone"}, rules=("DSL313",)),
         Case("node-missing", {"how": "missing"}),
         Case("node-missing-time-out", {"how": "missing", "timeout": 1}, _GIVES_UP),
-        Case("same-node-rank", {"how": "same-rank", "hosts": True}, needs=_ROOT),
+        Case("same-node-rank", {"how": "same-rank", "hosts": True}, rules=("DSL314",), needs=_ROOT),
         Case("one-says-nnodes-1", {"how": "disagree", "timeout": 1}, _ALONE),
         Case("accelerate-address-missing", {"how": "no-host", "timeout": 1}, _GIVES_UP, rules=("DSL188",)),
         Case("accelerate-machine-rank-of-no-machine", {"how": "rank-2"}, rules=("DSL190",)),
@@ -72,14 +73,7 @@ def _run(rank: RankApi, how: str) -> Json:
     }.get(how, (address, port))
     own_rank = 2 if how == "rank-2" and node else node
     words = ["--nnodes", "2", "--node_rank", str(own_rank), "--master_addr", where[0], "--master_port", str(where[1])]
-    if how == "alone":
-        words = ["--nnodes", "2", "--master_port", str(port if rank.params.get("hosts") else own)]
-    elif how == "standalone":
-        words = ["--standalone", "--nnodes", "2"]
-    elif how == "same-rank":
-        words[3] = "0"
-    elif how == "disagree" and node == 0:
-        words[1] = "1"
+    words = _without(how, words, node, port if rank.params.get("hosts") else own)
     timeout = rank.params.get("timeout", 0)
     if timeout:
         words += ["--rdzv_conf", f"timeout={timeout}"]
@@ -96,6 +90,21 @@ def _run(rank: RankApi, how: str) -> Json:
     return {"worlds": [int(note["WORLD_SIZE"]) for note in notes]}
 
 
+def _without(how: str, words: list[str], node: int, port: int) -> list[str]:
+    """The words of a node, with what the case leaves out or says in another way."""
+    if how == "alone":
+        return ["--nnodes", "2", "--master_port", str(port)]
+    if how == "standalone":
+        return ["--standalone", "--nnodes", "2"]
+    if how == "c10d":
+        return ["--nnodes", "2", "--rdzv_backend", "c10d"]
+    if how == "same-rank":
+        words[3] = "0"
+    elif how == "disagree" and node == 0:
+        words[1] = "1"
+    return words
+
+
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """A node whose processes are alone."""
     if values == reference or values[0].get("worlds") != [1]:
@@ -105,6 +114,9 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case for what is not set: `PORT`, `ADDR` or both; for accelerate the one named as the rule."""
+    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314"):
+        without = "c10d" if subject.finding.fact("missing") == "--rdzv_endpoint" else "alone"
+        return {} if subject.finding.code != "DSL311" or case.params["how"] == without else None
     if subject.finding.code != "DSL349":
         return {"how": case.params["how"]} if case.name == subject.finding.name else None
     wanted = "master-is-localhost" if subject.finding.fact("missing") == "ADDR" else "different-ports"

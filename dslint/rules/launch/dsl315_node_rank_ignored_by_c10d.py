@@ -27,6 +27,7 @@ META = RuleMeta(
     kind="launch",
     severity=Severity.INFO,
     summary="A node rank that the rendezvous backend does not use",
+    no_experiment="nothing fails: torchrun logs that it does not read the number, and numbers the nodes itself",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
 )
 
