@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
 
 def written(rank: RankApi) -> Json:
     """The words as they are."""
-    visible = rank.params.get("visible")
+    visible: str = rank.params.get("visible", "")
     if visible:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     return _run(rank, rank.params["words"], visible)
