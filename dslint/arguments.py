@@ -8,7 +8,7 @@ from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
 COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema")
-PLAN_FORMATS = ("json",)
+PLAN_FORMATS = ("text", "json")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
@@ -183,7 +183,7 @@ def _other(group: argparse._ArgumentGroup) -> None:
 
 
 _PLAN_EPILOG = """\
-docs/plan.md describes the format, `dslint schema plan` prints its schema.
+formats: text for people, json for programs (docs/plan.md; `dslint schema plan` prints its schema).
 
 exit codes: 0 shown, also where there is no launch command, 2 wrong usage or settings, or a path that does not exist.
 """
@@ -204,8 +204,10 @@ def plan_parser() -> argparse.ArgumentParser:
         "the commands that use it"
     )  # fmt: skip
     shown = parser.add_argument_group("output")
-    shown.add_argument("--format", choices=PLAN_FORMATS, default="json", help="default: json")
+    shown.add_argument("--format", choices=PLAN_FORMATS, default="text", help="default: text")
     shown.add_argument("-o", "--output-file", metavar="FILE", help="write the plan to a file")
+    shown.add_argument("--all", action="store_true", help="in text: every argument and variable")
+    shown.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
     _facts(parser.add_argument_group("facts that no file states"))
     files = parser.add_argument_group("which files")
     _excluding(files)

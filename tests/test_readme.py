@@ -31,6 +31,20 @@ def test_the_printed_example_is_what_dslint_prints(tmp_path: Path) -> None:
     assert [*done.stdout.splitlines(), *done.stderr.splitlines()] == match["output"].splitlines()
 
 
+def test_the_printed_plan_is_what_dslint_prints(tmp_path: Path) -> None:
+    match = re.search(r"```text\n\$ dslint plan (?P<path>\S+)\n(?P<output>.*?)```\n", README, re.S)
+    assert match, "README shows no plan"
+    project = shutil.copytree(ROOT / "tests/fixtures/projects/llava-loss-zero", tmp_path / "project")
+    done = subprocess.run(
+        [sys.executable, "-m", "dslint", "plan", match["path"]],
+        cwd=project,
+        env={**os.environ, "COLUMNS": "100", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == match["output"].splitlines()
+
+
 def test_every_flag_that_the_documents_name_exists() -> None:
     flags = set(check_parser()._option_string_actions)
     commands = re.findall(r"^\$ (?:cat .* \| )?dslint (.*?)(?:\s+#.*)?$", README, re.M)

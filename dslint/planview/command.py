@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -40,7 +41,7 @@ def main(options: Namespace, start: Callable[[Sequence[str], dict[str, Any]], Pa
     from dslint.planning import plan_paths
 
     planned = plan_paths(paths, settings)
-    _write(_rendered(planned), flags.get("output_file"))
+    _write(_rendered(planned, flags), flags.get("output_file"))
     for line in planned.problems:
         say(line)
     for finding in planned.unread:
@@ -51,13 +52,19 @@ def main(options: Namespace, start: Callable[[Sequence[str], dict[str, Any]], Pa
     return USAGE if trouble else SHOWN
 
 
-def _rendered(planned: Planned) -> str:
+def _rendered(planned: Planned, flags: dict[str, Any]) -> str:
     from dslint.planview.describe import views_of
 
     views = views_of(planned)
-    from dslint.planview.jsonout import render
+    if flags["format"] == "json":
+        from dslint.planview.jsonout import render as json_of
 
-    return render(views, planned.workspace.read)
+        return json_of(views, planned.workspace.read)
+    from dslint.planview.text import render
+    from dslint.report.options import ReportOptions, terminal_width, use_color
+
+    color = "output_file" not in flags and use_color(flags.get("color", "auto"), sys.stdout, os.environ)
+    return render(views, ReportOptions(color, terminal_width(sys.stdout, os.environ)), bool(flags.get("all")))
 
 
 def _write(text: str, target: str | None) -> None:

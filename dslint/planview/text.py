@@ -1,0 +1,110 @@
+"""The plans for people: one tree for each command, with the places at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from io import StringIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from dslint.planview.describe import View
+from dslint.planview.rows import Row, headline, places_text, rows_of
+from dslint.report.options import ReportOptions
+from dslint.report.place import one_line
+
+_LABEL = 9
+# Columns that a value keeps even where its place is long.
+_LEAST = 24
+_STYLES = {"head": "bold", "unknown": "yellow", "remark": "bold red"}
+
+
+def render(views: Sequence[View], options: ReportOptions, is_all: bool) -> str:
+    """The trees by launch file."""
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=options.width,
+        force_terminal=options.color,
+        color_system="standard" if options.color else None,
+        no_color=not options.color,
+        highlight=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    path = ""
+    for view in views:
+        lines = []
+        if view.command.location.path != path:
+            path = view.command.location.path
+            lines.append(Text(one_line(path), "bold cyan"))
+        lines += _command(view, path, options.width, is_all)
+        console.print(Text("\n").join(lines), soft_wrap=True, end="\n\n")
+    text = out.getvalue()
+    text = text if options.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    return text.rstrip("\n") + "\n" if text else ""
+
+
+def _command(view: View, path: str, width: int, is_all: bool) -> Iterator[Text]:
+    line = f"{view.command.location.region.line}: "
+    note = " (example in a documentation)" if view.command.in_docs else ""
+    for index, part in enumerate(_wrapped(one_line(headline(view, is_all)) + note, width - len(line))):
+        yield Text.assemble((line if not index else " " * len(line), "cyan"), (part, "bold"))
+    rows = rows_of(view, is_all)
+    for index, row in enumerate(rows):
+        is_last = index == len(rows) - 1
+        yield from _row(row, "└─ " if is_last else "├─ ", "   " if is_last else "│  ", path, width)
+
+
+def _row(row: Row, first: str, rest: str, path: str, width: int) -> Iterator[Text]:
+    label = row.label.ljust(_LABEL)
+    yield from _columns(row, f"{first}", label, rest + " " * _LABEL, path, width)
+    for child in row.children:
+        yield from _columns(child, rest, " " * _LABEL, rest + " " * _LABEL, path, width)
+
+
+def _columns(row: Row, prefix: str, label: str, rest: str, path: str, width: int) -> Iterator[Text]:
+    """The text at the left, its places at the right of the last line that has room for them."""
+    value, places = one_line(row.text), one_line(", ".join(places_text(row.places[:4], path)))
+    room = width - cell_len(prefix) - len(label)
+    parts = _wrapped(value, room)
+    if places and cell_len(parts[-1]) + 2 + cell_len(places) > room:
+        parts = _wrapped(value, max(_LEAST, room - cell_len(places) - 2)) if cell_len(places) < room // 2 else parts
+        if cell_len(parts[-1]) + 2 + cell_len(places) > room:
+            parts.append("")
+    style = _STYLES.get(row.style, "")
+    for index, part in enumerate(parts):
+        text = Text.assemble((rest if index else prefix, "blue"), ("" if index else label, "cyan"), (part, style))
+        if places and index == len(parts) - 1:
+            gap = max(1, room - cell_len(part) - cell_len(places))
+            text.append(" " * gap)
+            text.append(places, "bright_black")
+        yield text
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most ``width`` cells, broken at blanks where there are any."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        while cell_len(word) > width:
+            lines, line, word = [*lines, *([line] if line else [])], "", word
+            head = _fitting(word, width)
+            lines.append(head)
+            word = word[len(head) :]
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = joined
+    return [*lines, line] if line or not lines else lines
+
+
+def _fitting(word: str, width: int) -> str:
+    end = min(len(word), width)
+    while end > 1 and cell_len(word[:end]) > width:
+        end -= 1
+    return word[:end]
