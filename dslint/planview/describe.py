@@ -107,7 +107,7 @@ def _view(plan: RunPlan, surroundings: Surroundings) -> View:
 
 def _versions(plan: RunPlan, surroundings: Surroundings) -> dict[str, VersionFact]:
     context = surroundings.context(plan.script or plan.command.location.path)
-    found = {"deepspeed": context.deepspeed, **context.libraries}
+    found = {"deepspeed": context.deepspeed, **dict(sorted(context.libraries.items()))}
     return {name: fact for name, fact in found.items() if fact.is_known}
 
 
