@@ -231,17 +231,16 @@ class _Run:
         from dslint.scripts import ScriptStage, cores
 
         results = self._results()
-        with stage_of(self.profile, "byte tests of scripts"):
-            jobs = self._jobs(inputs, contexts, results)
+        jobs = self._jobs(inputs, contexts, results)
         files = ProjectFiles(self.overrides)
         workers, rules = self.settings.jobs or cores(), self.settings.rule_files
-        with ScriptStage(jobs, results, workers, files, self.profile, rules) as stage:
+        with ScriptStage(jobs, results, workers, files, self.profile, rules, self.enabled) as stage:
             yield stage.findings
         if results:
             results.save()
 
     def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: ResultCache | None) -> list[Job]:
-        """The scripts that some rule could concern."""
+        """The scripts that some rule could concern, as far as an earlier run knows it, and all others."""
         from dslint.cache import digest
         from dslint.judge import Job
 
@@ -250,13 +249,9 @@ class _Run:
             for path, raw in group.items():
                 content = digest(raw) if results else ""
                 codes = results.marked(content) if results else None
-                if codes is None:
-                    codes = rules_by_marker(raw, self.enabled, self.surroundings.stated.vocabulary, self.profile)
-                    if results:
-                        results.mark(content, codes)
-                if codes:
+                if codes or codes is None:
                     context = self.surroundings.context(path, contexts.get(path))
-                    jobs.append(Job(path, raw, kind, codes, context, content))
+                    jobs.append(Job(path, raw, kind, codes or (), context, content, is_marked=codes is not None))
         return jobs
 
     def _results(self) -> ResultCache | None:

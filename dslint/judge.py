@@ -34,7 +34,8 @@ _DEEP = 100
 class Job:
     """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache.
 
-    A code may end in ``IF_IMPORTED`` (see :mod:`dslint.rules.markers`).
+    A code may end in ``IF_IMPORTED`` (see :mod:`dslint.rules.markers`). ``is_marked`` is false while nobody has looked
+    for markers in the file; it has no codes then.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Job:
     codes: tuple[str, ...]
     context: Context
     content: str = ""
+    is_marked: bool = True
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -55,13 +57,15 @@ class Judged:
     """What there is to say about one script.
 
     ``spent`` is the time that it took, if somebody asked for it; ``asked`` are the questions about other files on whose
-    answers the findings rest; ``parsed`` is how many bytes needed the full parse.
+    answers the findings rest; ``parsed`` is how many bytes needed the full parse. ``codes`` are what a look for markers
+    has found, when it came with the judgement.
     """
 
     findings: list[Finding]
     spent: Profile | None = None
     asked: tuple[tuple[Question, str], ...] = ()
     parsed: int = 0
+    codes: tuple[str, ...] | None = None
 
 
 class Judge:
@@ -71,13 +75,13 @@ class Judge:
     """
 
     def __init__(self, is_profiled: bool = False, files: Files | None = None) -> None:
-        self._is_profiled = is_profiled
+        self.is_profiled = is_profiled
         self._files = files
         self._modules: Project | None = None
 
     def judged(self, job: Job) -> Judged:
         """The findings of one script or notebook."""
-        profile = Profile() if self._is_profiled else None
+        profile = Profile() if self.is_profiled else None
         if self._files is not None and self._modules is None:
             from dslint.model.script.across.project import Project
             from dslint.rules.walk import ScriptContext

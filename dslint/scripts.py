@@ -6,20 +6,22 @@ import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
+from dslint.core.profile import Profile, stage_of
 from dslint.inputs import top_of
 from dslint.judge import Job, Judge, Judged
 from dslint.projectfiles import ProjectFiles
+from dslint.rules.markers import rules_of_all
 from dslint.rules.own import RULE_CRASHED
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dslint.core.profile import Profile
     from dslint.workers import Pool
 
 # Below this many files a process pool costs more than it saves.
@@ -29,13 +31,15 @@ _CHUNK = 60_000
 _WORKER = 250_000
 # Garbage of this many bytes of source is collected at once.
 _COLLECT = 200_000
+# Workers look for markers, too, when there are so many bytes to look through.
+_LOOK_APART = 2_000_000
 
 
 class ScriptStage:
     """The scripts of one run: results of earlier runs are there at once, many others begin in the background.
 
-    A context manager, so that no worker outlives a run that fails. ``files`` is the way to what scripts import;
-    ``profile`` takes what all workers spend.
+    A context manager, so that no worker outlives a run that fails. ``enabled`` are the rules whose markers are looked
+    for; ``files`` is the way to what scripts import; ``profile`` takes what all workers spend.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class ScriptStage:
         files: ProjectFiles | None = None,
         profile: Profile | None = None,
         rule_files: tuple[str, ...] = (),
+        enabled: frozenset[str] = frozenset(),
     ) -> None:
         files = files or ProjectFiles()
         self._results = results
@@ -53,9 +58,10 @@ class ScriptStage:
         self._profile = profile
         self._stored: list[Finding] = []
         self._missing: list[tuple[str, Job]] = []
-        for job in jobs:
-            key = _key(job) if results else ""
-            stored = results.get(key, job.path, files.answer) if results else None
+        self._enabled = enabled
+        for job in self._marked(jobs, workers):
+            key = _key(job) if results and job.is_marked else ""
+            stored = results.get(key, job.path, files.answer) if results and key else None
             if stored is None:
                 self._missing.append((key, job))
             else:
@@ -66,7 +72,7 @@ class ScriptStage:
         if len(self._missing) >= POOL_THRESHOLD and workers > 1:
             total = sum(len(job.raw) for _, job in self._missing)
             chunks = list(_chunks(job for _, job in self._missing))
-            begin = partial(_init_worker, profile is not None, files, rule_files)
+            begin = partial(_init_worker, profile is not None, files, rule_files, enabled)
             self._pool = _pool(min(workers, 1 + total // _WORKER), chunks, begin)
 
     def __enter__(self) -> ScriptStage:
@@ -76,17 +82,43 @@ class ScriptStage:
         if self._pool is not None:
             self._pool.close(kill=kind is not None)
 
+    def _marked(self, jobs: Sequence[Job], workers: int) -> Iterator[Job]:
+        """The jobs in which some rule finds its markers; the others only if workers are to look."""
+        others = [job for job in jobs if not job.is_marked]
+        is_much = len(others) >= POOL_THRESHOLD and sum(len(job.raw) for job in others) > _LOOK_APART
+        if is_much and workers > 1:
+            yield from jobs
+            return
+        yield from (job for job in jobs if job.is_marked)
+        with stage_of(self._profile, "byte tests of scripts"):
+            found = list(_look(others, self._enabled, self._profile))
+        for job in found:
+            if self._results:
+                self._results.mark(job.content, job.codes)
+            if job.codes:
+                yield job
+
     def findings(self) -> list[Finding]:
         """All findings of all jobs."""
         findings = list(self._stored)
-        for (key, _), judged in zip(self._missing, self._judged(), strict=True):
+        for (key, job), judged in zip(self._missing, self._judged(), strict=True):
             findings += judged.findings
             if self._profile is not None and judged.spent is not None:
                 self._profile.add(judged.spent)
-            # A crash is not a fact about the file: try again next time.
-            if self._results and not any(f.code == RULE_CRASHED.code for f in judged.findings):
-                self._results.put(key, judged.findings, judged.asked)
+            if self._results:
+                self._keep(self._results, key, job, judged)
         return findings
+
+    @staticmethod
+    def _keep(results: ResultCache, key: str, job: Job, judged: Judged) -> None:
+        # A crash is not a fact about the file: try again next time.
+        if any(f.code == RULE_CRASHED.code for f in judged.findings):
+            return
+        if judged.codes is not None:
+            results.mark(job.content, judged.codes)
+            key = _key(replace(job, codes=judged.codes)) if judged.codes else ""
+        if key:
+            results.put(key, judged.findings, judged.asked)
 
     def _judged(self) -> Iterator[Judged]:
         if self._pool is None:
@@ -136,20 +168,21 @@ def _prepare() -> None:
     gc.freeze()
 
 
-# The judge of a worker process, and what holds as long as it lives.
+# The judge of a worker process, the rules whose markers it looks for, and what holds as long as it lives.
 _judge = Judge()
+_enabled: frozenset[str] = frozenset()
 _lasting = ExitStack()
 
 
-def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, ...]) -> None:
-    global _judge
+def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, ...], enabled: frozenset[str]) -> None:
+    global _judge, _enabled
     _prepare()
     if rule_files:
         from dslint.projectrules import activate
 
         activate(rule_files)
     gc.disable()
-    _judge = Judge(is_profiled, files)
+    _judge, _enabled = Judge(is_profiled, files), enabled
     if is_profiled:
         from dslint.rules.profiled import watched_model
 
@@ -157,7 +190,27 @@ def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, 
 
 
 def _check_chunk(jobs: Sequence[Job]) -> list[Judged]:
-    return list(_check_all(_judge, jobs))
+    others = [job for job in jobs if not job.is_marked]
+    profile = Profile() if others and _judge.is_profiled else None
+    with stage_of(profile, "byte tests of scripts"):
+        looked = iter(list(_look(others, _enabled, profile)))
+    marked = [job if job.is_marked else next(looked) for job in jobs]
+    judged = iter(list(_check_all(_judge, [job for job in marked if job.codes])))
+    found = [next(judged) if job.codes else Judged([]) for job in marked]
+    for job, before, one in zip(marked, jobs, found, strict=True):
+        one.codes = None if before.is_marked else job.codes
+    if profile is not None:
+        profile.add(found[0].spent or Profile())
+        found[0].spent = profile
+    return found
+
+
+def _look(jobs: Sequence[Job], enabled: frozenset[str], profile: Profile | None) -> Iterator[Job]:
+    """The jobs with the codes of the rules that find their markers; the project's own names are the same for all."""
+    own = jobs[0].context.vocabulary if jobs else None
+    texts = [job.raw for job in jobs]
+    for job, codes in zip(jobs, rules_of_all(texts, enabled, own, profile), strict=True):
+        yield replace(job, codes=codes, is_marked=True)
 
 
 def _check_here(jobs: Sequence[Job], is_profiled: bool, files: ProjectFiles) -> Iterator[Judged]:

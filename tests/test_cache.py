@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from command import SCRIPT, dslint
 
-from dslint import cache
+from dslint import cache, scripts
+from dslint.judge import Judge
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,25 @@ def test_results_of_other_settings_facts_and_texts_are_not_reused(project: Path,
     assert dslint().places == [("train.py:6:5", "DSL201")]
     (project / "train.py").rename(project / "other.py")
     assert dslint().places == [("other.py:6:5", "DSL201")]
+
+
+def test_workers_that_look_for_markers_find_the_same_and_it_is_remembered(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(scripts.POOL_THRESHOLD + 5):
+        (project / f"train{number}.py").write_text(SCRIPT + "# filled\n" * 900)
+        (project / f"config{number}.py").write_text("model = dict(rank=4)\n" * 400)
+    alone = dslint("--no-cache", "--jobs", "1")
+    assert alone.codes.count("DSL201") == scripts.POOL_THRESHOLD + 6
+    monkeypatch.setattr(scripts, "_LOOK_APART", 1000)
+    assert dslint("--no-cache", "--jobs", "2") == alone
+    assert dslint("--jobs", "2") == alone
+    looked: list[scripts.Job] = []
+    monkeypatch.setattr(scripts, "_look", lambda jobs, *_: looked.extend(jobs) or ())
+    monkeypatch.setattr(Judge, "judged", lambda _, job: looked.append(job))
+    assert dslint("--jobs", "2") == alone
+    assert dslint("--jobs", "1") == alone
+    assert not looked, "all of it is in the cache"
 
 
 @pytest.mark.parametrize("content", [b"", b"[[", b"[]", b'{"a": [1]}', b"\xff\x00", b'"text"', b"[" * 100_000])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslint.rules.index import RULES
-from dslint.rules.markers import IF_IMPORTED, _alternatives, _split, rules_by_marker
+from dslint.rules.markers import IF_IMPORTED, _alternatives, _hints, _split, rules_by_marker, rules_of_all
 
 SCRIPT_RULES = [rule for rule in RULES if rule.kind == "script"]
 EVERY_CODE = frozenset(rule.code for rule in RULES)
@@ -49,6 +49,31 @@ def test_a_rule_is_named_when_all_its_expressions_match(pieces: list[str], enabl
     } & set(enabled)
     found = rules_by_marker(raw, frozenset(enabled))
     assert {code for code in found if not code.endswith(IF_IMPORTED)} == expected
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=9), max_size=9))
+@settings(max_examples=200, deadline=None)
+def test_many_files_at_once_have_the_rules_that_each_has_alone(files: list[list[str]]) -> None:
+    texts = ["".join(pieces).encode() for pieces in files]
+    assert list(rules_of_all(texts, EVERY_CODE)) == [rules_by_marker(raw, EVERY_CODE) for raw in texts]
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "hints"),
+    [
+        ([r"\btrl\b"], {"trl"}),
+        ([r"n_?gpu"], {"gpu"}),
+        ([r"timeout\s*="], {"timeout"}),
+        ([r"(?:save|load_all)\w*\("], {"save", "load_all"}),
+        ([r"(?:save|load)?_x"], {"_x"}),
+        ([r"(?i:rank)"], set()),
+        ([r"(?!\w*rank)\w+ ="], {" ="}),
+        ([r"trl\b", r"[a-z]\d"], set()),
+        ([r"ab{2}c"], {"a"}),
+    ],
+)
+def test_what_a_match_needs_is_known(alternatives: list[str], hints: set[str]) -> None:
+    assert _hints(alternatives) == hints
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ faster than Python's regular expressions with alternatives, so words are searche
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,18 +22,28 @@ if TYPE_CHECKING:
 # Behind a code: what is missing may stand in a file that this one imports.
 IF_IMPORTED = "?"
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
-_WORD = re.compile(r"(?:[A-Za-z0-9_ ]|\\\.)+")
+# A character that stands for itself, texts of such, and a group without flags.
+_CHARACTER = re.compile(r"[A-Za-z0-9_ =,:;/%<>@\"'-]|\\[^A-Za-z0-9]")
+_WORD = re.compile(rf"(?:{_CHARACTER.pattern})+")
+_GROUP = re.compile(r"\((?:\?:)?([^?].*)\)", re.DOTALL)
+# So many bytes of neighbouring files are searched at once: files of a folder resemble each other.
+_BLOCK = 200_000
 
 
 class _Marker(NamedTuple):
     """Words of which one is enough, and what is left of the expression: empty when the words say it all.
 
-    ``is_elsewhere``: a file of the project that this one imports may hold it instead.
+    ``hints``: texts of which the rest needs one, if that is known. ``is_elsewhere``: a file of the project that this
+    one imports may hold it instead.
     """
 
     words: tuple[bytes, ...]
     rest: str
+    hints: tuple[bytes, ...] = ()
     is_elsewhere: bool = False
+
+
+_Table = list[tuple[str, tuple[_Marker, ...]]]
 
 
 def rules_by_marker(
@@ -44,14 +56,59 @@ def rules_by_marker(
     """
     if own is not None and own.stands_in(raw):
         return tuple(code for code, _ in _table(project_version()) if code in enabled)
-    seen: dict[bytes | str, bool] = {}
+    return _rules(raw, _enabled(enabled), {}, profile)
+
+
+def rules_of_all(
+    texts: Sequence[bytes], enabled: frozenset[str], own: Vocabulary | None = None, profile: Profile | None = None
+) -> Iterator[tuple[str, ...]]:
+    """What :func:`rules_by_marker` says about each of many files, at a fraction of the cost.
+
+    A word that no file of a block holds need not be searched for in each, nor a rule that needs one of such words.
+    """
+    for block in _blocks(texts):
+        joined = b"\n".join(block)
+        seen: dict[bytes | str, bool] = {}
+        table: _Table = []
+        for code, markers in _enabled(enabled):
+            look = partial(_may_stand_in, markers, joined, seen)
+            if look() if profile is None else profile.charged(code, "markers", look):
+                table.append((code, markers))
+        missing = {what: False for what, is_there in seen.items() if not is_there}
+        for raw in block:
+            if own is not None and own.stands_in(raw):
+                yield rules_by_marker(raw, enabled, own, profile)
+            else:
+                yield _rules(raw, table, dict(missing), profile)
+
+
+def _blocks(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
+    block: list[bytes] = []
+    size = 0
+    for raw in texts:
+        block.append(raw)
+        size += len(raw)
+        if size >= _BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _may_stand_in(markers: tuple[_Marker, ...], joined: bytes, seen: dict[bytes | str, bool]) -> bool:
+    """One of the joined files may hold all markers that must stand in the file itself, as far as words say it."""
+    return all(m.is_elsewhere or _has_words(m, joined, seen) is not False for m in markers)
+
+
+def _rules(raw: bytes, table: _Table, seen: dict[bytes | str, bool], profile: Profile | None) -> tuple[str, ...]:
     found: list[str] = []
-    for code, markers in _table(project_version()):
-        if code in enabled:
-            look = partial(_look, markers, raw, seen)
-            what = look() if profile is None else profile.charged(code, "markers", look)
-            if what is not None:
-                found.append(code + what)
+    for code, markers in table:
+        if profile is None:
+            what = _look(markers, raw, seen)
+        else:
+            what = profile.charged(code, "markers", partial(_look, markers, raw, seen))
+        if what is not None:
+            found.append(code + what)
     return tuple(found)
 
 
@@ -67,28 +124,42 @@ def _look(markers: tuple[_Marker, ...], raw: bytes, seen: dict[bytes | str, bool
 
 
 def _found(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool:
-    for word in marker.words:
-        known = seen.get(word)
-        if known is None:
-            known = seen[word] = word in raw
-        if known:
-            return True
-    if not marker.rest:
-        return False
-    known = seen.get(marker.rest)
-    if known is None:
-        known = seen[marker.rest] = re.search(marker.rest.encode(), raw) is not None
-    return known
+    found = _has_words(marker, raw, seen)
+    if found is None:
+        found = seen.get(marker.rest)
+    if found is None:
+        found = seen[marker.rest] = re.search(marker.rest.encode(), raw) is not None
+    return found
+
+
+def _has_words(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool | None:
+    """Whether words alone say that the marker is there, or that it is not; else ``None``."""
+    for words, answer in ((marker.words, True), (marker.hints, None)):
+        for word in words:
+            known = seen.get(word)
+            if known is None:
+                known = seen[word] = word in raw
+            if known:
+                return answer
+    return None if marker.rest and not marker.hints else False
+
+
+def _enabled(enabled: frozenset[str]) -> _Table:
+    return [row for row in _table(project_version()) if row[0] in enabled]
 
 
 @lru_cache(maxsize=1)
 def _table(_: int) -> tuple[tuple[str, tuple[_Marker, ...]], ...]:
     # Plain words first: they spare most files the expressions.
-    return tuple(
-        (rule.code, tuple(sorted(map(_marker, rule.markers), key=lambda m: (m.is_elsewhere, bool(m.rest)))))
-        for rule in all_rules()
-        if rule.kind == "script"
-    )
+    # Among those, words that many rules have, for each is searched for once.
+    table = [(rule.code, [*map(_marker, rule.markers)]) for rule in all_rules() if rule.kind == "script"]
+    uses = Counter(word for _, markers in table for marker in markers for word in marker.words + marker.hints)
+
+    def cost(marker: _Marker) -> tuple[bool, bool, float]:
+        words = sum(1 / uses[word] for word in marker.words + marker.hints)
+        return marker.is_elsewhere, bool(marker.rest), words
+
+    return tuple((code, tuple(sorted(markers, key=cost))) for code, markers in table)
 
 
 def _marker(pattern: str) -> _Marker:
@@ -99,18 +170,76 @@ def _split(pattern: str) -> _Marker:
     if pattern.startswith("(?") and pattern[2:3].isalpha():  # flags for all alternatives
         return _Marker((), pattern)
     parts = _alternatives(pattern)
-    words = {part.replace("\\.", ".") for part in parts if _WORD.fullmatch(part)}
+    words = {_plain(part) for part in parts if _WORD.fullmatch(part)}
+    others = [part for part in parts if not _WORD.fullmatch(part)]
+    return _Marker(_needed(words), "|".join(others), _needed(_hints(others)))
+
+
+def _needed(words: Set[str]) -> tuple[bytes, ...]:
     # ``get_world_size`` says nothing that ``world_size`` does not say.
     needed = sorted(word for word in words if not any(other != word and other in word for other in words))
-    rest = "|".join(part for part in parts if not _WORD.fullmatch(part))
-    return _Marker(tuple(word.encode() for word in needed), rest)
+    return tuple(word.encode() for word in needed)
+
+
+def _plain(part: str) -> str:
+    return re.sub(r"\\(.)", r"\1", part)
+
+
+def _hints(alternatives: Iterable[str]) -> set[str]:
+    """Texts of which each match of one of the alternatives holds one; empty when that is not known."""
+    found: set[str] = set()
+    for alternative in alternatives:
+        hints = _hints_of(alternative)
+        if not hints:
+            return set()
+        found |= hints
+    return found
+
+
+def _hints_of(alternative: str) -> set[str]:
+    """The same for one alternative: its longest plain text, or what its groups need."""
+    tokens = _tokens(alternative)
+    best: set[str] = set()
+    text, at = "", 0
+    while at < len(tokens):
+        end = _end_of_group(tokens, at)
+        token, after = "".join(tokens[at:end]), tokens[end] if end < len(tokens) else ""
+        at = end
+        is_needed = after not in ("?", "*", "{")
+        if is_needed and _CHARACTER.fullmatch(token):
+            text += _plain(token)
+            best = _better(best, {text})
+            continue
+        text = ""
+        if is_needed and (group := _GROUP.fullmatch(token)):
+            parts = _alternatives(group[1])
+            best = _better(best, _hints(parts))
+    return best
+
+
+def _better(one: set[str], other: set[str]) -> set[str]:
+    return max(one, other, key=lambda texts: min(map(len, texts), default=0))
+
+
+def _end_of_group(tokens: Sequence[str], at: int) -> int:
+    """Behind the token at a place, or behind the group that it opens."""
+    depth = 0
+    for end in range(at, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[end], 0)
+        if depth <= 0:
+            return end + 1
+    return len(tokens)
+
+
+def _tokens(pattern: str) -> list[str]:
+    return re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|.", pattern, re.DOTALL)
 
 
 def _alternatives(pattern: str) -> list[str]:
     """The alternatives at the top level of an expression."""
     parts = [""]
     depth = 0
-    for token in re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|.", pattern, re.DOTALL):
+    for token in _tokens(pattern):
         if token == "|" and not depth:
             parts.append("")
             continue
