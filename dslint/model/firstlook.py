@@ -10,6 +10,7 @@ import re
 
 LAUNCHER = (
     r"torchrun|torch\.distributed|deepspeed|accelerate|srun|mpirun|mpiexec|xtuner|swift|megatron|llamafactory|lmf|axolotl"
+    r"|colossalai|composer|horovodrun"
     r"|python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
 )
 _LAUNCHER_BYTES = re.compile(LAUNCHER.encode())

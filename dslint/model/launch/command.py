@@ -57,7 +57,9 @@ class LaunchCommand:
     """One command that starts training processes.
 
     ``launcher``: ``torchrun`` (also ``python -m torch.distributed.run|launch``: see ``program``), ``deepspeed``,
-    ``accelerate``, ``srun``, ``mpirun``, ``xtuner``, ``swift``, ``llamafactory``, ``axolotl``, ``python``.
+    ``accelerate``, ``srun``, ``mpirun``, ``xtuner``, ``swift``, ``llamafactory``, ``axolotl``, ``colossalai``,
+    ``composer``, ``horovodrun``, ``lightning`` (a Lightning CLI with ``--trainer.devices``), ``python``. Where its
+    processes meet and which devices they see: ``meeting.py``; what it reads and sets: ``launchers/environment.py``.
     ``outer`` is the launcher around it (``srun torchrun ...`` gives launcher torchrun, outer srun), else "".
     ``nodes`` x ``processes_per_node`` = ``world_size``; each absent when nobody says, unknown when not readable.
     ``script`` is the word naming the script or module (``None`` for CLIs without one, such as ``xtuner``);

@@ -11,6 +11,8 @@ from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
 from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
+from dslint.model.launch.launchers.environment import hand_over
+from dslint.model.launch.launchers.frameworks import is_lightning, split_launcher
 from dslint.model.launch.launchers.remote import SBATCH, remote_words
 from dslint.model.launch.launchers.wrappers import unwrap
 from dslint.model.shell.slurm import slurm_options
@@ -75,6 +77,7 @@ def read_command(
         return _shell(rest, outer)
     if head.adapter.wraps:
         parsed = _wrapper_options(head)
+        hand_over(head.adapter.name, head.rest[: len(head.rest) - len(parsed.rest)], parsed, seen)
         inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs)
         if not isinstance(inner, LaunchCommand):
             return inner
@@ -83,11 +86,16 @@ def read_command(
         inner = replace(inner, wrappers=tuple(around))
         return replace(inner, words=tuple(words), location=_place(source, begin, inner.words, words[0].location))
     command = _command(head, seen, outer, rest)
-    if command is None:
+    if command is None or (head.adapter.is_common and not _is_python(command)):
         return None
     place = _place(source, words[0].location.span.start, words, words[0].location)
     command = replace(command, words=tuple(words), wrappers=tuple(around), argv=rest)
     return replace(command, location=place, in_docs=in_docs, cwd=cwd or absent())
+
+
+def _is_python(command: LaunchCommand) -> bool:
+    script = command.script
+    return script is not None and (command.is_module or script.text is None or script.text.endswith(".py"))
 
 
 def _place(source: SourceFile, begin: int, words: Sequence[Word], single: Location) -> Location:
@@ -124,7 +132,7 @@ def _python(name: str, words: Sequence[Word]) -> Head | None:
             module = words[at + 1]
             adapter = BY_MODULE.get(module.text or "")
             if adapter is not None:
-                return Head(adapter, f"{name} -m {module.text}", tuple(words[at + 2 :]))
+                return _subcommand(adapter, f"{name} -m {module.text}", tuple(words[at + 2 :]))
             return Head(PLAIN, name, tuple(words[at + 2 :]), module, is_module=True)
         if text in ("-c", "-") or word.spreads:
             return None
@@ -166,8 +174,12 @@ def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequenc
         is_module = last(parsed.flags, *adapter.module_flags) is not None
     world = _world(adapter, parsed, env, outer, place)
     launcher, flags = adapter.name, parsed.flags
+    if launcher == "axolotl" and any(word.text == "--" for word in arguments):
+        arguments, flags = split_launcher(arguments)
+    elif adapter is PLAIN and is_lightning(parsed):
+        launcher = "lightning"
     outer_name, outer_flags = outer.name, outer.parsed.flags
-    if adapter is PLAIN and outer.name:
+    if adapter is PLAIN and outer.name:  # who starts the processes is around
         launcher, flags, outer_name, outer_flags = outer.name, outer.parsed.flags, "", ()
     return LaunchCommand(
         launcher=launcher,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dslint.model.launch.command import Word
-from dslint.model.launch.launchers import counts, tables
+from dslint.model.launch.launchers import counts, frameworks, tables
 from dslint.model.launch.launchers.base import Options
 
 MPI_PAIRS = tables.MPI_PAIRS
@@ -23,7 +23,7 @@ class Adapter:
 
     name: str
     heads: tuple[str, ...]
-    options: Options
+    table: Options | str
     counter: counts.Counter
     modules: tuple[str, ...] = ()
     subcommands: tuple[str, ...] = ()
@@ -31,21 +31,28 @@ class Adapter:
     module_flags: tuple[str, ...] = ()
     # The command it starts may be another launcher.
     wraps: bool = False
+    # The name means other programs too: what it runs must be Python.
+    is_common: bool = False
+
+    @property
+    def options(self) -> Options:
+        """Its options; of a launcher whose releases differ those of all releases."""
+        return tables.released(self.table) if isinstance(self.table, str) else self.table
 
 
 ADAPTERS = (
     Adapter(
         "torchrun",
         ("torchrun",),
-        tables.TORCHRUN,
+        "torchrun",
         counts.torchrun,
         ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.run"),
         module_flags=("-m", "--module"),
     ),
     Adapter(
         "deepspeed",
-        ("deepspeed", "ds"),
-        tables.DEEPSPEED,
+        ("deepspeed", "ds", "deepspeed.pt"),
+        "deepspeed",
         counts.deepspeed,
         ("deepspeed.launcher.runner",),
         module_flags=("--module",),
@@ -53,10 +60,18 @@ ADAPTERS = (
     Adapter(
         "accelerate",
         ("accelerate",),
-        tables.ACCELERATE,
+        "accelerate",
+        counts.accelerate,
+        ("accelerate.commands.accelerate_cli",),
+        ("launch",),
+        module_flags=("-m", "--module"),
+    ),
+    Adapter(
+        "accelerate",
+        ("accelerate-launch",),
+        "accelerate",
         counts.accelerate,
         ("accelerate.commands.launch",),
-        ("launch",),
         module_flags=("-m", "--module"),
     ),
     Adapter("srun", ("srun",), tables.SRUN, counts.srun, wraps=True),
@@ -66,31 +81,53 @@ ADAPTERS = (
         "swift",
         ("swift", "megatron"),
         tables.NONE,
-        counts.by_environment("NNODES", "NPROC_PER_NODE"),
-        subcommands=("sft", "pt", "rlhf"),
+        frameworks.swift,
+        ("swift.cli.main",),
+        ("sft", "pt", "rlhf"),
         has_script=False,
     ),
     Adapter(
         "llamafactory",
         ("llamafactory-cli", "lmf"),
         tables.NONE,
-        counts.by_environment("NNODES", "NPROC_PER_NODE"),
-        subcommands=("train",),
+        frameworks.llamafactory,
+        ("llamafactory.cli",),
+        ("train",),
         has_script=False,
     ),
     Adapter(
         "axolotl",
         ("axolotl",),
         tables.NONE,
-        counts.undecided,
-        ("axolotl.cli.train",),
+        frameworks.axolotl,
+        ("axolotl.cli.main",),
         ("train",),
         has_script=False,
     ),
+    Adapter("axolotl", (), tables.NONE, counts.undecided, ("axolotl.cli.train",), has_script=False),
+    Adapter(
+        "colossalai",
+        ("colossalai",),
+        tables.COLOSSALAI,
+        frameworks.colossalai,
+        ("colossalai.cli",),
+        ("run",),
+        module_flags=("-m",),
+    ),
+    Adapter(
+        "composer",
+        ("composer",),
+        tables.COMPOSER,
+        frameworks.composer,
+        ("composer.cli.launcher", "composer"),
+        module_flags=("-m", "--module_mode"),
+        is_common=True,
+    ),
+    Adapter("horovodrun", ("horovodrun",), tables.HOROVODRUN, frameworks.horovodrun, wraps=True),
 )
 # ``$(which torchrun)`` and its kin.
 _WHICH = re.compile(r"""["']?(?:\$\(|`)\s*(?:which|command -v|type -p)\s+([\w-]+)\s*[)`]["']?""")
-PLAIN = Adapter("python", (), tables.NONE, counts.plain)
+PLAIN = Adapter("python", (), tables.NONE, frameworks.plain)
 
 BY_HEAD: dict[str, Adapter] = {head: adapter for adapter in ADAPTERS for head in adapter.heads}
 BY_MODULE: dict[str, Adapter] = {module: adapter for adapter in ADAPTERS for module in adapter.modules}

@@ -65,7 +65,7 @@ def parse_options(words: Sequence[Word], table: Options) -> Parsed:
     at = 0
     while at < len(words):
         word = words[at]
-        name = flag_name(word)
+        name = flag_name(word) or _short_name(word, table)
         if name is None:
             if not word.spreads:
                 break
@@ -79,12 +79,20 @@ def parse_options(words: Sequence[Word], table: Options) -> Parsed:
         value = glued_value(word, name)
         if full is None and value is None and not name.startswith("--") and name[:2] in table.values:
             full, value = name[:2], _tail(word, 2)
+        elif value is None and full is not None and name != word.text and word.text is not None and len(name) == 2:
+            value = _tail(word, 2)
         at += 1
         if value is None and at < len(words) and _takes_next(full, table, words[at]):
             value = words[at]
             at += 1
         flags.append(Flag(full or name, value, word.location))
     return Parsed(tuple(flags), tuple(words[at:]), is_open)
+
+
+def _short_name(word: Word, table: Options) -> str | None:
+    """``-H`` of ``-H/job/hostfile``: the value stands glued to a short option."""
+    name = (word.text or "")[:2]
+    return name if len(word.text or "") > 2 and name != "--" and name in table.values else None
 
 
 def _takes_next(full: str | None, table: Options, following: Word) -> bool:

@@ -25,9 +25,16 @@ Counter = Callable[[Parsed, Mapping[str, Fact[str]], Location], World]
 
 
 def torchrun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
-    """``--nnodes`` x ``--nproc_per_node``; both are 1 by default."""
+    """``--nnodes`` x ``--nproc_per_node``; both are 1 by default, and ``gpu`` is one for each visible device.
+
+    An option that is missing is looked up as ``PET_NNODES`` or the like (torch 1.9 to 2.13
+    ``torch/distributed/argparse_util.py``).
+    """
     nodes = flag_count(parsed.flags, "--nnodes").or_else(_pet(env, "PET_NNODES"))
     per_node = flag_count(parsed.flags, "--nproc_per_node").or_else(_pet(env, "PET_NPROC_PER_NODE"))
+    flag = last(parsed.flags, "--nproc_per_node")
+    if flag is not None and flag.value is not None and flag.value.text == "gpu":
+        per_node = devices(env_text(env, "CUDA_VISIBLE_DEVICES"))
     nodes, per_node = closed(nodes, parsed.open), closed(per_node, parsed.open)
     return world(
         nodes.or_else(one(place, "one node, the default of torchrun")),
@@ -53,9 +60,9 @@ def deepspeed(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> 
     if nodes.is_absent and not parsed.open:
         nodes = unknown("the hostfile decides") if hosts else one(place, "one node without a hostfile")
     if gpus.is_absent:
-        devices = env_text(env, "CUDA_VISIBLE_DEVICES")
+        shown = env_text(env, "CUDA_VISIBLE_DEVICES")
         alone = nodes.is_known and nodes.get() == 1 and hosts is None
-        gpus = _devices(devices) if alone else unknown("all accelerators of every node")
+        gpus = devices(shown) if alone else unknown("all accelerators of every node")
     return world(closed(nodes, True), gpus)
 
 
@@ -66,6 +73,9 @@ def _included(include: Fact[str]) -> World:
     hosts = [h.partition(":") for h in include.get().split("@") if h]
     if not all(re.fullmatch(r"(?:\d+(?:,\d+)*)?", s) for _, _, s in hosts):
         return world(unknown("DeepSpeed does not read this filter"), unknown("DeepSpeed does not read this filter"))
+    if len({host for host, _, _ in hosts}) != len(hosts):
+        # Since 0.9 the slots of a host that is named twice add up; before, the last ones count.
+        return world(unknown("a host is named twice", *include.origins), unknown("a host is named twice"))
     slots = [len(set(s.split(","))) if s else 0 for _, _, s in hosts]
     nodes: Fact[int] = known(len(hosts), *include.origins)
     if not slots or 0 in slots:
@@ -76,21 +86,30 @@ def _included(include: Fact[str]) -> World:
     return World(nodes, per_node, known(sum(slots), *include.origins))
 
 
-def _devices(devices: Fact[str]) -> Fact[int]:
+def devices(shown: Fact[str]) -> Fact[int]:
     """How many devices ``CUDA_VISIBLE_DEVICES`` shows; without it all of the machine."""
-    if not devices.is_known:
-        return unknown(devices.reason or "all accelerators of the machine")
-    ids = [i.strip() for i in devices.get().split(",")]
+    if not shown.is_known:
+        return unknown(shown.reason or "all accelerators of the machine")
+    ids = [i.strip() for i in shown.get().split(",")]
     if not all(i.isdigit() for i in ids) or len(set(ids)) != len(ids):
-        return unknown("`CUDA_VISIBLE_DEVICES` is not a list of numbers", *devices.origins)
-    return known(len(ids), *devices.origins)
+        return unknown("`CUDA_VISIBLE_DEVICES` is not a list of numbers", *shown.origins)
+    return known(len(ids), *shown.origins)
 
 
 def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
-    """``--num_processes`` is the total over all machines."""
-    del env, place
+    """``--num_processes`` is the total over all machines, of which each starts the same share.
+
+    ``--cpu`` starts one process, whatever else is said, unless mpirun does (accelerate 0.20 to 1.15
+    ``commands/launch.py``: ``simple_launcher``).
+    """
+    del env
     nodes = closed(flag_count(parsed.flags, "--num_machines"), parsed.open)
     total = closed(flag_count(parsed.flags, "--num_processes"), parsed.open)
+    if last(parsed.flags, "--cpu", "--use_cpu") is not None and not parsed.open:
+        if last(parsed.flags, "--mpirun_hostfile") is not None or nodes.get_or(1) != 1:
+            return World(nodes, unknown("mpirun or another launcher starts the processes"), total)
+        alone = one(place, "one process with `--cpu`")
+        return World(alone, alone, alone)
     if total.is_absent:
         total = unknown("the accelerate config decides")
     return World(nodes, divided(total, nodes), total)
@@ -119,16 +138,34 @@ def srun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World
 
 
 def mpirun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
-    """``-np`` is the total."""
+    """``-np`` is the total, else the slots of ``-H host:slots,...`` of Open MPI.
+
+    Per node: ``-npernode``, ``-N`` and ``--map-by ppr:N:node`` of Open MPI, ``-ppn`` of MPICH and Intel MPI.
+    """
     del env, place
     total = closed(flag_count(parsed.flags, "-np", "-n", "-c", "--n", "--np"), parsed.open)
-    per_node = flag_count(parsed.flags, "-npernode", "--npernode", "-N", "-ppn")
+    per_node = flag_count(parsed.flags, "-npernode", "--npernode", "-N", "-ppn", "--ppn", "-perhost", "--perhost")
+    mapped = text_fact(last(parsed.flags, "--map_by", "-map_by"))
+    if per_node.is_absent and (found := re.match(r"ppr:([1-9]\d*):node\b", mapped.get_or(""))):
+        per_node = known(int(found[1]), *mapped.origins)
+    hosts = text_fact(last(parsed.flags, "-H", "-host", "--host", "-hosts", "--hosts"))
+    counted = slots(hosts.get()) if hosts.is_known and ":" in hosts.get() else ()
+    if total.is_absent and counted:
+        total = known(sum(counted), *hosts.origins)
+    if per_node.is_absent and len(set(counted)) == 1 and total.get_or(0) == sum(counted):
+        per_node = known(counted[0], *hosts.origins)
     nodes = divided(total, per_node) if total.is_known and per_node.is_known else unknown("the host list decides")
     return World(nodes, per_node, total)
 
 
+def slots(hosts: str) -> tuple[int, ...]:
+    """``a:4,b:4`` -> ``(4, 4)``; one slot for a host without a number, empty when it cannot be read."""
+    found = [re.fullmatch(r"[\w.-]+(?::(\d{1,4}))?", host.strip()) for host in hosts.split(",")]
+    return tuple(int(match[1] or 1) for match in found if match) if all(found) else ()
+
+
 def by_environment(nodes: str, per_node: str) -> Counter:
-    """Tools that start torchrun with counts from the environment (XTuner, ms-swift, LLaMA-Factory)."""
+    """Tools that start torchrun with counts from the environment (XTuner)."""
 
     def counter(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
         del parsed
@@ -152,9 +189,3 @@ def undecided(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> 
     """The tool reads a config file that is not looked into."""
     del parsed, env, place
     return World(unknown("a config file decides"), unknown("a config file decides"), unknown("a config file decides"))
-
-
-def plain(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
-    """A single process, unless the script itself starts more."""
-    del parsed, env, place
-    return World(absent(), absent(), absent())

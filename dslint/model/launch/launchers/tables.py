@@ -1,46 +1,30 @@
 """The options of the launchers, as their parsers declare them.
 
-torchrun: torch 2.13 ``torch.distributed.run.get_args_parser`` and ``--use_env`` of ``torch.distributed.launch``;
-deepspeed: 0.19.8 ``launcher.runner.parse_args`` and the elastic options of older releases; accelerate: 1.15
-``launch_command_parser``; srun: Slurm 23.11; mpirun: Open MPI and MPICH.
+torchrun, deepspeed, accelerate launch: ``releases.py``; srun: Slurm 23.11; mpirun: Open MPI and MPICH; horovodrun:
+Horovod 0.28 ``runner/launch.py``; colossalai: ColossalAI 0.4 ``cli/launcher``; composer: MosaicML Composer 0.32
+``cli/launcher.py``.
 """
 
 from __future__ import annotations
 
-from dslint.model.launch.launchers.base import options
+from functools import cache
 
-TORCHRUN = options(
-    "--nnodes --nproc_per_node --rdzv_backend --rdzv_endpoint --rdzv_id --rdzv_conf --max_restarts --monitor_interval"
-    " --start_method --event_log_handler --role --log_dir -r --redirects -t --tee --local_ranks_filter"
-    " --duplicate_stdout_filters --duplicate_stderr_filters --node_rank --master_addr --master_port --local_addr"
-    " --logs_specs --numa_binding --signals_to_handle --shutdown_timeout",
-    "-h --help --standalone -m --module --no_python --run_path --use_env --virtual_local_rank",
-)
-DEEPSPEED = options(
-    "-H --hostfile -i --include -e --exclude --num_nodes --num_gpus --num_accelerators --master_port --master_addr"
-    " --node_rank --launcher --launcher_args --enable_each_rank_log --autotuning --bind_core_list --ssh_port"
-    " --venv_script --log_level --min_elastic_nodes --max_elastic_nodes",
-    "-h --help --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid"
-    " --bind_cores_to_rank -q --quiet --elastic_training",
-)
-ACCELERATE = options(
-    "--config_file --mixed_precision --num_processes --num_machines --num_cpu_threads_per_process --dynamo_backend"
-    " --dynamo_mode --gpu_ids --machine_rank --main_process_ip --main_process_port -t --tee --log_dir --role"
-    " --rdzv_backend --rdzv_conf --max_restarts --monitor_interval --tpu_cluster_name --tpu_zone --vm --env"
-    " --main_training_function --deepspeed_config_file --zero_stage --offload_optimizer_device --offload_param_device"
-    " --offload_optimizer_nvme_path --offload_param_nvme_path --gradient_accumulation_steps --gradient_clipping"
-    " --zero3_init_flag --zero3_save_16bit_model --deepspeed_hostfile --deepspeed_exclusion_filter"
-    " --deepspeed_inclusion_filter --deepspeed_multinode_launcher --deepspeed_moe_layer_cls_names --fsdp_version"
-    " --fsdp_offload_params --fsdp_min_num_params --fsdp_sharding_strategy --fsdp_reshard_after_forward"
-    " --fsdp_auto_wrap_policy --fsdp_transformer_layer_cls_to_wrap --fsdp_backward_prefetch --fsdp_state_dict_type"
-    " --fsdp_forward_prefetch --fsdp_use_orig_params --fsdp_cpu_ram_efficient_loading --fsdp_sync_module_states"
-    " --fsdp_activation_checkpointing --fp8_backend --fp8_margin --fp8_interval --fp8_format --fp8_amax_history_len"
-    " --fp8_amax_compute_algo --fp8_override_linear_precision --fp8_opt_level --mpirun_hostfile --mpirun_ccl",
-    "-h --help -q --quiet --cpu --multi_gpu --tpu --use_xpu --ipex --enable_cpu_affinity --dynamo_use_fullgraph"
-    " --dynamo_use_dynamic --dynamo_use_regional_compilation --use_deepspeed --use_fsdp --use_parallelism_config"
-    " --use_megatron_lm --same_network -m --module --no_python --tpu_cluster --no_tpu_cluster --tpu_use_sudo"
-    " --downcast_bf16 --fp8_use_autocast_during_eval --fp8_enable_fsdp_float8_all_gather --fp8_pad_inner_dim --debug",
-)
+from dslint.model.launch.command import canonical
+from dslint.model.launch.launchers.base import Options, options
+from dslint.model.launch.launchers.releases import launcher_options
+
+
+@cache
+def released(launcher: str) -> Options:
+    """The options that any release of torchrun, deepspeed or accelerate launch has."""
+    rows = launcher_options(launcher, program="torch.distributed.launch")
+    values = {name for row in rows if row.takes_value for name in (row.name, *row.spellings)}
+    switches = {name for row in rows if not row.takes_value for name in (row.name, *row.spellings)}
+    # ``accelerate launch`` has abbreviated nothing since 0.18.
+    names = (frozenset(map(canonical, values)), frozenset(map(canonical, switches)))
+    return Options(*names, abbreviates=launcher != "accelerate")
+
+
 SRUN = options(
     "-A --account -a -b --begin -c --cpus_per_task -C --constraint --chdir -D -d --dependency -e --error --exclude -x"
     " --export --gpus -G --gpus_per_node --gpus_per_task --gpus_per_socket --gres --hint -i --input -J --job_name"
@@ -55,12 +39,30 @@ SRUN = options(
     " --container_mount_home --no_container_mount_home --container_writable --container_remap_root --propagate",
 )
 MPIRUN = options(
-    "-np -n -c --n --np -npernode --npernode -N -ppn -H --host -host -hosts --hostfile -hostfile -f -machinefile"
-    " --machinefile -x -bind_to --bind_to -map_by --map_by --rank_by -rank_by -wdir --wdir --prefix -genvlist",
-    "--allow_run_as_root -allow_run_as_root --oversubscribe -oversubscribe -v --verbose -q"
-    " --tag_output --report_bindings",
+    "-np -n -c --n --np -npernode --npernode -N -ppn --ppn -perhost --perhost -H --host -host -hosts --hosts --hostfile"
+    " -hostfile -f -machinefile --machinefile -x -bind_to --bind_to -map_by --map_by --rank_by -rank_by -wdir --wdir"
+    " -wd --wd --prefix -genvlist -envlist --output_filename --timeout --report_uri -iface -launcher --launcher",
+    "--allow_run_as_root -allow_run_as_root --oversubscribe -oversubscribe -v --verbose -q --nooversubscribe"
+    " --tag_output -tag_output --report_bindings -report_bindings --display_map -genvall -l -prepend_rank",
     abbreviates=False,
 )
 # Options with two values.
 MPI_PAIRS = frozenset({"-mca", "--mca", "-genv", "-env"})
+HOROVODRUN = options(
+    "-np --num_proc -H --hosts -hostfile --hostfile --min_np --max_np --slots_per_host -p --ssh_port -i"
+    " --ssh_identity_file --network_interfaces --output_filename --start_timeout --config_file --mpi_args"
+    " --host_discovery_script --reset_limit --log_level --fusion_threshold_mb --cycle_time_ms --cache_capacity",
+    "-h --help -v --version -cb --check_build --disable_cache --gloo --mpi --jsrun --verbose --tcp --autotune"
+    " --no_autotune --prefix_output_with_timestamp",
+)
+COLOSSALAI = options(
+    "-H -host --host --hostfile --include --exclude --num_nodes --nproc_per_node --master_port --master_addr"
+    " --extra_launch_args --ssh_port -m",
+    "--help",
+    abbreviates=False,
+)
+COMPOSER = options(
+    "-n --nproc --stdout --stderr --world_size --base_rank --node_rank --master_addr --master_port",
+    "-h --help --version -v --verbose -m --module_mode -c --command_mode",
+)
 NONE = options("")

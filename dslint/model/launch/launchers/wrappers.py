@@ -35,6 +35,16 @@ _WRAPPERS: dict[str, tuple[Options, int]] = {
     "numactl": (_takes("-m -N -C -i --membind --cpunodebind --physcpubind --interleave --preferred"), 0),
     "xvfb-run": (_takes("-n -s"), 0),
     "catchsegv": (_NONE, 0),
+    "flock": (_takes("-w --wait --timeout -E --conflict_exit_code"), 1),
+    "chrt": (_takes("-T -P -D"), 1),
+    "cgexec": (_takes("-g"), 0),
+    "prlimit": (_takes("-o"), 0),
+    "strace": (_takes("-o -e -p -s -u -a -I -O -P -S"), 0),
+    "gdb": (_takes("-ex -x -iex -ix -p"), 0),
+    "compute-sanitizer": (_takes("--tool --log_file --kernel_regex --target_processes --launch_timeout"), 0),
+    "dumb-init": (_NONE, 0),
+    "tini": (_takes("-p -e"), 0),
+    "uvx": (_takes("--from --with --python -p --index --index_url --extra_index_url"), 0),
     "screen": (_takes("-S -dmS -c -h -s -T -p"), 0),
     "xargs": (_takes("-n -I -P -L -d -a -E -s"), 0),
 }
@@ -49,7 +59,17 @@ _RUNNERS: dict[tuple[str, str], Options] = {
     ("conda", "run"): _takes("-n --name -p --prefix --cwd"),
     ("mamba", "run"): _takes("-n --name -p --prefix --cwd"),
     ("micromamba", "run"): _takes("-n --name -p --prefix --cwd"),
-    ("nsys", "profile"): _takes("-o --output -t --trace -s --sample -w -c --capture_range -f --force_overwrite"),
+    ("rye", "run"): _NONE,
+    ("nsys", "profile"): _takes(
+        "-o --output -t --trace -s --sample -w --show_output -c --capture_range -f --force_overwrite -y --delay -d"
+        " --duration -b --backtrace -e --env_var -x --stop_on_exit -p --nvtx_capture -k --kill -n --inherit_environment"
+        " --cuda_graph_trace --cuda_memory_usage --cudabacktrace --capture_range_end --cpuctxsw --export --stats"
+        " --gpu_metrics_device --gpu_metrics_devices --gpu_metrics_frequency --osrt_threshold --python_backtrace"
+        " --pytorch --python_sampling --samples_per_backtrace --sampling_frequency --session_new"
+        " --trace_fork_before_exec --wait --run_as --nic_metrics --gpuctxsw --python_sampling_frequency --command_file"
+    ),
+    ("nsys", "launch"): _takes("-t --trace --session --session_new -e --env_var -w --show_output"),
+    ("py-spy", "record"): _takes("-o --output -d --duration -r --rate -f --format"),
 }
 _DOCKER = _takes(
     "-v --volume -w --workdir -e --env --env_file --name --network --net --gpus --shm_size --ipc --user -u -p --publish"
@@ -71,6 +91,7 @@ _CONTAINERS: dict[str, tuple[frozenset[str], Options, bool]] = {
 }
 # Programs whose command stands behind ``--``.
 _BEHIND_DASHES = {("kubectl", "exec"), ("oc", "exec"), ("ray", "job")}
+_COMPOSE = _takes("-f --file -p --project_name --profile --env_file --project_directory")
 _SALLOC = options(
     " ".join(tables.SRUN.values), " ".join(tables.SRUN.switches) + " --no_shell", abbreviates=True, guesses=False
 )
@@ -98,6 +119,8 @@ def unwrap(
             rest = parse_options(rest[2:], _RUNNERS[name, following]).rest
         elif name in _CONTAINERS and following in _CONTAINERS[name][0]:
             rest = _container(name, rest[2:], env)
+        elif name == "docker-compose" or (name, following) == ("docker", "compose"):
+            rest = _composed(rest[1 if "-" in name else 2 :], env)
         elif (name, following) in _BEHIND_DASHES:
             at = next((i for i, w in enumerate(rest) if w.text == "--"), len(rest))
             rest = rest[at + 1 :]
@@ -129,6 +152,12 @@ def _container(name: str, words: Sequence[Word], env: dict[str, Fact[str]]) -> t
             elif variable in outside:  # ``-e NAME`` hands the variable of the shell on
                 env[variable] = outside[variable]
     return parsed.rest[1:]
+
+
+def _composed(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
+    """``docker compose run SERVICE COMMAND``: the container has the service's environment and what ``-e`` sets."""
+    rest = parse_options(words, _COMPOSE).rest
+    return _container("docker", rest[1:], env) if rest and rest[0].text in ("run", "exec") else ()
 
 
 def _forget(env: dict[str, Fact[str]]) -> None:
