@@ -1,0 +1,1 @@
+"""The real bash as a judge: scripts run where only recording stubs can be reached."""
