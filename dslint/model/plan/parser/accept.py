@@ -43,7 +43,7 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
     """
     hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
     judge = _Judge(parser)
-    texts = [_text(w) for w in command.script_args if not w.spreads]
+    texts = [_text(w) for w in command.script_args]
     namespace, extras = judge.parse(texts)
     problems = list(judge.problems)
     if namespace is None:

@@ -85,6 +85,9 @@ class Fields:
         has_default = value is not None or "default_factory" in keywords or not known
         default: Fact[object] = script.literal(value, "the default of the script") if value is not None else absent()
         kind, nargs, choices, is_read = _shape(annotation)
+        if "metadata" in keywords:
+            own = _metadata(keywords["metadata"])
+            is_read = is_read and own is not None and own <= {"help", "metavar"}
         if kind == "bool" and nargs == "?" and _may_be_none(annotation) and default.get_or(False) is None:
             nargs = None  # `Optional[bool] = None` takes exactly one word
         flags = (f"--{name}", f"--{name.replace('_', '-')}") if "_" in name else (f"--{name}",)
@@ -110,6 +113,11 @@ def _annotation(node: ast.expr) -> ast.expr | None:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _metadata(node: ast.expr) -> set[str | None] | None:
+    """The keys of ``metadata={...}``: they are keywords of ``add_argument``."""
+    return {text_of(key) for key in node.keys if key is not None} if isinstance(node, ast.Dict) else None
 
 
 def _may_be_none(node: ast.expr) -> bool:

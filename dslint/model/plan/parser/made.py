@@ -110,7 +110,8 @@ class Made:
                 script.location(call),
                 _default(keywords, action, call, script),
                 _type(keywords.get("type"), script),
-                _choices(keywords.get("choices"), script),
+                # A converter of the script may turn the words into others.
+                _choices(keywords.get("choices"), script) if _is_plain(keywords.get("type"), script) else None,
                 nargs,
                 action,
                 is_certain and not spread and (required or (is_operand and nargs in (None, "+"))),
@@ -156,6 +157,10 @@ def _nargs(node: ast.expr | None, script: PyScript) -> tuple[str | int | None, b
 def _type(node: ast.expr | None, script: PyScript) -> str:
     name = script.qualified(node) if node is not None else ""
     return name if name in _TYPES and name not in script.functions else ""
+
+
+def _is_plain(node: ast.expr | None, script: PyScript) -> bool:
+    return node is None or _type(node, script) in ("int", "float", "str")
 
 
 def _choices(node: ast.expr | None, script: PyScript) -> tuple[object, ...] | None:

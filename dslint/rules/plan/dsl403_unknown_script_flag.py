@@ -1,0 +1,173 @@
+"""**What.** The command passes the script an option that its parser does not have, or a word that no option takes:
+`--quant-bits 4` for a script that declares `--quant_bits`, `tensor-parallel 1` without the dashes.
+
+**Why it hurts.** The job waits in the queue, starts on every node, and every process stops: `error: unrecognized
+arguments: --quant-bits 4`, or under HfArgumentParser `ValueError: Some specified arguments are not used by the
+HfArgumentParser`, often after the libraries have been imported for a minute.
+
+**Fix.** Write the option as the script declares it; the hint names the one that looks like it. The fix is safe where
+only hyphens and underscores differ.
+
+**When it stays quiet.** When the parser may take more than its file shows: `parse_known_args`, subparsers, options
+with computed names, a function of another library that adds options (`extra_args_provider`), parsers that are stored
+or changed, and click, typer, fire, hydra, jsonargparse, LightningCLI, tyro and the like. Parsers that other modules
+of the project build or extend are followed; so are dataclasses, and the fields of `TrainingArguments`, of which every
+release counts. An unambiguous beginning of an option is fine, as argparse takes it. Placeholders of documentation
+(`<model>`, `...`) are no words.
+
+**Evidence.** argparse of Python itself, and transformers' `HfArgumentParser.parse_args_into_dataclasses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Fix
+from dslint.model.context import Context
+from dslint.model.launch.command import Word
+from dslint.model.plan.parser.options import Problem, ScriptParser
+from dslint.model.plan.parser.places import is_placeholder, place_of, previous, renamed, similar
+from dslint.model.plan.runplan import RunPlan
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import TRAINER
+
+META = RuleMeta(
+    code="DSL403",
+    name="unknown-script-flag",
+    kind="plan",
+    severity=Severity.ERROR,
+    summary="The command passes an option that the parser of the script does not have",
+    fix="safe",
+    references=("https://docs.python.org/3/library/argparse.html",),
+    depends_on_run=True,
+)
+
+_HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"
+_BITS = 'parser.add_argument("--quant_bits", type=int, default=16)\nparser.add_argument("--model", default="")\n'
+_END = "args = parser.parse_args()\n"
+_RUN = "torchrun --nproc_per_node 2 train.py --model opt --quant_bits 4\n"
+_WRONG = _RUN.replace("quant_bits", "quant-bits")
+_ELSEWHERE = {
+    "train.py": "from options import get_args\n\nargs = get_args()\n",
+    "options.py": "import argparse\n\nfrom more import add_model\n\n\ndef get_args():\n"
+    "    parser = argparse.ArgumentParser()\n    add_model(parser)\n    return parser.parse_args()\n",
+    "more.py": "def add_model(parser):\n" + "".join(f"    {line}\n" for line in _BITS.splitlines()),
+}
+
+EXAMPLES = (
+    bad("a hyphen for an underscore", {"run.sh": _WRONG, "train.py": _HEAD + _BITS + _END}, "run.sh:1 error",
+        fixed={"run.sh": _RUN}),
+    bad("a parser that two other modules build", {"run.sh": _WRONG, **_ELSEWHERE}, "run.sh:1 error"),
+    bad("a misspelt argument of the Trainer", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --learing_rate 1e-4\n", "train.py": TRAINER,
+        "requirements.txt": "transformers==4.57.1\n",
+    }, "run.sh:1 error"),
+    bad("a word that no option takes", {
+        "run.sh": "python train.py model opt\n", "train.py": _HEAD + _BITS + _END,
+    }, "run.sh:1 error"),
+    bad("in documentation", {
+        "README.md": f"```bash\n{_WRONG}```\n", "train.py": _HEAD + _BITS + _END,
+    }, "README.md:2 warning"),
+    good("as the script declares it", {"run.sh": _RUN, "train.py": _HEAD + _BITS + _END}),
+    good("the beginning of an option", {"run.sh": _RUN.replace("bits", "b"), "train.py": _HEAD + _BITS + _END}),
+    good("unknown arguments pass", {
+        "run.sh": _WRONG, "train.py": _HEAD + _BITS + "args, _ = parser.parse_known_args()\n",
+    }),
+    good("another library extends the parser", {
+        "run.sh": _WRONG,
+        "train.py": "from megatron import add_arguments\n" + _HEAD + _BITS + "add_arguments(parser)\n" + _END,
+    }),
+    good("the parser is extended by a function that is handed over", {
+        "run.sh": _WRONG, "train.py": "from megatron import initialize\n\n\ndef add(parser):\n"
+        '    parser.add_argument("--bits")\n    return parser\n\n\ninitialize(extra_args_provider=add)\n',
+    }),
+    good("subparsers", {
+        "run.sh": _WRONG, "train.py": _HEAD + _BITS + "sub = parser.add_subparsers()\n" + _END,
+    }),
+    good("jsonargparse", {
+        "run.sh": _WRONG,
+        "train.py": _HEAD.replace("import argparse", "import jsonargparse as argparse") + _BITS + _END,
+    }),
+    good("hydra", {
+        "run.sh": _WRONG,
+        "train.py": 'import hydra\n\n\n@hydra.main(config_path="c")\ndef main(cfg): ...\n\n\nmain()\n',
+    }),
+    good("DeepSpeed adds four options of its own", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --deepspeed --model opt\n",
+        "train.py": "import deepspeed\n" + _HEAD + _BITS + "parser = deepspeed.add_config_arguments(parser)\n" + _END,
+    }),
+    good("an argument that an older release of transformers has", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --overwrite_output_dir\n", "train.py": TRAINER,
+    }),
+    good("a placeholder", {
+        "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py [--more-options]\n```\n",
+        "train.py": _HEAD + _BITS + _END,
+    }),
+)  # fmt: skip
+
+
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+    """Report every option that the parser does not have, and the first word that nobody takes."""
+    parser, given = plan.parser, plan.given
+    if parser is None or given is None or not parser.is_closed:
+        return
+    leftovers = 0
+    for problem in given.problems:
+        if problem.word is None or is_placeholder(problem.word) or _is_another_command(problem.word, plan):
+            continue
+        if problem.kind == "unknown":
+            yield _unknown(plan, parser, problem, problem.word)
+        elif problem.kind == "leftover" and not leftovers and not _follows_switch(plan, parser, problem.word):
+            leftovers += 1
+            yield _leftover(plan, parser, problem.word)
+
+
+def _is_another_command(word: Word, plan: RunPlan) -> bool:
+    """``mpirun a : b``: behind the colon stands another program."""
+    words = plan.command.script_args
+    return any(w.text == ":" for w in words[: words.index(word) + 1]) if word in words else True
+
+
+def _follows_switch(plan: RunPlan, parser: ScriptParser, word: Word) -> bool:
+    """``--bf16 True``: another rule."""
+    before = previous(word, plan.command)
+    option = parser.option(before.text) if before is not None and before.text is not None else None
+    return option is not None and option.action in ("store_true", "store_false")
+
+
+def _unknown(plan: RunPlan, parser: ScriptParser, problem: Problem, word: Word) -> Finding:
+    flag = (word.text or "").partition("=")[0]
+    meant = similar(flag, parser)
+    option = parser.option(meant) if meant else None
+    ends = "`ValueError: Some specified arguments are not used by the HfArgumentParser`"
+    error = ends if parser.kind != "argparse" else f"`error: unrecognized arguments: {flag}`"
+    places = [option.location.labelled(f"`{meant}` is declared here")] if option is not None else []
+    if parser.location is not None:
+        places.append(parser.location.labelled("the command line is parsed here"))
+    fix: Fix | None = renamed(word, flag, meant) if meant else None
+    return META.finding(
+        place_of(word),
+        f"`{flag}` is no option of `{plan.script}`: every process stops with {error}",
+        hint=f"Write `{meant}`" if meant else f"Remove `{flag}`, or declare it in the parser",
+        related=tuple(places),
+        fix=fix,
+        severity=Severity.WARNING if plan.command.in_docs else None,
+        facts={"flag": flag, "meant": meant, "parser": parser.kind, "problem": problem.kind},
+    )
+
+
+def _leftover(plan: RunPlan, parser: ScriptParser, word: Word) -> Finding:
+    meant = similar(f"--{word.text}", parser)
+    places = () if parser.location is None else (parser.location.labelled("the command line is parsed here"),)
+    return META.finding(
+        place_of(word),
+        f"no option of `{plan.script}` takes the word `{word.text}`: every process stops with"
+        f" `error: unrecognized arguments: {word.text}`",
+        hint=f"Write `{meant}`"
+        if meant
+        else "Put an option in front of it, quote it with the word before it, or remove it",
+        related=places,
+        severity=Severity.WARNING if plan.command.in_docs else None,
+        facts={"flag": word.text or "", "meant": meant, "parser": parser.kind, "problem": "leftover"},
+    )
