@@ -43,6 +43,8 @@ class LaunchDoc:
     in_docs: bool = False
     # DeepSpeed configs that the script writes with heredocs.
     written: tuple[WrittenConfig, ...] = ()
+    # The text stands inside another one, which may have expanded its variables.
+    is_inner: bool = False
 
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
@@ -68,7 +70,7 @@ def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Wo
 
     reader = TextReader(in_docs, find_file)
     commands = reader.script(shell, Scope(script=None if in_docs else source.path), Outer(), {}, 0)
-    inner = [LaunchDoc(source, text, (), in_docs) for text in reader.inner]
+    inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
     return [LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written)), *inner]
 
 

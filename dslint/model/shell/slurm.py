@@ -20,6 +20,7 @@ _KEYS = {
     "--tasks-per-node": "SBATCH_NTASKS_PER_NODE",
     "--gpus-per-node": "SBATCH_GPUS_PER_NODE",
     "--gres": "SBATCH_GPUS_PER_NODE",
+    "--gpus-per-task": "SBATCH_GPUS_PER_TASK",
 }
 _WORD = re.compile(r"[^\s\"']+(?:\"[^\"]*\"|'[^']*')?")
 

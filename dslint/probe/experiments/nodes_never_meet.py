@@ -35,7 +35,13 @@ EXPERIMENT = Experiment(
         Case("standalone", {"how": "standalone"}, rules=("DSL313",)),
         Case("node-missing", {"how": "missing"}),
         Case("node-missing-time-out", {"how": "missing", "timeout": 1}, _GIVES_UP),
-        Case("same-node-rank", {"how": "same-rank", "hosts": True}, rules=("DSL314",), needs=_ROOT),
+        Case("same-node-rank", {"how": "same-rank", "hosts": True}, rules=("DSL314", "DSL316"), needs=_ROOT),
+        Case(
+            "two-agents-on-a-node",
+            {"how": "twice"},
+            Expect((Kind.RAISE,), r"EADDRINUSE|[Aa]ddress already in use"),
+            rules=("DSL319",),
+        ),
         Case("one-says-nnodes-1", {"how": "disagree", "timeout": 1}, _ALONE),
         Case("accelerate-address-missing", {"how": "no-host", "timeout": 1}, _GIVES_UP, rules=("DSL188",)),
         Case("accelerate-machine-rank-of-no-machine", {"how": "rank-2"}, rules=("DSL190",)),
@@ -98,6 +104,8 @@ def _without(how: str, words: list[str], node: int, port: int) -> list[str]:
         return ["--standalone", "--nnodes", "2"]
     if how == "c10d":
         return ["--nnodes", "2", "--rdzv_backend", "c10d"]
+    if how == "twice":
+        return ["--nnodes", "1", "--node_rank", "0", *words[4:]]
     if how == "same-rank":
         words[3] = "0"
     elif how == "disagree" and node == 0:
@@ -114,7 +122,7 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case for what is not set: `PORT`, `ADDR` or both; for accelerate the one named as the rule."""
-    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314"):
+    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314", "DSL316", "DSL319"):
         without = "c10d" if subject.finding.fact("missing") == "--rdzv_endpoint" else "alone"
         return {} if subject.finding.code != "DSL311" or case.params["how"] == without else None
     if subject.finding.code != "DSL349":

@@ -1,0 +1,62 @@
+"""What Slurm gives a command under ``srun``: tasks and GPUs of a node, from its options and the ``#SBATCH`` lines."""
+
+from __future__ import annotations
+
+import re
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.launch.launchers.base import Parsed, World, env_count
+from dslint.model.launch.launchers.counts import slurm_tasks
+
+# They start the processes of a node themselves: one of them on each node is enough.
+PER_NODE = ("torchrun", "deepspeed", "accelerate")
+
+
+def step_tasks(command: LaunchCommand) -> World:
+    """The tasks that ``srun`` starts for a command, by node and in all."""
+    return slurm_tasks(Parsed(_srun_flags(command), ()), command.env)
+
+
+def _srun_flags(command: LaunchCommand) -> tuple[Flag, ...]:
+    if command.outer == "srun":
+        return command.outer_flags
+    return command.launcher_flags if command.launcher == "srun" else ()
+
+
+def srun_says_tasks(command: LaunchCommand) -> bool:
+    """Options of ``srun`` itself say how many tasks there are."""
+    names = {"-n", "--ntasks", "--ntasks_per_node", "--tasks_per_node", "--ntasks_per_gpu"}
+    return any(flag.name in names for flag in _srun_flags(command))
+
+
+def gpus_per_node(command: LaunchCommand) -> Fact[int]:
+    """The GPUs that the step, else the job, has on each node: ``--gpus-per-node``, ``--gres=gpu:8``, or a task's."""
+    step: Fact[int] = absent()
+    for flag in _srun_flags(command):
+        if flag.name in ("--gpus_per_node", "--gres"):
+            step = _count(flag)
+        elif flag.name in ("--gpus", "-G", "--gpus_per_socket"):
+            return unknown("a number for the whole step", flag.location)
+        elif flag.name == "--gpus_per_task":
+            tasks = step_tasks(command).per_node
+            own = _count(flag)
+            alone = own.is_known and tasks.get_or(0) == 1
+            step = own if alone else unknown("the GPUs of each task", flag.location)
+    if not step.is_absent:
+        return step
+    job = env_count(command.env, "SBATCH_GPUS_PER_NODE") if "SBATCH_GPUS_PER_NODE" in command.env else absent()
+    if not job.is_absent:
+        return job
+    if "SBATCH_GPUS_PER_TASK" in command.env and step_tasks(command).per_node.get_or(0) == 1:
+        return env_count(command.env, "SBATCH_GPUS_PER_TASK")
+    return absent()
+
+
+def _count(flag: Flag) -> Fact[int]:
+    text = flag.value.text if flag.value is not None and flag.value.text is not None else ""
+    match = re.fullmatch(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?(\d{1,4})", text)
+    if match is None:
+        return unknown("not one number", flag.location)
+    origins = flag.value.origins if flag.value is not None else ()
+    return known(int(match[1]), flag.location.labelled(f"{flag.name} {text}"), *origins)
