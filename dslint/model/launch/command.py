@@ -104,6 +104,18 @@ class LaunchCommand:
         """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""
         return self.hides_words or self.unknown_operands > operands
 
+    def may_hide_launcher_flags(self) -> bool:
+        """A word before the script that cannot be read, or one in its place, may hold an option of the launcher."""
+        if self.script is not None and self.script.text is None:
+            return True
+        values = [flag.value for flag in self.launcher_flags]
+        for word in self.argv or self.words:
+            if word is self.script:
+                break
+            if word.text is None and (word.spreads or not (word.raw.startswith("-") or word in values)):
+                return True
+        return False
+
     def variable(self, name: str) -> Fact[str]:
         """An environment variable as the command sees it; absent when the file does not set it.
 
