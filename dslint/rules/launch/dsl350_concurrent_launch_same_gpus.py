@@ -89,12 +89,13 @@ def _is_here(doc: LaunchDoc, command: LaunchCommand) -> bool:
     return not away and command.location.path == doc.source.path and not command.conditions
 
 
+_Numbered = tuple[int, tuple[Location, ...]]
 _Found = tuple[str, tuple[Location, ...], tuple[Location, ...]]
 
 
 def _port(first: LaunchCommand, second: LaunchCommand) -> _Found | None:
-    ours = [(port.number, (port.location,)) for port in ports(first) if port.number]
-    theirs = [(port.number, (port.location,)) for port in ports(second) if port.number]
+    ours: list[_Numbered] = [(port.number, (port.location,)) for port in ports(first) if port.number]
+    theirs: list[_Numbered] = [(port.number, (port.location,)) for port in ports(second) if port.number]
     if first.launcher == second.launcher == "deepspeed":
         ours, theirs = ours or _default(first), theirs or _default(second)
     for number, place in ours:
@@ -104,7 +105,7 @@ def _port(first: LaunchCommand, second: LaunchCommand) -> _Found | None:
     return None
 
 
-def _default(command: LaunchCommand) -> list[tuple[int, tuple[Location, ...]]]:
+def _default(command: LaunchCommand) -> list[_Numbered]:
     given = command.launcher_flag("--master_port") is not None or command.may_hide_launcher_flags()
     return [] if given else [(29500, ())]
 
