@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from dslint.core.fact import Fact, absent
 from dslint.core.fix import Edit
 from dslint.core.source import Location, SourceFile, Span
+from dslint.model.plan.parser.options import ScriptParser
 from dslint.model.plan.pyscript import PyScript, read_script
 from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
 
@@ -65,6 +66,22 @@ def read_local_rank(source: SourceFile) -> LocalRank | None:
         declared.default if declared is not None else absent(),
         _insertion(script) if not accepts else None,
     )
+
+
+def local_rank_of(parser: ScriptParser, source: SourceFile) -> LocalRank | None:
+    """The same of a parser that other modules build, where all its options are known.
+
+    A script that parses no words itself is the only one of which a launcher's argument is sure to reach this parser.
+    """
+    if parser.kind not in ("argparse", "hf") or not parser.is_closed or parser.libraries or parser.location is None:
+        return None
+    if source.path == parser.location.path and parser.kind == "argparse":
+        return read_local_rank(source)
+    flags = [flag for option in parser.options for flag in option.flags]
+    accepts = tuple(name for name in _FLAGS if any(flag.startswith(name) for flag in flags))
+    declared = parser.option("--local_rank") or parser.option("--local-rank")
+    place = declared.location if declared is not None else None
+    return LocalRank(accepts, parser.location, place)
 
 
 def _use(script: PyScript, args: ScriptArgs) -> Location | None:

@@ -16,7 +16,7 @@ from dslint.model.plan.files import Files, module_path
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import hostfile_counts
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
-from dslint.model.plan.localrank import LocalRank, read_local_rank
+from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
 from dslint.model.plan.parser.accept import passed as given_words
 from dslint.model.plan.parser.options import Passed, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
@@ -197,16 +197,20 @@ def _build(
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
-        local_rank=_local_rank(command, script, workspace),
+        local_rank=_local_rank(command, script, parser, workspace),
         parser=parser,
         given=given_words(parser, command) if parser is not None else None,
     )
 
 
-def _local_rank(command: LaunchCommand, script: str | None, workspace: Workspace) -> LocalRank | None:
+def _local_rank(
+    command: LaunchCommand, script: str | None, parser: ScriptParser | None, workspace: Workspace
+) -> LocalRank | None:
     if script is None or command.launcher not in ("torchrun", "deepspeed", "accelerate"):
         return None
-    return workspace.memo("local rank", script, read_local_rank)
+    found = workspace.memo("local rank", script, read_local_rank)
+    source = workspace.read(script) if found is None and parser is not None else None
+    return found if source is None or parser is None else local_rank_of(parser, source)
 
 
 def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice) -> bool:

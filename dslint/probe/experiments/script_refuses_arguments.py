@@ -24,7 +24,7 @@ _UNUSED = r"ValueError.*not used by the HfArgumentParser"
 EXPERIMENT = Experiment(
     name="script-refuses-arguments",
     summary="a command passes its script words that its parser refuses",
-    rules=("DSL403", "DSL407", "DSL419", "DSL420"),
+    rules=("DSL403", "DSL406", "DSL407", "DSL419", "DSL420"),
     flavour="transformers",
     ranks=1,
     expect=Expect((Kind.RAISE,), "error: "),
@@ -48,6 +48,8 @@ EXPERIMENT = Experiment(
         _case("operand", "DSL420", "", "d", "arguments are required: data", "data"),
         _case("field", "DSL420", "", "--path d", "arguments are required: --path", "path", fields=True),
         _case("default", "DSL420", "", "--path d", "are required", "path with default", fields=True, taken=True),
+        _case("removed-field", "DSL406", "--evaluation_strategy no", "--eval_strategy no", _UNUSED, "Trainer", True),
+        _case("renamed-field", "DSL406", "--eval_strategy no", "", _UNUSED, "Trainer", fields=True, taken=True),
     ),
 )  # fmt: skip
 
@@ -90,19 +92,25 @@ def _parse(adds: str) -> None:
 
 
 def _parse_fields(adds: str) -> None:
+    import sys
     from dataclasses import field, make_dataclass
     from typing import Any, Literal
 
-    from transformers import HfArgumentParser
+    from transformers import HfArgumentParser, TrainingArguments
 
+    parser: Any
     fields: list[Any] = [
         ("dtype", Literal["bf16", "fp16"], field(default="bf16")),
         ("lazy", bool, field(default=False)),
         ("learning_rate", float, field(default=5e-5)),
     ]
+    if adds == "Trainer":
+        parser = HfArgumentParser(TrainingArguments)
+        parser.parse_args_into_dataclasses([*sys.argv[1:], "--output_dir", "out", "--use_cpu", "--report_to", "none"])
+        return
     if adds:
         fields.insert(0, (adds.split()[0], str, field(default="d") if adds.endswith("default") else field()))
-    parser: Any = HfArgumentParser(make_dataclass("Arguments", fields))
+    parser = HfArgumentParser(make_dataclass("Arguments", fields))
     parser.parse_args_into_dataclasses(look_for_args_file=False)
 
 

@@ -100,6 +100,10 @@ EXAMPLES = (
     good("an argument that an older release of transformers has", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --overwrite_output_dir\n", "train.py": TRAINER,
     }),
+    good("a placeholder of several words", {
+        "README.md": '```bash\nOUT="path to save"\ntorchrun --nproc_per_node 2 train.py --model $OUT\n```\n',
+        "train.py": _HEAD + _BITS + _END,
+    }),
     good("a placeholder", {
         "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py [--more-options]\n```\n",
         "train.py": _HEAD + _BITS + _END,
@@ -118,6 +122,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
             continue
         if problem.kind == "unknown":
             yield _unknown(plan, parser, problem, problem.word)
+        elif plan.command.in_docs and problem.word.origins:
+            continue  # `export OUTPUT_DIR="path to save"`
         elif problem.kind == "leftover" and not leftovers and not _follows_switch(plan, parser, problem.word):
             leftovers += 1
             yield _leftover(plan, parser, problem.word)

@@ -10,9 +10,9 @@ itself for the only one and trains alone; or it is 0, and all of them work on GP
 works under all of them. Where the script declares neither spelling, the safe fix adds the argument; `deepspeed
 --no_local_rank` and `torch.distributed.launch --use_env` (or `torchrun`) spare it.
 
-**When it stays quiet.** When the parser may know more than the file shows (`parse_known_args`, parents, subparsers, a
-helper of another module, `HfArgumentParser`); scripts without a parser; with `--no_local_rank`, `--use_env`, or an MPI
-launcher of DeepSpeed; and for the missing value, when the script reads `LOCAL_RANK`, assigns `args.local_rank`, or
+**When it stays quiet.** When the parser may know more than the project shows (`parse_known_args`, subparsers, a
+helper of a library, `TrainingArguments`, which have the field); scripts without a parser; with `--no_local_rank`,
+`--use_env`, or an MPI launcher of DeepSpeed; and for the missing value, when the script reads `LOCAL_RANK`, assigns `args.local_rank`, or
 leaves the device to DeepSpeed, accelerate, transformers, Lightning or mmengine, when the command passes the argument,
 and for one process.
 
@@ -65,6 +65,12 @@ _DEEPSPEED = "deepspeed --num_gpus 4 train.py --lr 0.1\n"
 _LAUNCH = "python -m torch.distributed.launch --nproc_per_node 4 train.py --lr 0.1\n"
 _TORCHRUN = "torchrun --nproc_per_node 4 train.py\n"
 
+_FIELDS = (
+    "from dataclasses import dataclass\n\nfrom transformers import HfArgumentParser\n\n\n"
+    "@dataclass\nclass Arguments:\n    lr: float = 0.1\n\n\n"
+    "(arguments,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()\n"
+)
+
 EXAMPLES = (
     bad("the deepspeed launcher, and a parser that does not know the argument", {
         "train.py": _HEAD + _LR + _PARSE, "run.sh": _DEEPSPEED,
@@ -84,6 +90,17 @@ EXAMPLES = (
         "train.py": _ALONE.replace("default=-1", "default=0").replace("if args.local_rank != -1:", "if True:"),
         "run.sh": _TORCHRUN,
     }, "run.sh:1 warning"),
+    bad("a parser that another module builds", {
+        "options.py": _HEAD.replace("\nparser", "\n\ndef get_args():\n    parser")
+        + f"    {_LR}    return parser.parse_args()\n",
+        "train.py": "from options import get_args\n\nargs = get_args()\n", "run.sh": _DEEPSPEED,
+    }, "run.sh:1 error"),
+    bad("dataclasses without a field for it", {"train.py": _FIELDS, "run.sh": _DEEPSPEED}, "run.sh:1 error"),
+    good("TrainingArguments have the field", {
+        "train.py": _FIELDS.replace("HfArgumentParser\n", "HfArgumentParser, TrainingArguments\n").replace(
+            "(Arguments)", "((Arguments, TrainingArguments))").replace("(arguments,)", "arguments, training_arguments"),
+        "run.sh": _DEEPSPEED.replace("0.1", "0.1 --output_dir out"),
+    }),
     good("both spellings", {"train.py": _HEAD + _BOTH + _LR + _PARSE, "run.sh": _LAUNCH + _DEEPSPEED}),
     good("the spelling of DeepSpeed", {"train.py": _HEAD + _RANK + _LR + _PARSE, "run.sh": _DEEPSPEED}),
     good("told not to", {

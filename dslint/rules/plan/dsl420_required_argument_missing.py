@@ -65,6 +65,9 @@ EXAMPLES = (
     good("it gets a default later", {
         "run.sh": _run("--lr 0.2"), "train.py": _SCRIPT.replace("args =", 'parser.set_defaults(data_path="d")\nargs ='),
     }),
+    bad("in documentation, which may show a part of the command only", {
+        "README.md": f"```bash\n{_run('--lr 0.2')}```\n", "train.py": _SCRIPT,
+    }, "README.md:2 info"),
     good("how the script is started", {
         "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py\n```\n", "train.py": _SCRIPT,
     }),
@@ -90,7 +93,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         f" following arguments are required: {', '.join(option.name for option in missing)}`",
         hint=f"Pass {names}",
         related=tuple(option.location.labelled(f"`{option.name}` is required here") for option in missing[:4]),
-        severity=Severity.WARNING if command.in_docs else None,
+        severity=Severity.INFO if command.in_docs else None,
         facts={"missing": missing[0].name, "operand": not missing[0].flags, "parser": parser.kind},
     )
 

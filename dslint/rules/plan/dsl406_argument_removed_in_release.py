@@ -1,0 +1,184 @@
+"""**What.** The command passes an argument that the release of the library in use does not have any more, or not yet:
+`--evaluation_strategy`, `--overwrite_output_dir` or `--group_by_length` to a script whose HfArgumentParser reads
+`TrainingArguments`; `--deepspeed_mpi` to one that calls `deepspeed.add_config_arguments`.
+
+**Why it hurts.** The job starts on every node, imports its libraries, and stops: `ValueError: Some specified
+arguments are not used by the HfArgumentParser: ['--evaluation_strategy', 'steps']`. transformers 5.0 alone removed 26
+arguments; most published fine-tuning scripts pass some of them.
+
+**Fix.** Write the new name, leave the argument out, or pin the release that takes it. The fix renames where the
+values are the same.
+
+**When it stays quiet.** When nobody states a release of the library; when the parser lets unknown arguments pass;
+when a dataclass of the script has a field of that name. An error means that every release in use refuses the
+argument, a warning that the stated range reaches such releases and its newest one refuses. Keyword arguments in the
+script are `removed-training-argument`.
+
+**Evidence.** `schemas/trainer_arguments.json`, generated from the released sources of transformers 4.0 to 5.23 and
+trl 0.4 to 1.16; `deepspeed/__init__.py` of 0.9 to 0.19.8 (`--deepspeed_mpi` went with 0.13.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix, Safety
+from dslint.core.source import Span
+from dslint.model.context import Context, VersionFact
+from dslint.model.deepspeed.config import version_named, version_origin
+from dslint.model.launch.command import Flag
+from dslint.model.plan.parser.options import ScriptParser
+from dslint.model.plan.parser.places import place_of
+from dslint.model.plan.runplan import RunPlan
+from dslint.model.trainerargs import Releases, Standing, hint, standing, successor, taken
+from dslint.model.versions.resolve import covers
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.snippets import TRAINER
+
+META = RuleMeta(
+    code="DSL406",
+    name="argument-removed-in-release",
+    kind="plan",
+    severity=Severity.ERROR,
+    summary="The command passes an argument that the release of the library in use does not take",
+    fix="safe",
+    references=("https://github.com/huggingface/transformers/blob/main/MIGRATION_GUIDE_V5.md",),
+    versions=("transformers>=4.0", "deepspeed>=0.9"),
+    depends_on_run=True,
+)
+
+
+def _run(words: str) -> str:
+    return f"torchrun --nproc_per_node 2 train.py --output_dir out {words}\n"
+
+
+_FIVE = "transformers==5.20.0\n"
+_OLD, _NEW = _run("--evaluation_strategy steps"), _run("--eval_strategy steps")
+_MPI = (
+    "import argparse\n\nimport deepspeed\n\nparser = argparse.ArgumentParser()\n"
+    "parser = deepspeed.add_config_arguments(parser)\n"
+    'parser.add_argument("--output_dir")\nparser.add_argument("--local_rank")\nargs = parser.parse_args()\n'
+)
+
+_OWN = (
+    "from dataclasses import dataclass\n\n\n@dataclass\nclass Mine(TrainingArguments):\n"
+    "    group_by_length: bool = False\n\n\n"
+)
+
+EXAMPLES = (
+    bad("renamed", {"run.sh": _OLD, "train.py": TRAINER, "requirements.txt": _FIVE}, "run.sh:1 error",
+        fixed={"run.sh": _NEW}),
+    bad("removed", {
+        "run.sh": _run("--overwrite_output_dir"), "train.py": TRAINER, "requirements.txt": _FIVE,
+    }, "run.sh:1 error"),
+    bad("newer releases are allowed", {
+        "run.sh": _OLD, "train.py": TRAINER, "requirements.txt": "transformers>=4.40\n",
+    }, "run.sh:1 warning"),
+    bad("an argument of DeepSpeed", {
+        "run.sh": _run("--deepspeed_mpi"), "train.py": _MPI, "requirements.txt": "deepspeed==0.16.0\n",
+    }, "run.sh:1 error"),
+    good("the new name", {"run.sh": _NEW, "train.py": TRAINER, "requirements.txt": _FIVE}),
+    good("the release that takes it", {
+        "run.sh": _OLD, "train.py": TRAINER, "requirements.txt": "transformers==4.38.0\n",
+    }),
+    good("nobody states a release", {"run.sh": _OLD, "train.py": TRAINER}),
+    good("a field of the script", {
+        "run.sh": _run("--group_by_length True"), "requirements.txt": _FIVE,
+        "train.py": TRAINER.replace("parser =", f"{_OWN}parser =", 1).replace("Parser(TrainingArguments", "Parser(Mine"),
+    }),
+    good("unknown arguments pass", {
+        "run.sh": _OLD, "requirements.txt": _FIVE,
+        "train.py": TRAINER.replace("into_dataclasses()", "into_dataclasses(return_remaining_strings=True)"),
+    }),
+)  # fmt: skip
+
+_DEEPSPEED = {"--deepspeed_mpi": "0.13.1"}
+
+
+def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
+    """Ask the table about every argument that the command passes."""
+    parser = plan.parser
+    if parser is None or plan.command.script is None:
+        return
+    versions = context.libraries
+    for flag in plan.command.script_flags:
+        if parser.libraries and not _lets_pass(parser):
+            yield from _trainer(plan, parser, flag, versions.get("transformers"), versions.get("trl"))
+        removed = _DEEPSPEED.get(flag.name)
+        if removed is not None and parser.is_closed:
+            yield from _deepspeed(plan, parser, flag, removed, context.deepspeed)
+
+
+def _lets_pass(parser: ScriptParser) -> bool:
+    """Unknown arguments are no error, or nobody knows all fields that the project adds."""
+    return not parser.is_closed and not parser.open_because.startswith("not all fields of `trl.")
+
+
+def _trainer(
+    plan: RunPlan, parser: ScriptParser, flag: Flag, transformers: VersionFact | None, trl: VersionFact | None
+) -> Iterator[Finding]:
+    name = flag.name.lstrip("-").replace("-", "_")
+    if parser.option(flag.name) is not None or any(option.dest == name for option in parser.options):
+        return
+    releases = Releases(transformers or VersionFact(), trl or VersionFact())
+    found = [(owner, standing(owner, name, releases)) for owner in parser.libraries]
+    if not found or any(standing_ is None for _, standing_ in found):
+        return
+    owner, worst = found[0]
+    if worst is None or not releases.of(worst.library).is_known or worst.reach == "deprecated":
+        return
+    yield _finding(plan, flag, owner, worst, releases)
+
+
+def _finding(plan: RunPlan, flag: Flag, owner: tuple[str, str], found: Standing, releases: Releases) -> Finding:
+    version = releases.of(found.library)
+    name = flag.name.lstrip("-").replace("-", "_")
+    who = version_named(version, found.library)
+    later = f"{found.library} {found.release} and later, which the project allows, do"
+    who = later if found.reach == "later" else f"{who} does"
+    does = "was removed in" if found.is_removed else "came with"
+    advice = hint(owner, name, "" if found.is_removed else f"{found.library}>={found.release}")
+    word = next((w for w in plan.command.script_args if w.location == flag.location), None)
+    return META.finding(
+        place_of(word) if word is not None else flag.location,
+        f"{who} not take `{flag.name}`, which {does} {found.library} {found.release}: every process stops with"
+        " `ValueError: Some specified arguments are not used by the HfArgumentParser`",
+        hint=advice.replace("Write `", "Write `--"),
+        related=version_origin(version, found.library),
+        fix=_fix(flag, owner, successor(owner, name), releases),
+        severity=Severity.WARNING if plan.command.in_docs else found.severity,
+        facts={"argument": name, "class": owner[1]},
+    )
+
+
+def _fix(flag: Flag, owner: tuple[str, str], new: str, releases: Releases) -> Fix | None:
+    status = taken(owner, new, releases) if new else "no"
+    place = flag.location
+    if not new or status == "no" or new == "warmup_steps" or place.path.endswith(".ipynb"):
+        return None
+    length = place.span.end - place.span.start
+    if length < len(flag.name):
+        return None
+    edit = Edit(place.path, Span(place.span.start, place.span.start + len(flag.name)), f"--{new}")
+    return Fix(f"Rename to `--{new}`", (edit,), Safety.SAFE if status in ("yes", "") else Safety.UNSAFE)
+
+
+def _deepspeed(
+    plan: RunPlan, parser: ScriptParser, flag: Flag, removed: str, version: VersionFact
+) -> Iterator[Finding]:
+    option, beside = parser.option(flag.name), parser.option("--deepscale_config")
+    if option is None or beside is None or option.location != beside.location or not version.is_known:
+        return  # the script declares it itself
+    status = covers(version, f">={removed}", "deepspeed")
+    if status == "no":
+        return
+    yield META.finding(
+        flag.location,
+        f"`deepspeed.add_config_arguments` adds no `{flag.name}` since DeepSpeed {removed}: every process stops with"
+        f" `error: unrecognized arguments: {flag.name}`",
+        hint=f"Remove `{flag.name}`: it has no effect in newer releases, and `deepspeed.initialize` finds MPI itself",
+        related=(option.location.labelled("DeepSpeed adds its arguments here"), *version_origin(version, "deepspeed")),
+        severity=Severity.WARNING if plan.command.in_docs or status == "maybe" else None,
+        facts={"argument": flag.name.lstrip("-"), "class": "deepspeed"},
+    )
