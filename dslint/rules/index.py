@@ -2685,6 +2685,17 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL406",
+        name="argument-removed-in-release",
+        kind="plan",
+        severity="error",
+        summary="The command passes an argument that the release of the library in use does not take",
+        module="dslint.rules.plan.dsl406_argument_removed_in_release",
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL407",
         name="switch-with-value",
         kind="plan",
