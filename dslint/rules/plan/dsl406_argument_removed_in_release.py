@@ -85,7 +85,7 @@ EXAMPLES = (
     good("nobody states a release", {"run.sh": _OLD, "train.py": TRAINER}),
     good("a field of the script", {
         "run.sh": _run("--group_by_length True"), "requirements.txt": _FIVE,
-        "train.py": TRAINER.replace("parser =", f"{_OWN}parser =", 1).replace("Parser(TrainingArguments", "Parser(Mine"),
+        "train.py": TRAINER.replace("parser =", f"{_OWN}parser =", 1).replace("(TrainingArguments)\n(", "(Mine)\n("),
     }),
     good("unknown arguments pass", {
         "run.sh": _OLD, "requirements.txt": _FIVE,

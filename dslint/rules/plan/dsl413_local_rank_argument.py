@@ -12,9 +12,9 @@ works under all of them. Where the script declares neither spelling, the safe fi
 
 **When it stays quiet.** When the parser may know more than the project shows (`parse_known_args`, subparsers, a
 helper of a library, `TrainingArguments`, which have the field); scripts without a parser; with `--no_local_rank`,
-`--use_env`, or an MPI launcher of DeepSpeed; and for the missing value, when the script reads `LOCAL_RANK`, assigns `args.local_rank`, or
-leaves the device to DeepSpeed, accelerate, transformers, Lightning or mmengine, when the command passes the argument,
-and for one process.
+`--use_env`, or an MPI launcher of DeepSpeed; and for the missing value, when the script reads `LOCAL_RANK`, assigns
+`args.local_rank`, or leaves the device to DeepSpeed, accelerate, transformers, Lightning or mmengine, when the
+command passes the argument, and for one process.
 
 **Evidence.** The launchers of DeepSpeed 0.19.8 and torch 2.13: `unrecognized arguments: --local_rank=0` and
 `--local-rank=0`; under torchrun two processes with the default -1 are each in a world of 1, and with 0 both choose
