@@ -97,8 +97,6 @@ class LaunchCommand:
     argv: tuple[Word, ...] = ()
     # Words before the script that cannot be read: options of the launcher may be missing from ``launcher_flags``.
     hides_options: bool = False
-    # The command ends in ``&``: the script goes on without waiting for it.
-    in_background: bool = False
 
     def may_hide_flags(self, operands: int = 0) -> bool:
         """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""

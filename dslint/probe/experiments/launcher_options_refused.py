@@ -64,6 +64,10 @@ EXPERIMENT = Experiment(
               "accelerate", "--multi_gpu --num_processes 1", "--num_processes 1"),
         _case("multi-gpu-two-processes", "DSL346", Expect((Kind.RAISE,), r"ValueError: You need to use at least 2"),
               "accelerate", "--multi_gpu --num_processes 2", "--num_processes 2", Verdict.NOT_REPRODUCED),
+        _case("option-of-torchrun", "DSL308", Expect((Kind.RAISE,), r"unrecognized arguments: --nproc_per_node"),
+              "accelerate", "--nproc_per_node=2", "--num_processes=2"),
+        _case("hyphens", "DSL308", Expect((Kind.RAISE,), r"unrecognized arguments: --num-gpus"), "deepspeed",
+              "--num-gpus 2", "--num_gpus 2"),
     ),
 )  # fmt: skip
 
@@ -91,6 +95,9 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     finding = subject.finding
     if finding.code == "DSL327":
         return {} if finding.fact("missing") == "node_rank" and case.name == "no-ssh-without-rank" else None
+    if finding.code == "DSL308":
+        wanted = {"accelerate": "option-of-torchrun", "deepspeed": "hyphens"}
+        return {} if case.name == wanted.get(str(finding.fact("launcher"))) else None
     if finding.code == "DSL328":
         return {} if case.name == finding.fact("case") else None
     if finding.code == "DSL329":

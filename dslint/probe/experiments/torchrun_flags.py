@@ -1,17 +1,20 @@
-"""Options of torchrun that do not reach it: behind the script, or options of another launcher.
+"""Options of torchrun that do not reach it: behind the script, of another launcher, or not typed as options.
 
-As written, torchrun takes what stands behind the script as arguments of the script and starts one process, or refuses
-an option that only another launcher has; as fixed, the options stand before the script under torchrun's own names. The
-script only writes down its rank and its arguments: what a single process does to the training is not shown.
+As written, torchrun takes what stands behind the script as arguments of the script and starts one process, refuses an
+option that only another launcher has, or takes `=` for a value and the dash of a word processor for a script; as fixed,
+the options stand before the script under torchrun's own names. The script only writes down its rank and its arguments:
+what a single process does to the training is not shown.
 """
 
 from __future__ import annotations
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 
 _FEWER = Expect((Kind.WRONG,), r"starts 1 process instead of 2")
 _UNKNOWN = Expect((Kind.RAISE,), r"torchrun ends with exit code 2: torchrun: error: unrecognized arguments: --num_gpus")
+_VALUE = Expect((Kind.RAISE,), r"ValueError: Unsupported nproc_per_node value")
+_NO_FILE = Expect((Kind.RAISE,), r"No such file or directory: .*nproc_per_node")
 
 EXPERIMENT = Experiment(
     name="torchrun-flags",
@@ -19,9 +22,17 @@ EXPERIMENT = Experiment(
     ranks=1,
     expect=_FEWER,
     cases=(
-        Case("flag-after-script", {"words": ["train.py", "--nproc_per_node", "2"]}),
-        Case("flag-of-deepspeed", {"words": ["--num_gpus", "2", "train.py"]}, _UNKNOWN),
-        Case("abbreviated", {"words": ["--nproc-per", "2", "train.py"]}, verdict=Verdict.NOT_REPRODUCED),
+        Case("flag-after-script", {"words": ["train.py", "--nproc_per_node", "2"]}, rules=("DSL447",)),
+        Case("flag-of-deepspeed", {"words": ["--num_gpus", "2", "train.py"]}, _UNKNOWN, rules=("DSL308",)),
+        Case("equals-alone", {"words": ["--nproc_per_node", "=", "2", "train.py"]}, _VALUE, rules=()),
+        Case("smart-dash", {"words": ["\u2013nproc_per_node", "2", "train.py"]}, _NO_FILE, rules=()),
+        Case("smart-quotes", {"words": ["--nproc_per_node", "\u201c2\u201d", "train.py"]}, _VALUE, rules=()),
+        Case(
+            "abbreviated",
+            {"words": ["--nproc-per", "2", "train.py"]},
+            rules=("DSL308",),
+            verdict=Verdict.NOT_REPRODUCED,
+        ),
     ),
 )
 
@@ -49,3 +60,11 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
         return None
     got = " ".join(values[0][0]["argv"])
     return f"torchrun starts {started} process instead of {meant}, and the script gets the arguments `{got}`"
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """The case of the rule, where torchrun is the launcher."""
+    finding = subject.finding
+    if finding.code == "DSL306":
+        return {} if case.name == ("smart-dash" if finding.fact("kind") == "dash" else "smart-quotes") else None
+    return {} if finding.fact("launcher") in (None, "torchrun") else None

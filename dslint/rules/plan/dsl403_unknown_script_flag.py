@@ -13,7 +13,7 @@ with computed names, a function of another library that adds options (`extra_arg
 or changed, and click, typer, fire, hydra, jsonargparse, LightningCLI, tyro and the like. Parsers that other modules
 of the project build or extend are followed; so are dataclasses, and the fields of `TrainingArguments`, of which every
 release counts. An unambiguous beginning of an option is fine, as argparse takes it. Placeholders of documentation
-(`<model>`, `...`) are no words.
+(`<model>`, `...`) are no words. An option of the launcher that stands behind the script has a rule of its own, DSL447.
 
 **Evidence.** argparse of Python itself, and transformers' `HfArgumentParser.parse_args_into_dataclasses`.
 """
@@ -26,6 +26,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
 from dslint.model.launch.command import Word
+from dslint.model.launch.misplaced import own_option
 from dslint.model.plan.parser.options import Problem, ScriptParser
 from dslint.model.plan.parser.places import is_placeholder, place_of, previous, renamed, similar
 from dslint.model.plan.runplan import RunPlan
@@ -120,6 +121,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     for problem in given.problems:
         if problem.word is None or is_placeholder(problem.word) or _is_another_command(problem.word, plan):
             continue
+        if problem.kind == "unknown" and own_option(plan.command.launcher, problem.word.text or ""):
+            continue  # DSL447
         if problem.kind == "unknown":
             yield _unknown(plan, parser, problem, problem.word)
         elif plan.command.in_docs and problem.word.origins:
