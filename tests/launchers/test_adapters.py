@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dslint.core.fact import Fact
@@ -10,6 +12,8 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs
 from dslint.model.launch.launchers.environment import reads, sets
 from dslint.model.launch.meeting import devices, meeting
+from dslint.model.plan.runplan import build_plans
+from dslint.model.workspace import Workspace
 
 
 def one(script: str) -> LaunchCommand:
@@ -40,7 +44,7 @@ def shown(fact: Fact[int]) -> int | str:
         ),
         # With --cpu accelerate starts one process, unless mpirun does it.
         ("accelerate launch --cpu --num_processes 4 t.py", "accelerate", (1, 1, 1)),
-        ("accelerate launch --cpu --num_processes 4 --mpirun_hostfile h t.py", "accelerate", ("absent", "unknown", 4)),
+        ("accelerate launch --cpu --num_processes 4 --mpirun_hostfile h t.py", "accelerate", ("unknown", "unknown", 4)),
         ("NNODES=2 swift sft --model x", "swift", (2, 1, 2)),
         ("NPROC_PER_NODE=2 swift rlhf --model x", "swift", (1, 2, 2)),
         ("swift sft --model x", "swift", ("absent", "absent", "absent")),
@@ -93,6 +97,22 @@ def test_processes_are_counted(script: str, launcher: str, expected: tuple[objec
     command = one(script)
     assert command.launcher == launcher
     assert (shown(command.nodes), shown(command.processes_per_node), shown(command.world_size)) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("torchrun t.py -- --x", ["--x"]),
+        ("torchrun t.py -- -- --x", ["--", "--x"]),
+        ("torchrun -- t.py -- --x", ["--", "--x"]),
+        ("accelerate launch t.py -- --x", ["--x"]),
+        ("deepspeed t.py -- -- --x", ["--x"]),
+        ("torchrun t.py 1 -- --x", ["1", "--", "--x"]),
+        ("python t.py -- --x", ["--", "--x"]),
+    ],
+)
+def test_dashes_that_do_not_reach_the_script(script: str, arguments: list[str]) -> None:
+    assert [w.text for w in one(script).script_args] == arguments
 
 
 @pytest.mark.parametrize("script", ["composer install", "composer require a/b", "swift build", "colossalai check"])
@@ -173,6 +193,32 @@ def test_where_processes_meet(script: str, expected: tuple[str, ...]) -> None:
     assert tuple(f.get() if f.is_known else f.state for f in facts) == expected
 
 
+def test_the_accelerate_file_says_who_starts_the_processes() -> None:
+    local = "compute_environment: LOCAL_MACHINE\n"
+    two = "num_machines: 2\nnum_processes: 8\n"
+    for flags, text, expected in [
+        ("", local + "distributed_type: MULTI_GPU\n" + two, (2, 4, 8)),
+        ("--num_processes 4", local + "distributed_type: MULTI_GPU\n" + two, (2, 2, 4)),
+        ("--num_processes 5", local + "distributed_type: MULTI_GPU\n" + two, (2, 2, 4)),
+        ("", local + "distributed_type: MULTI_GPU\nnum_processes: 4\n", (1, 4, 4)),
+        ("", local + "distributed_type: 'NO'\nnum_processes: 4\n", (1, 1, 1)),
+        ("", local + "distributed_type: NO\nnum_processes: 4\n", (1, 1, 1)),
+        ("--num_processes 8", local + "distributed_type: 'NO'\nnum_processes: 1\n", (1, 1, 1)),
+        ("--multi_gpu --num_processes 8", local + "distributed_type: 'NO'\nnum_processes: 1\n", (1, 8, 8)),
+        ("", local + "distributed_type: MULTI_CPU\nuse_cpu: true\nnum_processes: 4\n", (1, 1, 1)),
+        ("--cpu", local + "distributed_type: MULTI_GPU\nnum_processes: 4\n", (1, 1, 1)),
+        # DeepSpeed reaches other nodes over a hostfile: without one it trains on this node alone.
+        ("", local + "distributed_type: DEEPSPEED\n" + two, ("unknown", 4, "unknown")),
+        ("--deepspeed_multinode_launcher standard", local + "distributed_type: DEEPSPEED\n" + two, (2, 4, 8)),
+        ("$FLAGS", local + "distributed_type: MULTI_GPU\n" + two, ("unknown", "unknown", "unknown")),
+    ]:
+        script = f"accelerate launch --config_file c.yaml {flags} t.py\n"
+        workspace = Workspace(Path("/nonexistent"), {"run.sh": script, "c.yaml": text})
+        (plan,) = build_plans([one(script)], workspace)
+        facts = (plan.nodes, plan.processes_per_node, plan.world_size)
+        assert tuple(map(shown, facts)) == expected, (flags, text)
+
+
 def test_standalone_may_be_a_variable() -> None:
     assert meeting(one("PET_STANDALONE=1 torchrun t.py")).is_standalone
     assert not meeting(one("PET_STANDALONE=0 torchrun t.py")).is_standalone
@@ -187,6 +233,9 @@ def test_standalone_may_be_a_variable() -> None:
         ("CUDA_VISIBLE_DEVICES=2,3 deepspeed t.py", ("2", "3")),
         ("CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_gpus 2 t.py", ("0", "1")),
         ("CUDA_VISIBLE_DEVICES=2,3 deepspeed --include localhost:4,5 t.py", ("4", "5")),
+        ("deepspeed --include localhost:7,7,2 t.py", ("2", "7")),
+        ("CUDA_VISIBLE_DEVICES= deepspeed t.py", "absent"),
+        ("CUDA_VISIBLE_DEVICES= torchrun t.py", ()),
         ("deepspeed --include a:0@b:0 t.py", "unknown"),
         ("CUDA_VISIBLE_DEVICES=0 deepspeed -H hosts t.py", "unknown"),
         ("CUDA_VISIBLE_DEVICES=0 accelerate launch --gpu_ids 2,3 t.py", ("2", "3")),

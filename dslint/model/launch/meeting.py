@@ -140,7 +140,8 @@ def _of_deepspeed(command: LaunchCommand, shown: Fact[str]) -> Fact[tuple[str, .
         host, _, slots = include.get().partition(":")
         if "@" in include.get() or not slots or not host:
             return unknown("`--include` depends on the hosts", *include.origins)
-        return _listed(known(slots, *include.origins))
+        ids = sorted(set(slots.split(",")), key=lambda slot: (len(slot), slot))
+        return known(tuple(ids), *include.origins)
     if include.is_unknown:
         return unknown(include.reason, *include.origins)
     count = command.launcher_flag("--num_gpus", "--num_accelerators")
@@ -148,7 +149,7 @@ def _of_deepspeed(command: LaunchCommand, shown: Fact[str]) -> Fact[tuple[str, .
         return known(tuple(map(str, range(int(count.value.text or 0)))), count.location, *count.value.origins)
     if count is not None or hosts is not None:
         return unknown("the number of devices is not known")
-    return _listed(shown)
+    return absent() if shown.get_or(" ") == "" else _listed(shown)
 
 
 def _listed(fact: Fact[str]) -> Fact[tuple[str, ...]]:

@@ -171,6 +171,7 @@ def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequenc
         if not parsed.rest and not parsed.open and not parsed.flags:
             return None
         script, arguments = (parsed.rest[0], parsed.rest[1:]) if parsed.rest else (None, ())
+        arguments = _without_dashes(arguments, adapter.dashes - parsed.dashed)
         is_module = last(parsed.flags, *adapter.module_flags) is not None
     world = _world(adapter, parsed, env, outer, place)
     launcher, flags = adapter.name, parsed.flags
@@ -206,6 +207,14 @@ def _command(head: Head, env: dict[str, Fact[str]], outer: Outer, words: Sequenc
 def _is_placeholder(script: Word) -> bool:
     """The first operand may be options: ``$ANY``, or ``...`` and ``[options]`` of documentation."""
     return script.text is None or script.text.startswith(("[", "<", "{", "...", "…", "$"))
+
+
+def _without_dashes(arguments: tuple[Word, ...], count: int) -> tuple[Word, ...]:
+    """argparse takes a first ``--``, also right behind the script, for its own; deepspeed reads the words twice."""
+    for _ in range(count):
+        if arguments and arguments[0].text == "--":
+            arguments = arguments[1:]
+    return arguments
 
 
 def _world(adapter: Adapter, parsed: Parsed, env: dict[str, Fact[str]], outer: Outer, place: Location) -> World:

@@ -60,6 +60,8 @@ def _filtered(command: LaunchCommand, hosts: Hosts) -> Hosts | None:
     named: Hosts = {}
     for part in flag.value.text.split("@"):
         host, _, slots = part.partition(":")
+        if host in named:
+            return None  # releases differ in what they make of it
         numbers = [int(s) for s in slots.split(",")] if re.fullmatch(r"\d+(,\d+)*", slots) else []
         if host not in hosts or (slots and not numbers) or set(numbers) - set(hosts[host]):
             return None

@@ -10,8 +10,9 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
-from dslint.model.plan.batch import batch_of, batch_world, precision_of, run_world
+from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
+from dslint.model.plan.counts import run_counts
 from dslint.model.plan.files import Files, module_path
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import hostfile_counts
@@ -174,12 +175,13 @@ def _build(
         arguments = effective_arguments(command, profile, consumer)
     parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
     hosts = hostfile_counts(command, files)
-    world = run_world(command, choice.accelerate, hosts[1] if hosts is not None else None)
+    counts = run_counts(command, choice.accelerate, hosts)
+    world = counts.total
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
     return RunPlan(
         command,
-        hosts[0] if hosts is not None else command.nodes,
-        command.processes_per_node,
+        counts.nodes,
+        counts.per_node,
         world,
         script,
         profile,

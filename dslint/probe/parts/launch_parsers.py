@@ -67,7 +67,7 @@ def launched(
             if launcher == "deepspeed":
                 told(name, lambda: _deepspeed(words, found, devices))
             elif launcher == "accelerate":
-                told(name, lambda: _accelerate(words, found))
+                told(name, lambda: _accelerate(words, found, devices))
             else:
                 told(name, lambda: _torchrun(launcher, words, found))
         finally:
@@ -267,7 +267,7 @@ def _hosts(command: list[str], found: dict[str, Json]) -> None:
         found["hosts"] = world
 
 
-def _accelerate(words: list[str], found: dict[str, Json]) -> None:
+def _accelerate(words: list[str], found: dict[str, Json], devices: int) -> None:
     from importlib import import_module
 
     launch: Any = import_module("accelerate.commands.launch")
@@ -278,7 +278,11 @@ def _accelerate(words: list[str], found: dict[str, Json]) -> None:
             launch.launch_command(launch.launch_command_parser().parse_args(words))
     finally:
         launch.subprocess = kept
-    if "starts" not in found:
-        found["starts"] = "deepspeed" if found["command"][:1] == ["deepspeed"] else "python"
-    if found["starts"] == "python":
-        found.update(nodes=1, per_node=1, world=1)
+    if found.get("starts") == "torchrun":
+        return
+    if found["command"][:1] == ["deepspeed"]:  # several nodes with DeepSpeed
+        environment = found["environment"]
+        _deepspeed(found["command"][1:], found, devices)
+        found["environment"] = {**environment, **found["environment"]}
+        return
+    found.update(starts="python", nodes=1, per_node=1, world=1)

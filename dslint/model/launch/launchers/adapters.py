@@ -33,6 +33,8 @@ class Adapter:
     wraps: bool = False
     # The name means other programs too: what it runs must be Python.
     is_common: bool = False
+    # How many ``--`` right behind the script do not reach it.
+    dashes: int = 0
 
     @property
     def options(self) -> Options:
@@ -48,6 +50,7 @@ ADAPTERS = (
         counts.torchrun,
         ("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic.run"),
         module_flags=("-m", "--module"),
+        dashes=1,
     ),
     Adapter(
         "deepspeed",
@@ -56,6 +59,7 @@ ADAPTERS = (
         counts.deepspeed,
         ("deepspeed.launcher.runner",),
         module_flags=("--module",),
+        dashes=2,
     ),
     Adapter(
         "accelerate",
@@ -65,6 +69,7 @@ ADAPTERS = (
         ("accelerate.commands.accelerate_cli",),
         ("launch",),
         module_flags=("-m", "--module"),
+        dashes=1,
     ),
     Adapter(
         "accelerate",
@@ -73,6 +78,7 @@ ADAPTERS = (
         counts.accelerate,
         ("accelerate.commands.launch",),
         module_flags=("-m", "--module"),
+        dashes=1,
     ),
     Adapter("srun", ("srun",), tables.SRUN, counts.srun, wraps=True),
     Adapter("mpirun", ("mpirun", "mpiexec", "mpiexec.hydra", "orterun"), tables.MPIRUN, counts.mpirun, wraps=True),

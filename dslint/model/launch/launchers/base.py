@@ -42,11 +42,15 @@ def options(values: str, switches: str = "", abbreviates: bool = True, guesses: 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A launcher's own options and where its operands begin; ``open`` when an unknown word may hold more."""
+    """A launcher's own options and where its operands begin; ``open`` when an unknown word may hold more.
+
+    ``dashed``: the operands stand behind ``--``.
+    """
 
     flags: tuple[Flag, ...]
     rest: tuple[Word, ...]
     open: bool = False
+    dashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class World:
 def parse_options(words: Sequence[Word], table: Options) -> Parsed:
     """Split the words after the launcher's name into its options and the rest, which begins at the first operand."""
     flags: list[Flag] = []
-    is_open = False
+    is_open = dashed = False
     at = 0
     while at < len(words):
         word = words[at]
@@ -73,6 +77,7 @@ def parse_options(words: Sequence[Word], table: Options) -> Parsed:
             at += 1
             continue
         if word.text == "--":
+            dashed = True
             at += 1
             break
         full = table.resolve(name)
@@ -86,7 +91,7 @@ def parse_options(words: Sequence[Word], table: Options) -> Parsed:
             value = words[at]
             at += 1
         flags.append(Flag(full or name, value, word.location))
-    return Parsed(tuple(flags), tuple(words[at:]), is_open)
+    return Parsed(tuple(flags), tuple(words[at:]), is_open, dashed)
 
 
 def _short_name(word: Word, table: Options) -> str | None:

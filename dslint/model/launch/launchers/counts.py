@@ -74,7 +74,7 @@ def _included(include: Fact[str]) -> World:
     if not all(re.fullmatch(r"(?:\d+(?:,\d+)*)?", s) for _, _, s in hosts):
         return world(unknown("DeepSpeed does not read this filter"), unknown("DeepSpeed does not read this filter"))
     if len({host for host, _, _ in hosts}) != len(hosts):
-        # Since 0.9 the slots of a host that is named twice add up; before, the last ones count.
+        # Since 0.15.2 the slots of a host that is named twice add up; before, the last ones count.
         return world(unknown("a host is named twice", *include.origins), unknown("a host is named twice"))
     slots = [len(set(s.split(","))) if s else 0 for _, _, s in hosts]
     nodes: Fact[int] = known(len(hosts), *include.origins)
@@ -107,7 +107,8 @@ def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
     total = closed(flag_count(parsed.flags, "--num_processes"), parsed.open)
     if last(parsed.flags, "--cpu", "--use_cpu") is not None and not parsed.open:
         if last(parsed.flags, "--mpirun_hostfile") is not None or nodes.get_or(1) != 1:
-            return World(nodes, unknown("mpirun or another launcher starts the processes"), total)
+            why = unknown("mpirun or another launcher starts the processes")
+            return World(why, why, total)
         alone = one(place, "one process with `--cpu`")
         return World(alone, alone, alone)
     if total.is_absent:
