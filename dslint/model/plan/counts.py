@@ -50,7 +50,7 @@ def _by_accelerate(command: LaunchCommand, doc: DataDoc) -> World | None:
     if kind.get_or("") in _ALONE:
         by_mpi = command.launcher_flag("--mpirun_hostfile") is not None or doc.has("/mpirun_config")
         if by_mpi or nodes.get_or(1) != 1:
-            why = unknown("mpirun or another launcher starts the processes", *kind.origins)
+            why: Fact[int] = unknown("mpirun or another launcher starts the processes", *kind.origins)
             return World(nodes, why, why)
         alone = known(1, *kind.origins)
         return World(alone, alone, alone)

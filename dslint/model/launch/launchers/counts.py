@@ -107,7 +107,7 @@ def accelerate(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) ->
     total = closed(flag_count(parsed.flags, "--num_processes"), parsed.open)
     if last(parsed.flags, "--cpu", "--use_cpu") is not None and not parsed.open:
         if last(parsed.flags, "--mpirun_hostfile") is not None or nodes.get_or(1) != 1:
-            why = unknown("mpirun or another launcher starts the processes")
+            why: Fact[int] = unknown("mpirun or another launcher starts the processes")
             return World(why, why, total)
         alone = one(place, "one process with `--cpu`")
         return World(alone, alone, alone)
