@@ -43,6 +43,15 @@ def test_no_false_alarm_and_most_differences_are_found(chunk: int, full: bool) -
     assert result.counts["agree"] >= FOUND_AT_LEAST * result.parted, dict(result.counts)
 
 
+# Programs that were false alarms once, or that only a longer run reaches.
+ONCE_FALSE = (1729, 5720, 6604, 7539, 9211, 13491, 14147)
+
+
+@pytest.mark.parametrize("seed", ONCE_FALSE)
+def test_what_was_a_false_alarm_once_stays_quiet(seed: int) -> None:
+    assert judged(program(seed).source).verdict == "agree quiet"
+
+
 def test_findings_stand_at_calls_that_not_all_ranks_make_equally_often() -> None:
     found = wrong = 0
     for seed in range(400):

@@ -225,9 +225,8 @@ class ScriptContext:
     def data_divergences(self) -> DataDivergences:
         """Tests of a rank's own data, and handlers, that let one rank go on without the others."""
         from dslint.model.script.traces.data import DataDivergences
-        from dslint.model.script.traces.variance import Variances
 
-        variances = Variances(self.tree, self.names, self.guards, self.objects)
+        variances = self.divergences.variances
         is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
         return DataDivergences(self.tree, self.names, self.guards, self.objects, variances, is_sharded=is_sharded)
 

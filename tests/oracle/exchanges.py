@@ -81,7 +81,7 @@ def _expression(style: Style) -> Made:
     if shape < 0.5:
         return [f"{style.main()} and {call}"], {}
     if shape < 0.75:
-        return [f"done = {call} if {style.uniform()} else None"], {}
+        return [f"waited = {call} if {style.uniform()} else None"], {}
     return [f"text = 'main' if {style.main()} else 'other'", call], {}
 
 

@@ -64,7 +64,7 @@ class Check(ScriptCheck):
         """Fire on the first collective of the body that every rank runs."""
         named = (i.item.func for i in node.items if isinstance(i.item, cst.Call))
         name = next((last_name(f) for f in named if last_name(f) in FIRST_BLOCKS), "")
-        if not name:
+        if not name or any(self._is_half(item.item) for item in node.items):
             return
         # One finding a block: what follows hangs as well.
         for call in self.ctx.tree.own_nodes(node.body):
@@ -80,6 +80,17 @@ class Check(ScriptCheck):
                 facts={"collective": self.key, "stage": self.ctx.stage},
             )
             return
+
+    def _is_half(self, block: cst.BaseExpression) -> bool:
+        """A helper of this file that runs nothing behind its ``yield``: it is no pair of barriers."""
+        helper = self.ctx.names.local_function(block) if isinstance(block, cst.Call) else None
+        if helper is None:
+            return False
+        inside = list(self.ctx.tree.own_nodes(helper))
+        place = self.ctx.tree.position
+        yields = [place(n) for n in inside if isinstance(n, cst.Yield)]
+        calls = [place(n) for n in inside if isinstance(n, cst.Call)]
+        return not yields or max(calls, default=0) < max(yields)
 
     def _collective(self, call: cst.Call) -> str | None:
         """What a call of the body waits for, in words; ``self.key`` is the case of the experiment."""
@@ -138,6 +149,15 @@ EXAMPLES = (
         {
             "train.py": _HEAD + "with accelerator.main_process_first():\n    data = data.map(tokenize)\n"
             "sizes = accelerator.gather(torch.tensor(len(data)))\n"
+        },
+    ),
+    good(
+        "a helper of its own that holds the others back, and lets them go by another one",
+        {
+            "train.py": "import contextlib\nimport torch.distributed as dist\n\n\n@contextlib.contextmanager\n"
+            "def main_process_first():\n    if dist.get_rank() != 0:\n        dist.barrier()\n    yield\n\n\n"
+            "def let_go():\n    if dist.get_rank() == 0:\n        dist.barrier()\n\n\n"
+            "def total(grads):\n    let_go()\n    with main_process_first():\n        dist.all_reduce(grads)\n"
         },
     ),
     good(

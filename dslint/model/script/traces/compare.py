@@ -133,7 +133,7 @@ class _Comparison:
         return isinstance(a, Maybe) and isinstance(b, Maybe) and a.call is b.call
 
     def _left_in_loop(self, one: Rest | None, other: Rest | None, path: Path) -> bool:
-        """A loop in which only one of the two may leave the function: with a turn, and without."""
+        """A loop in which only one of the two may leave the function; nobody writes one that never turns."""
         for side, rest in ((0, one), (1, other)):
             across = other if side == 0 else one
             head = rest.head if rest is not None else None
@@ -142,8 +142,8 @@ class _Comparison:
             if across is not None and isinstance(across.head, Repeat) and across.head.symbol == head.symbol:
                 continue
             self._forks += 1
-            for way in (unrolled(head.body, rest.tail), rest.tail):
-                self._walk(*((way, across) if side == 0 else (across, way)), path)
+            way = unrolled(head.body, rest.tail)
+            self._walk(*((way, across) if side == 0 else (across, way)), path)
             return True
         return False
 

@@ -17,6 +17,7 @@ from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Op
 from dslint.model.script.traces.ranks import RankTruth
 from dslint.model.script.traces.record import Recorder
+from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.traces.variance import Variances, Variant
 from dslint.model.script.tree import Tree
 
@@ -104,6 +105,7 @@ class DataDivergences:
         self._is_sharded = is_sharded
         self._collectives = Collectives(names, objects)
         self._truth = RankTruth(guards, names, 3 if is_sharded else None)
+        self._symbols = Symbols(tree, names, objects.reaching, guards)
         self._calls: dict[int, Collective | None] = {}
         self._has_exchange: bool | None = None
 
@@ -159,7 +161,7 @@ class DataDivergences:
             yield DataDivergence(cause, mismatch.op, skips=mismatch.side == 1)
 
     def _recorder(self, side: _DataSide) -> Recorder:
-        return Recorder(self._tree, self._names, self._collective, side)
+        return Recorder(self._tree, self._names, self._collective, side, self._symbols)
 
     def _steps(self, body: cst.BaseSuite) -> list[cst.Call]:
         """The calls of a body that train: each works on data of its own and may fail for one rank."""

@@ -16,9 +16,12 @@ from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.guards import Guard, Guards
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
-from dslint.model.script.traces.elements import Decided, Op, Trace, operations
+from dslint.model.script.traces.elements import Decided, Op, Repeat, Scope, Trace, operations, parts
+from dslint.model.script.traces.path import may_leave
 from dslint.model.script.traces.ranks import LAST, RankTruth, ranks_of_interest
 from dslint.model.script.traces.record import Recorder
+from dslint.model.script.traces.symbols import Symbols
+from dslint.model.script.traces.variance import Variances
 from dslint.model.script.tree import Tree
 
 # The nodes whose test may tell ranks apart.
@@ -100,6 +103,8 @@ class Divergences:
         self._tree = tree
         self._names = names
         self._guards = guards
+        self.variances = Variances(tree, names, guards, objects)
+        self._symbols = Symbols(tree, names, objects.reaching, guards)
         self._collectives = Collectives(names, objects)
         self._truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
@@ -161,7 +166,7 @@ class Divergences:
         key = (rank, ranks, sharded, is_first)
         if key not in self._recorders:
             side = RankSide(self._truths[sharded], self._guards, list(ranks), rank)
-            self._recorders[key] = Recorder(self._tree, self._names, collective, side, elsewhere)
+            self._recorders[key] = Recorder(self._tree, self._names, collective, side, self._symbols, elsewhere)
         return self._recorders[key]
 
     def _is_told_apart(self, call: cst.Call, ranks: tuple[int, ...]) -> bool:
@@ -242,6 +247,8 @@ class Divergences:
     def _is_evened(self, one: _Found, sides: dict[int, Recorder]) -> bool:
         """Each caller makes up for it, or another function runs the other half: a begin/end pair, a context manager."""
         key, others = one.mismatch.op.key, sides[one.rank]
+        if self._may_meet(key, one.scope, sides):
+            return True
 
         def excess(scope: cst.CSTNode) -> int:
             mine, theirs = (sum(o.key == key for o in operations(s.scope(scope))) for s in (sides[0], others))
@@ -250,10 +257,25 @@ class Divergences:
         here = 0 if one.mismatch.order else excess(one.scope)
         if not here:
             return False  # the same calls in another order, or left out by those that leave
+
+        def differs(caller: cst.CSTNode) -> bool:
+            if not excess(caller) or self._may_meet(key, caller, sides):
+                return False
+            base, other = sides[0].scope(caller), others.scope(caller)
+            # Counts say nothing where one of the two leaves a loop before its end.
+            leaves = _leaves_in_loop(base) or _leaves_in_loop(other)
+            return not leaves or any(m.op.key == key for m in compare(base, other))
+
         callers = self._callers(one.scope)
         if callers:
-            return not any(map(excess, callers))
+            return not any(map(differs, callers))
         return any(excess(scope) == -here for scope in self._splitting or ())
+
+    def _may_meet(self, key: str, caller: cst.CSTNode, sides: dict[int, Recorder]) -> bool:
+        """Behind a value that only some ranks set, the caller runs the operation: it may be the other half."""
+        calls = (o.call for s in sides.values() for o in operations(s.scope(caller)) if o.key == key)
+        owners = (n for call in calls for n in self._tree.parents(call) if isinstance(n, cst.If))
+        return any((found := self.variances.test(owner.test)) is not None and found.is_lone for owner in owners)
 
     def _callers(self, scope: cst.CSTNode) -> list[cst.CSTNode]:
         """The functions of this file (or the module) that call a function."""
@@ -294,3 +316,11 @@ def _places(key: str, one: Trace, other: Trace) -> tuple[int, int]:
     """In how many places each side runs an operation that the other does not run there."""
     sides = [{id(o.call) for o in operations(t) if o.key == key} for t in (one, other)]
     return len(sides[0] - sides[1]), len(sides[1] - sides[0])
+
+
+def _leaves_in_loop(trace: Trace) -> bool:
+    """The function of the trace, not only those that it calls, may leave in the middle of a loop."""
+    return any(
+        (isinstance(e, Repeat) and may_leave(e)) or (type(e) is not Scope and any(map(_leaves_in_loop, parts(e))))
+        for e in trace
+    )

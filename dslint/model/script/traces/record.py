@@ -31,11 +31,13 @@ from dslint.model.script.traces.elements import (
     leaves_early,
     operations,
     parts,
+    resolved,
     speaks,
 )
 from dslint.model.script.traces.instances import Instances
 from dslint.model.script.traces.news import News
 from dslint.model.script.traces.side import Side
+from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.tree import Tree
 
 _MAX_DEPTH = 6
@@ -55,6 +57,7 @@ class Recorder:
         names: Names,
         collective: Callable[[cst.Call], Collective | None],
         side: Side,
+        symbols: Symbols,
         elsewhere: Callable[[cst.Call], tuple[Foreign, Recorder] | None] = lambda _: None,
     ) -> None:
         self._elsewhere = elsewhere
@@ -65,6 +68,7 @@ class Recorder:
         self._functions: dict[int, Trace] = {}
         self._news = News(tree)
         self._instances = Instances(tree, names)
+        self._symbols = symbols
         self._split = 0
         self._depth = 0
 
@@ -104,7 +108,7 @@ class Recorder:
         if isinstance(node, cst.If):
             return [*self._expression(node.test), *self._if(node)]
         if isinstance(node, cst.For):
-            body = Repeat(f"for {self._text(node.iter)}", tuple(self._suite(node.body)))
+            body = Repeat(f"for {self._tree.text(node.iter)}", tuple(self._suite(node.body)))
             return [*self._expression(node.iter), *self._told(body), *self._else(node.orelse)]
         if isinstance(node, cst.While):
             return [*self._while(node), *self._else(node.orelse)]
@@ -156,7 +160,7 @@ class Recorder:
         is_split = self._side.is_split(test)
         self._split += is_split
         if answer is None:
-            found = self._choice(self._symbol(test), tuple(then()), tuple(orelse()), split=is_split)
+            found = self._choice(self._symbols.of(test, self._side), tuple(then()), tuple(orelse()), split=is_split)
             if any(map(leaves_early, map(_as_trace, found))) and not is_split and self._asks_for_rank(test):
                 found = [Leave("lost")]  # which ranks go on from here is not known
         else:
@@ -170,6 +174,8 @@ class Recorder:
     def _choice(symbol: str, then: Trace, orelse: Trace, *, split: bool = False) -> list[Element]:
         if symbol.startswith("not "):
             symbol, then, orelse = symbol.removeprefix("not ").strip(), orelse, then
+        if any(map(_has_choice, (then, orelse))):  # asked again inside, it answers the same
+            then, orelse = resolved(then, {symbol: True}), resolved(orelse, {symbol: False})
         return [Choice(symbol, then, orelse, split=split)] if speaks(then) or speaks(orelse) else []
 
     def _asks_for_rank(self, test: cst.BaseExpression) -> bool:
@@ -180,7 +186,9 @@ class Recorder:
         header = self._expression(node.test)
 
         def body() -> list[Element]:
-            return self._told(Repeat(f"while {self._symbol(node.test)}", (*header, *self._suite(node.body))))
+            return self._told(
+                Repeat(f"while {self._symbols.of(node.test, self._side)}", (*header, *self._suite(node.body)))
+            )
 
         if self._side.decide(node.test) is None:
             return [*header, *body()]
@@ -217,7 +225,7 @@ class Recorder:
         answer = self._side.equals(subject, number) if number is not None and case.guard is None else None
         if answer is None:
             return self._choice(
-                self._text(case.pattern), tuple(self._suite(case.body)), tuple(self._match(subject, rest))
+                self._tree.text(case.pattern), tuple(self._suite(case.body)), tuple(self._match(subject, rest))
             )
         self._split += 1
         found = self._suite(case.body) if answer else self._match(subject, rest)
@@ -253,7 +261,7 @@ class Recorder:
                 both = (kept, dropped) if inner is outer.body else (dropped, kept)
                 found = self._branch(outer.test, outer, *both)
             elif isinstance(outer, _COMPREHENSIONS) and inner is not outer.for_in:
-                found = [Repeat(f"for {self._text(outer.for_in.iter)}", tuple(found))]
+                found = [Repeat(f"for {self._tree.text(outer.for_in.iter)}", tuple(found))]
             inner = outer
         return found
 
@@ -327,7 +335,7 @@ class Recorder:
 
     def given(self, value: cst.BaseExpression) -> Given:
         """What is known of an argument, or of a default, of this file."""
-        return Given(self._truth_of(value), self._text(value))
+        return Given(self._truth_of(value), self._tree.text(value))
 
     def _truth_of(self, value: cst.BaseExpression) -> bool | None:
         if isinstance(value, cst.Name) and value.value in ("True", "False", "None"):
@@ -338,18 +346,9 @@ class Recorder:
         """The call makes the context manager of a ``with``."""
         return isinstance(self._tree.parent(call), cst.WithItem)
 
-    def _symbol(self, test: cst.BaseExpression) -> str:
-        """The text of what is unknown in a test: ``flag`` of ``rank == 0 and flag``."""
-        if isinstance(test, cst.BooleanOperation):
-            left, right = self._side.decide(test.left), self._side.decide(test.right)
-            if left is not None and right is None:
-                return self._symbol(test.right)
-            if right is not None and left is None:
-                return self._symbol(test.left)
-        return self._text(test)
 
-    def _text(self, node: cst.CSTNode) -> str:
-        return self._tree.text(node)
+def _has_choice(trace: Trace) -> bool:
+    return any(type(e) is Choice for e in trace)
 
 
 def _as_trace(element: Element) -> Trace:
