@@ -195,14 +195,14 @@ class _Run:
         from dslint.model.plan.users import config_users
 
         readers = config_users(naming, accelerate, configs, workspace)
-        return contexts_for(plans, self.surroundings.stated, readers, inputs.configs)
+        return contexts_for(plans, self.surroundings.stated_at, readers, inputs.configs)
 
     def _of_accelerate(self, inputs: Inputs, plans: list[RunPlan], workspace: Workspace) -> Mapping[str, Context]:
         if not inputs.accelerate:
             return {}
         from dslint.model.accelerate.contexts import accelerate_contexts
 
-        return accelerate_contexts(inputs.accelerate, plans, self.surroundings.stated, workspace)
+        return accelerate_contexts(inputs.accelerate, plans, self.surroundings.stated_at, workspace)
 
     def _plan_rules(self, plans: Sequence[RunPlan], given: set[str]) -> Iterator[Finding]:
         if not plans:

@@ -111,5 +111,5 @@ def plans_of(
     from dslint.model.plan.runplan import build_plans
 
     written = {doc.source.path: doc.written for doc in around.launch if doc.written}
-    stated = surroundings.stated_consumer
-    return build_plans(commands, workspace, stated, around.recipes, naming, written, is_thorough)
+    reader, counts = surroundings.stated_consumer, surroundings.stated_counts
+    return build_plans(commands, workspace, reader, around.recipes, naming, written, is_thorough, counts)

@@ -14,7 +14,9 @@ from dslint.model.context import Context, Locked, VersionFact, Vocabulary
 from dslint.parse.reading import Unreadable, read_text
 
 if TYPE_CHECKING:
+    from dslint.model.plan.stated import StatedCounts
     from dslint.settings import Settings
+    from dslint.settings.stated import Stated
 
 # A lock file of a large project has some MB.
 _LOCK_LIMIT = 20_000_000
@@ -34,8 +36,8 @@ class Surroundings:
         self._settings = settings
         self._stated_versions = _stated_versions(settings)
         self._readers = [(glob, _matcher(glob), reader) for glob, reader in settings.consumers.items()]
+        self._launches = [(glob, _matcher(glob), stated) for glob, stated in settings.stated_in.items()]
         self.stated = Context(
-            world_size=known(settings.world_size) if settings.world_size else absent(),
             deepspeed=self._stated_versions.get("deepspeed", VersionFact()),
             vocabulary=vocabulary_of(settings),
         )
@@ -51,23 +53,41 @@ class Surroundings:
         versions = {**self._versions_at(folder), **self._stated_versions}
         if "deepspeed" not in versions or "transformers" not in versions:
             versions = {**self._versions_at(folder, told=True), **versions}
-        base = joined or self.stated
+        base = joined or self.stated_at(path)
         return replace(
             base,
-            world_size=base.world_size.or_else(self.stated.world_size),
+            world_size=base.world_size.or_else(self.stated_counts(path).total),
             deepspeed=versions.get("deepspeed") or VersionFact(),
             libraries={name: fact for name, fact in versions.items() if name != "deepspeed"},
             consumer=self.stated_consumer(path).or_else(base.consumer),
             vocabulary=self.stated.vocabulary,
         )
 
+    def stated_at(self, path: str) -> Context:
+        """What the user states about a file."""
+        return replace(self.stated, world_size=self.stated_counts(path).total)
+
+    def stated_counts(self, path: str) -> StatedCounts:
+        """How many nodes and processes the user states for the commands or configs in a file."""
+        from dslint.model.plan.stated import StatedCounts
+
+        found, relative = self._settings.stated, self._relative(path)
+        for glob, matches, stated in self._launches:
+            if relative == glob or matches(relative):
+                found = found.under(stated)
+        return StatedCounts(_fact(found.nnodes), _fact(found.nproc_per_node), _fact(found.world_size))
+
     def stated_consumer(self, path: str) -> Fact[str]:
         """Who reads a config, if the user says so: a file pattern, else the one reader of all files."""
-        relative = os.path.relpath(os.path.abspath(path), self._settings.root).replace(os.sep, "/")
+        relative = self._relative(path)
         for glob, matches, reader in reversed(self._readers):
             if relative == glob or matches(relative):
                 return known(reader)
         return known(self._settings.consumer) if self._settings.consumer else absent()
+
+    def _relative(self, path: str) -> str:
+        """The path as patterns of the settings see it."""
+        return os.path.relpath(os.path.abspath(path), self._settings.root).replace(os.sep, "/")
 
     def locked(self, path: str) -> Locked | None:
         """What the nearest lock above a file installs, with what the file and others of the project install beside."""
@@ -180,6 +200,13 @@ def _stated_versions(settings: Settings) -> dict[str, VersionFact]:
     from dslint.model.versions.resolve import stated_version
 
     return {name: stated_version(text, f"--{name}-version") for name, text in given.items() if text}
+
+
+def _fact(stated: Stated | None) -> Fact[int]:
+    """A number of the user: the line of the settings is its place, a flag its reason."""
+    if stated is None:
+        return absent()
+    return known(stated.value, stated.place) if stated.place else Fact("known", stated.value, (), stated.by)
 
 
 def _is_root(folder: str) -> bool:

@@ -13,7 +13,7 @@ from dslint.core.fact import known
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.model.launch.document import read_launch_docs
-from dslint.model.plan.contexts import contexts_for
+from dslint.model.plan.contexts import contexts_for as contexts_of
 from dslint.model.plan.pyscript import read_script
 from dslint.model.plan.runplan import RunPlan, build_plans
 from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
@@ -48,6 +48,10 @@ def plans_of(files: dict[str, str], launch: str = "run.sh") -> list[RunPlan]:
     workspace = Workspace(Path("/nonexistent"), files)
     docs = read_launch_docs(SourceFile(launch, files[launch]), kind, workspace)
     return build_plans([c for d in docs for c in d.commands], workspace)
+
+
+def contexts_for(plans: list[RunPlan], base: Context) -> dict[str, Context]:
+    return contexts_of(plans, lambda path: base)
 
 
 def plan_of(files: dict[str, str], launch: str = "run.sh") -> RunPlan:
@@ -367,10 +371,11 @@ def test_a_script_knows_the_accumulation_of_its_run(config: str, steps: int | No
 
 
 def test_what_the_user_states_stays_where_plans_say_nothing() -> None:
-    plans = plans_of({"run.sh": "torchrun train.py --deepspeed ds.json\n", "train.py": TRAINER, "ds.json": STAGE_2})
+    files = {"run.sh": "torchrun --nnodes $N train.py --deepspeed ds.json\n", "train.py": TRAINER, "ds.json": STAGE_2}
     base = Context(world_size=known(16))
-    contexts = contexts_for(plans, base)
-    assert contexts["ds.json"].world_size.get() == 16
+    assert contexts_for(plans_of(files), base)["ds.json"].world_size.get() == 16
+    files["run.sh"] = "torchrun --nnodes 1 --nproc_per_node 8 train.py --deepspeed ds.json\n"
+    assert contexts_for(plans_of(files), base)["ds.json"].world_size.is_unknown
 
 
 def test_documentation_does_not_disagree_with_a_real_launch_file() -> None:

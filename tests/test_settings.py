@@ -311,6 +311,7 @@ def test_described_settings_are_settings_again(here: Path) -> None:
         "per-file-ignores": {"a b/*.json": ["DSL900:/zero"]},
         "severity": {"DSL900": "info"},
         "launch": {"nnodes": 2},
+        "launches": {"slurm/*.sbatch": {"nproc-per-node": 8, "world-size": 16}},
         "deepspeed-version": ">=0.14,<0.18",
         "consumer": "deepspeed",
         "consumers": {"configs/hf/*.json": "hf"},

@@ -67,7 +67,9 @@ class Fact(Generic[T]):
     def at(self) -> str:
         """``"8 (run.sh:4)"``: the value with its places, for messages."""
         places = ", ".join(str(o) for o in self.origins)
-        return f"{self.value} ({places})" if places else f"{self.value}"
+        # A number made from a file and from a flag of dslint has both.
+        said = ", ".join(filter(None, (places, self.reason if places else "")))
+        return f"{self.value} ({said})" if said else f"{self.value}"
 
 
 def known(value: T, *origins: Location) -> Fact[T]:

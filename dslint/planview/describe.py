@@ -39,7 +39,7 @@ class View:
 
     ``configs`` are the paths of the configs by role (``deepspeed``, ``accelerate``, ``arguments``). ``filled`` is what
     stands in place of ``"auto"``. ``env`` holds the variables of the script, ``directives`` what it asks of Slurm.
-    ``remarks`` say what does not fit together.
+    ``remarks`` say what does not fit together, ``ignored`` which numbers of the user files contradict.
     """
 
     plan: RunPlan
@@ -51,6 +51,7 @@ class View:
     directives: Mapping[str, Fact[str]]
     unknown: Sequence[Unknown]
     remarks: Sequence[str]
+    ignored: Sequence[str]
 
     @property
     def command(self) -> LaunchCommand:
@@ -102,6 +103,7 @@ def _view(plan: RunPlan, surroundings: Surroundings) -> View:
         directives,
         tuple(_unknown(plan, triangle, env)),
         tuple(_remarks(triangle)),
+        plan.ignored,
     )
 
 

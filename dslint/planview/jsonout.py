@@ -60,7 +60,7 @@ class _Writer:
             "unknown": [
                 {"what": u.what, "why": u.why, **({} if u.at is None else self.origin(u.at))} for u in view.unknown
             ],
-            "remarks": list(view.remarks),
+            "remarks": [*view.remarks, *view.ignored],
         }
 
     def parser(self, view: View) -> dict[str, Any] | None:

@@ -58,6 +58,7 @@ def rows_of(view: View, is_all: bool) -> list[Row]:
         *_environment(view, is_all),
         *_versions(view),
         *_listed("unknown", [Row("", text, places, "unknown") for text, places in _unknown(view, is_all)]),
+        *_listed("stated", [Row("", remark, (), "unknown") for remark in view.ignored]),
         *(Row("mismatch", remark, (), "remark") for remark in view.remarks),
     ]
 
@@ -118,8 +119,10 @@ def _start(view: View) -> Iterator[Row]:
         for name, fact in zip(("nodes", "processes a node", "ranks"), facts, strict=True)
         if not fact.is_known and not (name == "ranks" and not all(f.is_known for f in facts[:2]))
     ]
-    stated = [fact.reason for fact in facts if fact.is_known and fact.reason]
-    said = f" ({stated[0]})" if stated else ""
+    stated = dict.fromkeys(
+        reason for fact in facts[:2] if fact.is_known for reason in fact.reason.split(", ") if reason
+    )
+    said = f" ({', '.join(stated or [facts[2].reason])})" if any(f.is_known and f.reason for f in facts) else ""
     around = f" under {view.command.outer}" if view.command.outer else ""
     places = _unique(place for fact in facts for place in fact.origins if fact.is_known)
     yield Row("start", f"{view.launcher}{around}: {text}{ranks}{said}", places, "head", tuple(whys))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from dslint.core.finding import Severity
 from dslint.rules.registry import UnknownSelector, use_project_rules
 from dslint.settings.errors import Origin
 from dslint.settings.selection import Layer, prefix_of, split_pointer_selector
+from dslint.settings.stated import StatedLaunch, by_pattern, stated_of
 from dslint.settings.table import Launch, Names, Settings, kebab
 
 _SELECTION = ("select", "ignore", "extend_select", "extend_ignore")
@@ -44,13 +45,18 @@ def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules:
     merged: dict[str, Any] = {}
     layers: list[Layer] = []
     severities: dict[str, Severity] = {}
+    stated, by_file = StatedLaunch(), dict[str, StatedLaunch]()
     for source in sources:
         if "select" in source.values:
             for key in _SELECTION:
                 merged.pop(key, None)
-        if "launch" in source.values:
-            # Nodes x processes, stated later, beat a world size stated before.
-            merged.pop("world_size", None)
+        if "launch" in source.values or "world_size" in source.values:
+            # One number for all files, stated later, beats patterns stated before.
+            by_file.clear()
+            merged.pop("launches", None)
+        own = stated_of(source.values.get("launch"), source.values.get("world_size"), source.origin, ("launch",))
+        stated = stated.under(own)
+        by_file = by_pattern(source.values.get("launches", {}), source.origin, by_file)
         if "consumer" in source.values:
             # One reader for all, stated later, beats patterns stated before.
             merged.pop("consumers", None)
@@ -59,9 +65,10 @@ def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules:
         layers.append(_layer(source))
         severities.update(_severities(source))
         _check_file_ignores(source)
-    launch = merged.get("launch", Launch())
-    if merged.get("world_size") is None and launch.nnodes and launch.nproc_per_node:
-        merged["world_size"] = launch.nnodes * launch.nproc_per_node
+    # What later sources contradict is gone here too.
+    merged["world_size"] = stated.total
+    merged["launch"] = _numbers(stated, is_for_all=True)
+    merged["launches"] = {pattern: _numbers(own) for pattern, own in by_file.items()}
     return Settings(
         **merged,
         rule_files=rule_files,
@@ -70,7 +77,15 @@ def merge(sources: Sequence[Source], file: str | None, root: Path, *, run_rules:
         root=root.absolute(),
         layers=tuple(layer for layer in layers if layer != Layer()),
         severities=severities,
+        stated=stated,
+        stated_in=by_file,
     )
+
+
+def _numbers(stated: StatedLaunch, is_for_all: bool = False) -> Launch:
+    """The table of these numbers; for all files ``world_size`` stands beside it."""
+    found = (stated.nnodes, stated.nproc_per_node, None if is_for_all else stated.world_size)
+    return Launch(**{f.name: s.value for f, s in zip(fields(Launch), found, strict=True) if s is not None})
 
 
 def _project_rules(sources: Sequence[Source], root: Path, run_rules: bool) -> tuple[tuple[str, ...], str]:
@@ -105,8 +120,6 @@ def _combined(key: str, before: Any, value: Any, origin: Origin) -> Any:
         return {**before, **value}
     if key == "names":
         return Names(**{f.name: (*getattr(before, f.name), *getattr(value, f.name)) for f in fields(Names)})
-    if key == "launch":
-        return replace(before, **{f.name: v for f in fields(Launch) if (v := getattr(value, f.name)) is not None})
     return value
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from dslint.core.finding import Severity
 from dslint.rules.registry import use_project_rules
 from dslint.settings.selection import Layer, is_enabled, longest_match
+from dslint.settings.stated import StatedLaunch
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
@@ -41,6 +42,7 @@ class Launch:
     nproc_per_node: int | None = field(
         default=None, metadata=_about("Processes (ranks) on each machine, usually its GPUs.", **_COUNT)
     )
+    world_size: int | None = field(default=None, metadata=_about("Processes (ranks) on all machines.", **_COUNT))
 
 
 class Pattern:
@@ -144,7 +146,16 @@ class Table:
             "pattern that matches wins, also over `consumer`."
         ),
     )
-    launch: Launch = field(default_factory=Launch, metadata={"description": "How the job is started."})
+    launch: Launch = field(
+        default_factory=Launch, metadata=_about("How the job is started, where no command or file says it.")
+    )
+    launches: Mapping[str, Launch] = field(
+        default_factory=dict,
+        metadata=_about(
+            "File pattern (gitignore style, relative to this file) to how the commands and configs there are started; "
+            "the last pattern that matches wins, also over `launch`."
+        ),
+    )
     names: Names = field(
         default_factory=Names, metadata={"description": "Names of the project's own that script rules are to know."}
     )
@@ -169,6 +180,7 @@ class Settings(Table):
     ``rule_files`` are those of ``rules``, by absolute path, when the user allows their code to run, and ``rule_digest``
     is that of their code. ``source`` is the settings file in use; patterns are relative to ``root``. ``layers`` are the
     selections of all sources, outermost last; ``severities`` and ``ignored_in`` hold prefixes instead of names.
+    ``stated`` is what ``launch`` and ``world_size`` say together, ``stated_in`` the same by file pattern.
     """
 
     rule_files: tuple[str, ...] = ()
@@ -177,6 +189,8 @@ class Settings(Table):
     root: Path = field(default_factory=Path.cwd)
     layers: tuple[Layer, ...] = ()
     severities: Mapping[str, Severity] = field(default_factory=dict)
+    stated: StatedLaunch = field(default_factory=StatedLaunch)
+    stated_in: Mapping[str, StatedLaunch] = field(default_factory=dict)
 
     def use_project_rules(self) -> None:
         """Make the rules of the project known, and those of any other project unknown."""
@@ -207,7 +221,8 @@ class Settings(Table):
             repr(ignores),
             str(self.root) if ignores else "",
             repr((self.world_size, self.deepspeed_version, self.transformers_version, self.accelerate_version)),
-            repr((self.launch, self.consumer, sorted(self.consumers.items()), self.names)),
+            repr((self.stated.total, self.stated.numbers, [(p, s.numbers) for p, s in self.stated_in.items()])),
+            repr((self.consumer, sorted(self.consumers.items()), self.names)),
             self.rule_digest,
         ]
         return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

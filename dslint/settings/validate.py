@@ -13,7 +13,7 @@ from dslint.settings.table import NAME, ConsumerName, FormatName, Launch, Names,
 
 _FIELDS = {kebab(f.name): f for f in fields(Table)}
 # Tables inside of the table.
-_TABLES = {"launch": Launch, "names": Names}
+_TABLES = {"launch": Launch, "names": Names, "launches": Launch}
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _EXPECTED = {
     "tuple_type": "a list of strings",
@@ -70,6 +70,8 @@ def validate(raw: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
 def _plain(key: str, value: Any) -> Any:
     if key == "names":
         return Names(**{name: tuple(words) for name, words in value.items()})
+    if key == "launch":
+        return Launch(**{name.replace("-", "_"): number for name, number in value.items()})
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -77,6 +79,9 @@ def _is_plainly_right(key: str, value: Any) -> bool:
     if key == "names" and isinstance(value, dict):
         known = {f.name for f in fields(Names)}
         return known >= value.keys() and all(isinstance(v, list) and all(map(_is_name, v)) for v in value.values())
+    if key == "launch" and isinstance(value, dict):
+        known = {kebab(f.name) for f in fields(Launch)}
+        return known >= value.keys() and all(type(v) is int and v >= 1 for v in value.values())
     kind = str(_FIELDS[key].type).removesuffix(" | None")
     if kind == "bool":
         return isinstance(value, bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ _CONFIG_FILE = "/deepspeed_config/deepspeed_config_file"
 
 
 def accelerate_contexts(
-    docs: Sequence[DataDoc], plans: Sequence[RunPlan], base: Context, workspace: Workspace
+    docs: Sequence[DataDoc], plans: Sequence[RunPlan], base_of: Callable[[str], Context], workspace: Workspace
 ) -> dict[str, Context]:
     """The context of every file, by user-facing path.
 
@@ -38,7 +38,7 @@ def accelerate_contexts(
         runs = users.get(doc.path, [])
         runs = [plan for plan in runs if not plan.command.in_docs] or runs
         config = _agreed_config(runs) if runs else _config_beside(doc, workspace)
-        found[doc.path] = replace(base, arguments=_flags([plan.command for plan in runs]), config=config)
+        found[doc.path] = replace(base_of(doc.path), arguments=_flags([plan.command for plan in runs]), config=config)
     return found
 
 

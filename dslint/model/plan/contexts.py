@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 def contexts_for(
     plans: Sequence[RunPlan],
-    base: Context,
+    base_of: Callable[[str], Context],
     readers: Mapping[str, Sequence[User]] | None = None,
     configs: Sequence[DataDoc] = (),
 ) -> dict[str, Context]:
     """The context of every script and config that a plan names, by user-facing path.
 
+    ``base_of`` says what the user states about a file.
     ``readers`` are the scripts and files that hand a config to a library, by the path of the config; a script that no
     plan names has the ZeRO stage and the accumulation on which those of its ``configs`` agree.
 
@@ -36,6 +37,7 @@ def contexts_for(
     """
     contexts: dict[str, Context] = {}
     for path, users in _by_path(plans, scripts=True).items():
+        base = base_of(path)
         contexts[path] = replace(
             base,
             world_size=_agreed([p.world_size for p in users]).or_else(base.world_size),
@@ -49,11 +51,11 @@ def contexts_for(
     readers = readers or {}
     runs = _by_path(plans, scripts=False)
     for path in dict.fromkeys((*runs, *readers)):
-        found, named_by = runs.get(path, []), readers.get(path, ())
+        found, named_by, base = runs.get(path, []), readers.get(path, ()), base_of(path)
         shown = [_reader(p) for p in found if not (named_by and p.command.in_docs)]
         contexts[path] = replace(
             base,
-            world_size=base.world_size.or_else(_one_process(found, named_by)),
+            world_size=_world_of_config(found, named_by, base.world_size),
             zero_stage=_agreed([p.zero_stage for p in found]).or_else(base.zero_stage) if found else base.zero_stage,
             consumer=agreed_reader(shown, (*named_by, *_accelerate(found))).or_else(base.consumer),
             client_optimizer=_agreed([p.handover.optimizer if p.handover else absent() for p in found] or [absent()]),
@@ -61,6 +63,7 @@ def contexts_for(
     for path, docs in _configs_by_script(readers, configs).items():
         if path not in contexts:
             stages = [stage_of(d) if d is not None else unknown(_CHANGED) for d in docs]
+            base = base_of(path)
             steps = [
                 accumulation_of(read_batch(d), base.world_size) if d is not None else unknown(_CHANGED) for d in docs
             ]
@@ -105,6 +108,17 @@ def _accelerate(runs: Sequence[RunPlan]) -> list[User]:
         if plan.command.launcher == "accelerate" and (plan.profile is None or plan.profile.consumer.is_absent)
         if plan.command.launcher_flag("--deepspeed_config_file") or (plan.accelerate and plan.accelerate.has(pointer))
     ]
+
+
+def _world_of_config(plans: Sequence[RunPlan], readers: Sequence[User], stated: Fact[int]) -> Fact[int]:
+    """What the user states counts for a config unless all that use it are commands that say the number themselves."""
+    started = {plan.script for plan in plans}
+    is_said = all(plan.world_size.is_known and not plan.command.in_docs for plan in plans)
+    if plans and is_said and all(reader.location.path in started for reader in readers):
+        if all(plan.world_size.get() == stated.get_or(0) for plan in plans):
+            return stated
+        return _one_process(plans, readers).or_else(unknown("its runs say how many ranks there are"))
+    return stated.or_else(_one_process(plans, readers))
 
 
 def _one_process(plans: Sequence[RunPlan], readers: Sequence[User]) -> Fact[int]:

@@ -28,10 +28,10 @@ _BY_TORCHRUN = frozenset(
 _ALONE = frozenset({"NO", "MULTI_CPU"})
 
 
-def run_counts(command: LaunchCommand, accelerate: DataDoc | None, hosts: tuple[Fact[int], Fact[int]] | None) -> World:
-    """Nodes, processes on each and world size; ``hosts`` are the nodes and the world size of a hostfile."""
+def run_counts(command: LaunchCommand, accelerate: DataDoc | None, hosts: World | None) -> World:
+    """Nodes, processes on each and world size; ``hosts`` is what a hostfile says."""
     if hosts is not None:
-        return World(hosts[0], command.processes_per_node, hosts[1])
+        return hosts
     if command.launcher == "accelerate" and accelerate is not None and not launcher_is_open(command):
         found = _by_accelerate(command, accelerate)
         if found is not None:

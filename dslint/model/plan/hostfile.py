@@ -7,6 +7,7 @@ import re
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.launchers.base import World
 from dslint.model.plan.appearing import is_mentioned, is_written
 from dslint.model.plan.files import Files
 
@@ -15,8 +16,8 @@ _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
 Hosts = dict[str, list[int]]
 
 
-def hostfile_counts(command: LaunchCommand, files: Files) -> tuple[Fact[int], Fact[int]] | None:
-    """Nodes and processes of all of them, as ``deepspeed.launcher.runner`` takes them from its hostfile.
+def hostfile_counts(command: LaunchCommand, files: Files) -> World | None:
+    """The hosts and their processes, as ``deepspeed.launcher.runner`` takes them from its hostfile.
 
     ``None`` when the command names no hostfile of this project.
     """
@@ -33,7 +34,9 @@ def hostfile_counts(command: LaunchCommand, files: Files) -> tuple[Fact[int], Fa
     if not chosen:
         return None
     places = (flag.location.labelled(f"--hostfile {flag.value.text}"), *_places(source, chosen))
-    return known(len(chosen), *places), known(sum(len(slots) for slots in chosen.values()), *places)
+    slots = [len(numbers) for numbers in chosen.values()]
+    each = known(slots[0], *places) if len(set(slots)) == 1 else unknown("the hosts differ", *places)
+    return World(known(len(chosen), *places), each, known(sum(slots), *places))
 
 
 def _hosts(source: SourceFile) -> Hosts | None:

@@ -31,6 +31,7 @@ from dslint.model.plan.recipe import (
     started_by_hand,
 )
 from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
+from dslint.model.plan.stated import StatedCounts, contradictions, filled_counts
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -63,6 +64,7 @@ class RunPlan:
     ``config_is_rewritten``: the script or an autotuner changes the config, so its numbers are not what runs.
     ``labels`` are label names that the command passes and the Trainer cannot gather without harm.
     ``peers`` are the other runs of the same config file. ``recipe`` is the file with the arguments, if one has them.
+    ``ignored`` are numbers that the user states and files contradict, in words.
     ``local_rank`` is how the script learns its own, where a launcher starts it and its parser is in full view.
     ``parser`` reads the command line of the script, where it is found; ``given`` is what it makes of the words of this
     command: a value for each option (flag, else default), and what it refuses.
@@ -90,6 +92,7 @@ class RunPlan:
     peers: tuple[Peer, ...] = ()
     recipe: DataDoc | None = None
     local_rank: LocalRank | None = None
+    ignored: tuple[str, ...] = ()
     parser: ScriptParser | None = None
     given: Passed | None = None
 
@@ -114,6 +117,7 @@ def build_plans(
     scripts: Sequence[str] = (),
     written: Mapping[str, Sequence[WrittenConfig]] | None = None,
     is_thorough: bool = False,
+    counts: Callable[[str], StatedCounts] | None = None,
 ) -> list[RunPlan]:
     """One plan a command, in the order of the commands, then one for each recipe and script that no command uses.
 
@@ -121,20 +125,19 @@ def build_plans(
 
     ``reader`` says who reads the config at a path where the user states it; ``written`` are the configs that each
     launch file writes. ``is_thorough``: scripts are read also where no rule needs to know them.
+    ``counts`` says how many nodes and processes the user states for the commands of a file.
     """
-    made = written or {}
-    plans = [
-        _build(c, workspace, reader, written=made.get(c.location.path, ()), is_thorough=is_thorough) for c in commands
-    ]
+    made, told = written or {}, _Told(reader, counts, is_thorough)
+    plans = [_build(c, workspace, told, written=made.get(c.location.path, ())) for c in commands]
     used = {workspace.normal(plan.recipe.path) for plan in plans if plan.recipe is not None}
     alone = [found for found in recipes if workspace.normal(found.doc.path) not in used]
-    plans += [_build(standalone(found), workspace, reader, found) for found in alone]
+    plans += [_build(standalone(found), workspace, told, found) for found in alone]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
         profile = workspace.memo("profile", path, read_profile) if path not in started else None
         command = started_by_hand(profile) if profile is not None else None
         if command is not None:
-            plans.append(_build(command, workspace, reader))
+            plans.append(_build(command, workspace, told))
     users: dict[str, list[int]] = {}
     for index, plan in enumerate(plans):
         if plan.config is not None:
@@ -150,22 +153,30 @@ def _peer(plan: RunPlan, is_earlier: bool) -> Peer:
     return Peer(plan.command, plan.consumer, plan.arguments, is_earlier, plan.numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the user states, and how much is to be read."""
+
+    reader: Callable[[str], Fact[str]] | None
+    counts: Callable[[str], StatedCounts] | None
+    is_thorough: bool
+
+
 def _build(
     command: LaunchCommand,
     workspace: Workspace,
-    reader: Callable[[str], Fact[str]] | None = None,
+    told: _Told,
     given: Recipe | None = None,
     written: Sequence[WrittenConfig] = (),
-    is_thorough: bool = False,
 ) -> RunPlan:
     files = Files(command, workspace, written)
     script = _script_path(command, files)
-    matters = is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
+    matters = told.is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
     matters = matters or command.script_flag(FLAG) is not None
     profile = script_profile(script, workspace, matters) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
     choice = choose_config(command, profile, files.beside(script) if script is not None else files, arguments_file)
-    stated = reader(choice.path.get()) if reader is not None and choice.path.is_known else absent()
+    stated = told.reader(choice.path.get()) if told.reader is not None and choice.path.is_known else absent()
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
     consumer = stated.or_else(run_consumer(command, profile, choice))
@@ -174,15 +185,17 @@ def _build(
     else:
         arguments = effective_arguments(command, profile, consumer)
     parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
-    hosts = hostfile_counts(command, files)
-    counts = run_counts(command, choice.accelerate, hosts)
-    world = counts.total
+    found = run_counts(command, choice.accelerate, hostfile_counts(command, files))
+    # Plain Python is one process, unless something shows that DeepSpeed is at work.
+    is_open = told.counts is not None and (command.launcher != "python" or choice.doc is not None)
+    numbers = told.counts(command.location.path) if told.counts is not None and is_open else StatedCounts()
+    counts = filled_counts(command, found, numbers)
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
     return RunPlan(
         command,
         counts.nodes,
         counts.per_node,
-        world,
+        counts.total,
         script,
         profile,
         passed_arguments(command),
@@ -193,13 +206,14 @@ def _build(
         _stage(choice, command),
         precision_of(choice.doc, consumer, arguments),
         Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
-        batch_world(choice.doc, world, command, profile),
+        batch_world(choice.doc, counts.total, command, profile),
         consumer,
         choice.missing,
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
         local_rank=_local_rank(command, script, parser, workspace),
+        ignored=tuple(contradictions(counts, numbers)),
         parser=parser,
         given=given_words(parser, command) if parser is not None else None,
     )
