@@ -139,3 +139,52 @@ def _flag_commands(root: Node) -> Iterator[Node]:
                 yield node
         elif node.type not in OPAQUE:
             stack.extend(reversed(node.named_children))
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A ``\\`` at ``backslash`` that joins its line to an empty one.
+
+    ``gap`` are the empty lines. ``follows`` is the line below them when it was meant as the script of the launcher
+    above; ``None`` when the command ends here.
+    """
+
+    backslash: int
+    gap: Span
+    follows: Line | None
+
+
+_PYTHON_FILE = re.compile(r"[\w./-]+\.py(?=\s|$)")
+
+
+def breaks(doc: ShellDoc) -> Iterator[Break]:
+    """Launch commands whose last ``\\`` stands above an empty line, or at the end of the text."""
+    if not re.search(r"\\\r?\n[ \t]*(?:\r?\n|$)", doc.text):
+        return
+    layout = Layout(doc)
+    lines = layout.lines
+    for row, line in enumerate(lines):
+        end = row + 1
+        while end < len(lines) and not lines[end].text.strip():
+            end += 1
+        if end == row + 1 or not _is_open(layout, line, end < len(lines)) or not line.text.rstrip("\\").strip():
+            continue
+        first = row
+        while first > 0 and layout.continues(lines[first - 1]):
+            first -= 1
+        above = "\n".join(part.text for part in lines[first : row + 1])
+        if not _LAUNCH.search(above) or lines[first].text.lstrip().startswith("#"):
+            continue
+        following = lines[end] if end < len(lines) else None
+        if following is not None and _FLAG_LINE.match(following.text):
+            continue  # lost flags
+        lost = following is not None and ".py" not in above and _PYTHON_FILE.match(following.text.strip())
+        gap = Span(lines[row + 1].start, following.start if following is not None else lines[end - 1].end)
+        yield Break(line.end - 1, gap, following if lost else None)
+
+
+def _is_open(layout: Layout, line: Line, is_followed: bool) -> bool:
+    """The line ends in a backslash of its own; at the end of a text the grammar takes it for an error."""
+    if layout.continues(line) or is_followed or not re.search(r"(?<!\\)(?:\\\\)*\\$", line.text):
+        return layout.continues(line)
+    return layout.is_code(line.start + len(line.text.rstrip("\\").rstrip()) - 1)

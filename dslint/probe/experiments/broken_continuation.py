@@ -34,6 +34,8 @@ EXPERIMENT = Experiment(
         Case("comment-then-flag", {"lines": ["torchrun train.py --lr 2e-5", "  # evaluation", "  --bf16"]},
              rules=("DSL301",)),
         Case("blank-line", {"lines": ["torchrun train.py --lr 2e-5 \\", "", "  --bf16"]}, rules=("DSL301",)),
+        Case("blank-line-then-script", {"lines": ["torchrun --nproc_per_node 8 \\", "", "  train.py --bf16"]},
+             rules=("DSL304",)),
         Case("blank-behind-backslash", {"lines": ["torchrun train.py \\ ", "  --lr 2e-5"]}, rules=("DSL302",)),
         Case("tab-behind-backslash", {"lines": ["deepspeed train.py \\\t", "  --bf16"]}, rules=("DSL302",)),
         Case("blank-behind-last-backslash", {"lines": ["torchrun train.py --lr 2e-5 \\ "]},
@@ -110,6 +112,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The shape of the command around the finding, in the case of its kind; else the case as it is."""
     finding = subject.finding
+    if finding.code == "DSL304" and finding.fact("follows") is None:
+        return None
     rows = [place.region.line - 1 for place in (finding.location, *finding.related)]
     last = finding.fact("joins") is False
     lines = _shape(subject.text, rows[0], max(rows), goes_on=not last)

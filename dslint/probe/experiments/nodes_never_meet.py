@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
             "two-agents-on-a-node",
             {"how": "twice"},
             Expect((Kind.RAISE,), r"EADDRINUSE|[Aa]ddress already in use"),
-            rules=("DSL319",),
+            rules=("DSL319", "DSL310"),
         ),
         Case("one-says-nnodes-1", {"how": "disagree", "timeout": 1}, _ALONE),
         Case("accelerate-address-missing", {"how": "no-host", "timeout": 1}, _GIVES_UP, rules=("DSL188",)),
@@ -122,7 +122,7 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case for what is not set: `PORT`, `ADDR` or both; for accelerate the one named as the rule."""
-    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314", "DSL316", "DSL319"):
+    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314", "DSL316", "DSL319", "DSL310"):
         without = "c10d" if subject.finding.fact("missing") == "--rdzv_endpoint" else "alone"
         return {} if subject.finding.code != "DSL311" or case.params["how"] == without else None
     if subject.finding.code != "DSL349":

@@ -24,9 +24,9 @@ EXPERIMENT = Experiment(
     cases=(
         Case("flag-after-script", {"words": ["train.py", "--nproc_per_node", "2"]}, rules=("DSL447",)),
         Case("flag-of-deepspeed", {"words": ["--num_gpus", "2", "train.py"]}, _UNKNOWN, rules=("DSL308",)),
-        Case("equals-alone", {"words": ["--nproc_per_node", "=", "2", "train.py"]}, _VALUE, rules=()),
-        Case("smart-dash", {"words": ["\u2013nproc_per_node", "2", "train.py"]}, _NO_FILE, rules=()),
-        Case("smart-quotes", {"words": ["--nproc_per_node", "\u201c2\u201d", "train.py"]}, _VALUE, rules=()),
+        Case("equals-alone", {"words": ["--nproc_per_node", "=", "2", "train.py"]}, _VALUE, rules=("DSL305",)),
+        Case("smart-dash", {"words": ["\u2013nproc_per_node", "2", "train.py"]}, _NO_FILE, rules=("DSL306",)),
+        Case("smart-quotes", {"words": ["--nproc_per_node", "\u201c2\u201d", "train.py"]}, _VALUE, rules=("DSL306",)),
         Case(
             "abbreviated",
             {"words": ["--nproc-per", "2", "train.py"]},

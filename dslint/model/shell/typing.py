@@ -1,0 +1,100 @@
+"""What a word processor or a chat puts into a command: dashes and quotation marks that no shell knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.core.source import Span
+from dslint.model.shell.layout import Layout, Line
+from dslint.parse.shell import ShellDoc
+
+LAUNCH = re.compile(
+    r"(?:^|[\s/])(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner|swift[ \t]+\w+"
+    r"|megatron[ \t]+\w+|llamafactory-cli|axolotl|python[\d.]*|torch\.distributed\.(?:run|launch))(?=[\s\\])"
+)
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+_SMART = re.compile(f"[{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]")
+_DASH = re.compile(rf"(?:^|(?<=\s))-?[{_DASHES}]+-?(?=[A-Za-z])")
+_OPENS, _DOUBLE, _SINGLE = r"(?:^|(?<=[\s=]))", "\u201c\u201d\u201e\u201f\uff02", "\u2018\u2019\uff07"
+# Both marks are wrong, or one of them: ``"$MODEL`` and a typographic mark.
+_QUOTED = re.compile(
+    rf"{_OPENS}(?:[{_DOUBLE}][^\"'{_DOUBLE}]*[{_DOUBLE}\"]|\"[^\"{_DOUBLE}]*[{_DOUBLE}]"
+    rf"|[{_SINGLE}][^\"'{_SINGLE}]*[{_SINGLE}']|'[^'{_SINGLE}]*[{_SINGLE}])(?=[\s\\;&|)]|$)"
+)
+_LOOSE = re.compile(r"[ \t]*(--[A-Za-z][\w.-]*)[ \t]+=[ \t]+([^\s=\\][^\s\\]*)[ \t]*\\?[ \t]*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Smart:
+    """A stretch with such characters, and what was meant. ``kind``: ``dash`` | ``quote``."""
+
+    kind: str
+    span: Span
+    text: str
+    meant: str
+
+
+def smart_characters(doc: ShellDoc) -> Iterator[Smart]:
+    """Dashes in front of options and quotation marks around words, in the lines of launch commands."""
+    if not _SMART.search(doc.text):
+        return
+    layout = Layout(doc)
+    for row, line in enumerate(layout.lines):
+        if not _SMART.search(line.text) or line.text.lstrip().startswith("#") or not _is_launch(layout, row):
+            continue
+        for match in _DASH.finditer(line.text):
+            if layout.is_code(line.start + match.start()):
+                rest = re.match(r"[\w-]+", line.text[match.end() :])
+                meant = "-" if rest is not None and len(rest[0]) == 1 else "--"
+                yield Smart("dash", _span(line, match), match[0], meant)
+        for match in _QUOTED.finditer(line.text):
+            if _is_quote(layout, line, match):
+                mark = "'" if match[0][0] in "'" + _SINGLE else '"'
+                yield Smart("quote", _span(line, match), match[0], f"{mark}{match[0][1:-1]}{mark}")
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """``--lr = 2e-5`` on a line of its own, below a launch command that it belongs to or has been cut off from."""
+
+    option: str
+    span: Span
+    value: str
+
+
+def loose_equals(doc: ShellDoc) -> Iterator[Loose]:
+    """Lines that hold an option, a sign and a value, and stand below a launch command without an empty line between."""
+    if not _LOOSE.search(doc.text):
+        return
+    layout = Layout(doc)
+    for row, line in enumerate(layout.lines):
+        match = _LOOSE.fullmatch(line.text)
+        if match is None or not layout.is_code(line.start + match.start(1)):
+            continue
+        above = row
+        while above > 0 and re.match(r"[ \t]*(?:--?[A-Za-z]|#)", layout.lines[above].text):
+            above -= 1
+        if LAUNCH.search(layout.lines[above].text) and not layout.lines[above].text.lstrip().startswith("#"):
+            yield Loose(match[1], Span(line.start + match.start(1), line.start + match.end(2)), match[2])
+
+
+def _is_quote(layout: Layout, line: Line, match: re.Match[str]) -> bool:
+    """Marks inside a string that is whole are text of it."""
+    if match[0][0] not in "\"'":
+        return layout.is_code(line.start + match.start())
+    mark = match[0][0]
+    return line.text.count(mark) % 2 == 1 and line.text[: match.start()].count(mark) % 2 == 0
+
+
+def _is_launch(layout: Layout, row: int) -> bool:
+    first = row
+    while first > 0 and re.search(r"(?<!\\)\\[ \t]*$", layout.lines[first - 1].text):
+        first -= 1
+    above = "\n".join(line.text for line in layout.lines[first : row + 1])
+    return LAUNCH.search(above) is not None
+
+
+def _span(line: Line, match: re.Match[str]) -> Span:
+    return Span(line.start + match.start(), line.start + match.end())

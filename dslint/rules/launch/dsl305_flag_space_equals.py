@@ -1,0 +1,137 @@
+"""**What.** Blanks stand around the `=` of an option: `--lr = 2e-5`, `--lr =2e-5`, `--lr= 2e-5`.
+
+**Why it hurts.** The shell hands over two or three words. The option takes `=` (or nothing) for its value, and the real
+value is left over: `error: argument --lr: invalid float value: '='`, or `unrecognized arguments: 2e-5`. An option
+that takes a text or a list takes `=` without a word, and a script with `parse_known_args` trains with it.
+
+**Fix.** `--lr=2e-5` or `--lr 2e-5`. The fix deletes the blanks.
+
+**When it stays quiet.** For a `=` that is no word of a launch command (`[ "$a" = b ]`), for `--option=` with nothing
+behind it but another option, and for settings of the kind `key=value` behind it.
+
+**Evidence.** bash 5.2; torch 2.13: `torchrun --nproc_per_node = 2` stops with `Unsupported nproc_per_node value: =`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
+from dslint.model.context import Context
+from dslint.model.launch.command import LaunchCommand, Word
+from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.launchers.base import flag_name
+from dslint.model.shell.typing import loose_equals
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL305",
+    name="flag-space-equals",
+    kind="launch",
+    severity=Severity.ERROR,
+    summary="Blanks around the `=` of an option",
+    fix="safe",
+    references=("https://docs.python.org/3/library/argparse.html#option-value-syntax",),
+)
+
+_SCRIPT = {"train.py": "print()\n"}
+_RIGHT = {"run.sh": "torchrun --nproc_per_node=8 train.py \\\n  --lr=2e-5\n"}
+
+EXAMPLES = (
+    bad(
+        "blanks on both sides",
+        {"run.sh": "torchrun --nproc_per_node = 8 train.py \\\n  --lr = 2e-5\n", **_SCRIPT},
+        ("run.sh:1 error", "run.sh:2 error"),
+        _RIGHT,
+    ),
+    bad(
+        "on one side",
+        {"run.sh": "torchrun --nproc_per_node =8 train.py \\\n  --lr= 2e-5\n", **_SCRIPT},
+        ("run.sh:1 error", "run.sh:2 error"),
+        _RIGHT,
+    ),
+    bad(
+        "in documentation",
+        {"README.md": "```bash\npython train.py --model = llama\n```\n", **_SCRIPT},
+        "README.md:2 warning",
+        {"README.md": "```bash\npython train.py --model=llama\n```\n"},
+    ),
+    good("no blanks", {**_RIGHT, **_SCRIPT}),
+    good(
+        "a test, an empty value, and a setting",
+        {
+            "run.sh": 'if [ "$1" = x ]; then\n  torchrun --nproc_per_node=8 train.py --tag= --lr=1\nfi\n'
+            "python train.py --set a.b = c\npython train.py --config= model.lr=1\n",
+            **_SCRIPT,
+        },
+    ),
+    good("a value that begins with the sign", {"run.sh": "python train.py --mark '=x='\n", **_SCRIPT}),
+    good("in a table", {"README.md": "```\npython train.py --lr  = learning rate\n```\n", **_SCRIPT}),
+)
+
+
+def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+    """Options of launch commands whose ``=`` stands alone."""
+    del context
+    done: set[int] = set()
+    for command in doc.commands:
+        for words in (_launcher_words(command), command.script_args):
+            for at in range(len(words) - 1):
+                parts = _parts(words, at, doc.in_docs)
+                if parts is not None and parts[0].location.span.start not in done:
+                    done.add(parts[0].location.span.start)
+                    yield _finding(doc, parts)
+    for loose in loose_equals(doc.shell):
+        if loose.span.start not in done:
+            yield _report(doc, loose.span, loose.option, "`=`", loose.value, whole=True)
+
+
+def _launcher_words(command: LaunchCommand) -> tuple[Word, ...]:
+    """The words before the script; with a ``=`` among them the launcher takes the value for the script."""
+    words = command.argv or command.words
+    return words[: len(words) - len(command.script_args)]
+
+
+def _parts(words: Sequence[Word], at: int, in_docs: bool) -> list[Word] | None:
+    """The words that were meant as one ``--option=value``."""
+    word, following = words[at], words[at + 1]
+    if flag_name(word) is None or not (word.text or "").startswith("--"):
+        return None
+    plain = following.text is not None and following.raw == following.text
+    if "=" not in (word.text or ""):
+        if following.raw == "=" and at + 2 < len(words) and _is_value(words[at + 2]):
+            # ``--lr = learning rate`` is a line of a table.
+            is_text = in_docs and at + 3 < len(words) and flag_name(words[at + 3]) is None
+            return None if is_text else [word, following, words[at + 2]]
+        return [word, following] if plain and following.raw[:1] == "=" and len(following.raw) > 1 else None
+    ends = word.raw.endswith("=") and word.raw.count("=") == 1
+    return [word, following] if ends and _is_value(following) and "=" not in following.raw else None
+
+
+def _is_value(word: Word) -> bool:
+    return not word.spreads and flag_name(word) is None and not word.raw.startswith(("-", "=", "[", "<", "("))
+
+
+def _finding(doc: LaunchDoc, parts: list[Word]) -> Finding:
+    name = parts[0].raw.rstrip("=")
+    takes = "nothing" if parts[0].raw.endswith("=") else f"`{parts[1].raw}`"
+    text = doc.source.text
+    begin, end = parts[0].location.span.start, parts[-1].location.span.end
+    stretch = text[begin:end]
+    stands = stretch.startswith(parts[0].raw) and stretch.endswith(parts[-1].raw) and "\n" not in stretch
+    place = Span(begin, end) if stands else parts[0].location.span
+    return _report(doc, place, name, takes, parts[-1].raw.removeprefix("="), stands)
+
+
+def _report(doc: LaunchDoc, span: Span, name: str, takes: str, value: str, whole: bool) -> Finding:
+    edit = Edit(doc.source.path, span, f"{name}={value}")
+    return META.finding(
+        doc.source.location(span),
+        f"`{name}` gets {takes} for its value, because blanks stand around the `=`",
+        hint=f"Write `{name}={value.replace('`', '')}`",
+        fix=Fix("Delete the blanks", (edit,)) if whole else None,
+        severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
+        facts={"option": name},
+    )
