@@ -138,7 +138,7 @@ def test_plain_values_are_known(script: str, expected: list[str]) -> None:
         "N=2\nexport $(cat .env)\nrun $N",
         "run ~/x",
         "run *.py",
-        "run {1,2}",
+        "run {1,2",
         "A='*'\nrun $A",
         "N=2 run $N",
     ],

@@ -25,6 +25,7 @@ NAMES = ("A", "B", "CC", "N", "L", "E1")
 OWN = {"PWD", "OLDPWD", "SHLVL", "_", "FUNCNEST"}
 # A function that calls itself ends at once instead of filling the memory.
 ENVIRONMENT = {"FUNCNEST": "20"}
+BINARY = ["**", "<<", ">>", "<", "<=", "==", "!=", ">", ">=", "&&", "||", "&", "|", "^", ","]
 END = "printf '%s\\0' begin "
 
 
@@ -86,8 +87,71 @@ numbers = st.integers(-3, 40).map(str)
 cuts = st.text("ab1*./-", min_size=1, max_size=3)
 
 
+# Commands whose output is worked out.
+operand = st.one_of(
+    st.text("ab1./,-_", min_size=1, max_size=6).filter(lambda t: t[0] != "-"), names.map(lambda n: f'"${n}"')
+)
+plain_operand = st.one_of(st.text("ab1_", min_size=1, max_size=4), st.integers(-3, 12).map(str))
+sources = st.one_of(
+    operand.map("echo {}".format),
+    st.builds("echo {} {}".format, operand, operand),
+    st.builds("echo -n {}".format, operand),
+    st.builds("printf '%s\\n' {} {}".format, operand, operand),
+    st.builds("printf '{}' {}".format, st.sampled_from(["%s,", "%02d", "%d-%s", "a%%b"]), plain_operand),
+    st.builds("seq {}".format, st.integers(-2, 5)),
+    st.builds("seq {} {}".format, st.integers(-2, 5), st.integers(-2, 9)),
+    st.builds("seq -s, {} {} {}".format, st.integers(0, 5), st.sampled_from([1, 2, -1]), st.integers(0, 9)),
+    st.builds(
+        "expr {} {} {}".format, plain_operand, st.sampled_from(["+", "-", "'*'", "/", "%", "=", "'<'"]), plain_operand
+    ),
+    st.builds("basename {}".format, operand),
+    st.builds("basename {} {}".format, operand, st.sampled_from(["b", ".a", "1"])),
+    st.builds("dirname {}".format, operand),
+)
+filters = st.sampled_from(
+    [
+        "tr a-z A-Z", "tr '[:lower:]' '[:upper:]'", "tr , ' '", "tr , '\\n'", "tr -d ab", "tr -s a", "tr ab x",
+        "cut -d, -f1", "cut -d , -f 2-", "cut -f1 -d/", "cut -c1-2", "cut -c 2-", "head -n 1", "head -1", "tail -n 1",
+        "wc -l", "wc -w", "wc -c", "sed 's/a/x/'", "sed s/a/x/g", "sed 's#/#_#g'", "sed 's/^a//'", "sed 's/[0-9]*$//'",
+        "awk '{print $1}'", "awk -F, '{print NF}'", "awk -F, '{print $2}'", "awk '{print $NF}'", "grep -o a", "xargs",
+    ]
+)  # fmt: skip
+outputs = st.builds(lambda head, rest: " | ".join([head, *rest]), sources, st.lists(filters, max_size=2))
+
+patterns = st.lists(
+    st.one_of(
+        st.text("ab1./-", min_size=1, max_size=2),
+        st.sampled_from(
+            ["*", "?", "[ab]", "[!a]", "[0-9]", "[a-zA-Z]", "[[:digit:]]", "'*'", '"?"', "$A", '"$B"', "\\*"]
+        ),
+    ),
+    min_size=1,
+    max_size=3,
+).map("".join)
+offsets = st.sampled_from(["0", "1", "2", " -1", " -2", "1+1", "9"])
+
+
 def dollars(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
+        st.builds("${{{}{}}}".format, names, st.sampled_from(["^", "^^", ",", ",,", "^^[ab]", ",,?"])),
+        st.builds("${{{}{}{}}}".format, names, st.sampled_from(["%", "%%", "#", "##"]), patterns),
+        st.builds(
+            "${{{}{}{}/{}}}".format,
+            names,
+            st.sampled_from(["/", "//", "/#", "/%"]),
+            patterns,
+            st.one_of(cuts, st.sampled_from(["", "$A", "x"])),
+        ),
+        st.builds("${{{}:{}}}".format, names, offsets),
+        st.builds("${{{}:{}:{}}}".format, names, offsets, offsets),
+        st.builds(
+            "${{{}[{}]{}}}".format,
+            names,
+            st.sampled_from(["@", "*", "0", "-1", "1+1", "$N"]),
+            st.sampled_from(["", "^^", "%b", "/a/x", "/#/p", ":1", ": -1:1", "#a"]),
+        ),
+        names.map(lambda n: f"${{!{n}}}"),
+        names.map(lambda n: f"${{!{n}[@]}}"),
         names.map(lambda n: f"${n}"),
         names.map(lambda n: f"${{{n}}}"),
         st.builds("${{{}{}{}}}".format, names, st.sampled_from([":-", "-", ":+", "+"]), inner),
@@ -96,16 +160,27 @@ def dollars(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         names.map(lambda n: f"${{#{n}[@]}}"),
         st.builds("${{{}{}{}}}".format, names, st.sampled_from(["%", "%%", "#", "##"]), cuts),
         st.builds("${{{}[@]:{}}}".format, names, st.sampled_from(["0", "1", "1:1", " 2"])),
+        outputs.map(lambda c: f"$({c})"),
+        outputs.filter(lambda c: not set(c) & set("\\`")).map(lambda c: f"`{c}`"),
         st.sampled_from(["$1", "$2", "${1}", "${1:-d}", "$@", "$*", "$#", "${@:2}", "${@:1:1}"]),
         arithmetic.map(lambda e: f"$(({e}))"),
     )
 
 
-operands = st.one_of(names, names.map(lambda n: f"${n}"), st.integers(0, 99).map(str), st.sampled_from(["010", "0x1F"]))
+operands = st.one_of(
+    names,
+    names.map(lambda n: f"${n}"),
+    st.integers(0, 99).map(str),
+    st.sampled_from(["010", "0x1F", "${A}", "${#L[@]}", "$(expr 2 + 3)"]),
+)
 arithmetic = st.recursive(
     operands,
     lambda e: st.one_of(
-        st.builds("{} {} {}".format, e, st.sampled_from("+-*/%"), e), e.map("({})".format), e.map("-{}".format)
+        st.builds("{} {} {}".format, e, st.sampled_from("+-*/%"), e),
+        st.builds("{} {} {}".format, e, st.sampled_from(BINARY), e),
+        st.builds("{} ? {} : {}".format, e, e, e),
+        e.map("({})".format),
+        st.builds("{}{}".format, st.sampled_from("-!~+"), e),
     ),
     max_leaves=4,
 )
@@ -114,9 +189,22 @@ double_quoted = st.lists(
 ).map(lambda parts: '"' + "".join(parts) + '"')
 single_quoted = rich_text.map(lambda t: "'" + t.replace("'", "") + "'")
 escaped = st.sampled_from(["\\ ", "\\$", "\\\\", '\\"', "\\*", "\\a", "\\\n"])
-bare = st.one_of(plain_text, st.text("a1{},.*?[]~=!#-", min_size=1, max_size=5).filter(lambda t: not t.startswith("#")))
+ansi = st.sampled_from(["$'a\\tb'", "$'it\\'s'", "$'\\x41\\n'", "$'\\101\\e'", "$'\\q\\\\'", '$"a b"'])
+braced = st.one_of(
+    st.sampled_from(
+        ["{1..4}", "{01..10..3}", "{a..e}", "{3..1}", "{a,b{1,2},}", "{,x}", "{a}", "{}", "{a,$A}", "{1..$N}"]
+    ),
+    st.builds("{{{},{}}}".format, plain_text, st.sampled_from(["'x y'", '"$A"', "b", "{1..2}"])),
+)
+tildes = st.sampled_from(["~", "~/x", "--x=~/y", "a:~", "x=~", "A=~/z", "'~'"])
+bare = st.one_of(
+    plain_text,
+    braced,
+    tildes,
+    st.text("a1{},.*?[]~=!#-", min_size=1, max_size=5).filter(lambda t: not t.startswith("#")),
+)
 words = st.lists(
-    st.one_of(bare, single_quoted, double_quoted, escaped, dollars(plain_text), dollars(single_quoted)),
+    st.one_of(bare, single_quoted, double_quoted, escaped, ansi, dollars(plain_text), dollars(single_quoted)),
     min_size=1,
     max_size=4,
 ).map("".join)
@@ -261,3 +349,172 @@ def test_plain_forms_are_known_completely(script: str) -> None:
     assert truth is not None
     assert invocation is not None
     assert [w.text for w in invocation.words[3:]] == truth, script
+
+
+SETUP = """
+M=Qwen/Qwen2.5-7B-Instruct
+C=configs/zero3.json
+D=0,1,2,3
+N=4 K=2
+E=
+L=(a.json 'b c.json' d.yaml)
+P=M
+set -- one 'two words' three
+"""
+
+
+EXPANSIONS = r"""
+${M,,}
+${M^^}
+${P,}
+${E^}
+${L[0]^^}
+"${L[@]^^}"
+${M##*/}
+${M%%-*}
+${M%-*}
+${C%.json}
+"${C%.*}"
+${C%.$X}
+${M#Q?en}
+${D%[0-9]}
+"${L[@]%.json}"
+${M//\//_}
+${D//,/ }
+"${D//,/ }"
+${M/Qwen/LLaMA}
+${M/#Qwen/x}
+${C/%json/yaml}
+${D//[0-9]/x}
+${M//[^a-zA-Z0-9]/-}
+"${L[@]/#/--f=}"
+"${L[@]/%/;}"
+${D//,}
+${M/$P/$N}
+${M//'/'/:}
+${D/*/x}
+${M:0:4}
+${M:5}
+${M: -8}
+${M:(-8)}
+${M:0:-9}
+${M:$N:$K}
+${M:N-1}
+${E:0:2}
+"${M:1:3}"
+${#M}
+${#L[@]}
+${#L[1]}
+${#}
+${#E}
+${!P}
+"${!L[@]}"
+${L[-1]}
+${L[N-3]}
+"${L[$K]}"
+"${L[@]:1:2}"
+"${L[@]: -1}"
+"${@:2}"
+"${@: -1}"
+"${L[*]}"
+x"${L[@]}"y
+"--a=${L[@]}"
+$'a\tb\''
+$((N > K))
+$((N == 4 ? 8 : 16))
+$((2 ** 10))
+$((1 << N))
+$((N % 3))
+$((~N & 0xff))
+$((!N || K))
+$(($N * ${#L[@]}))
+$((${X:-8} / K))
+$(( (N+K) * $(expr 2 + 3) ))
+$((N, K))
+$[N*K]
+$(($# + 1))
+{1..4}
+{a,b}$N
+{01..03}
+x{,y}
+--f={a,b}.json
+{a,b{1,2}}
+{1..$N}
+{}
+--x=~/y
+a:~
+$"a b"
+$(basename $M)
+$(dirname $C)
+$(basename $C .json)
+$(expr $N \* $K)
+`expr $N + 1`
+$(seq -s, 0 3)
+$(seq 1 3)
+$(echo $D | tr ',' '\n' | wc -l)
+$(echo $M | cut -d/ -f2 | tr A-Z a-z)
+$(echo $D | awk -F, '{print NF}')
+$(echo "$M" | sed 's#/#--#g')
+$(echo $D | cut -d, -f1-2)
+$(printf '%02d' $N)
+$(tr a-z A-Z <<< $C)
+$(IFS=,; echo "${L[*]}")
+$(echo $D | grep -o , | wc -l)
+$(echo '4*8' | bc)
+$(head -n 1 <<< "$M")
+"""
+
+
+@pytest.mark.parametrize("word", EXPANSIONS.strip().splitlines())
+def test_every_expansion_of_launch_scripts_is_known(word: str) -> None:
+    script = f"{SETUP}{END} {word}\n".replace("$X", "json")
+    truth = run_bash(script)
+    invocation = read(script, "printf")
+    assert truth is not None
+    assert invocation is not None
+    assert [w.text for w in invocation.words[3:]] == truth
+
+
+UNKNOWN_EXPANSIONS = r"""
+$?
+$$
+$!
+$-
+${RANDOM:-4}
+${HOME:-x}
+${M//a/&}
+~/x
+x=~/y
+$'\u00e9'
+${!NO}
+$(date)
+$(hostname)
+$(nvidia-smi -L | wc -l)
+$(echo $M | sort)
+$(cat f)
+$(echo a > f)
+$(< f)
+$(nproc)
+$(echo -e 'a\tb')
+$(echo x | sed 's/\(x\)/\1/')
+$((N++))
+$((N / 0))
+$((08))
+${M:1:-90}
+{a,b
+$(seq 1 99999)
+$(cut -d, -f1)
+$(echo a || echo b)
+$(echo a &)
+$(M=1; echo $M)
+${L[@]:-x}
+$(f $M)
+${L[9]:0:q}
+"""
+
+
+@pytest.mark.parametrize("word", UNKNOWN_EXPANSIONS.strip().splitlines())
+def test_what_only_a_run_knows_is_unknown(word: str) -> None:
+    invocation = read(f"{SETUP}{END} {word}\n", "printf")
+    assert invocation is not None
+    assert None in [w.text for w in invocation.words[3:]]

@@ -77,6 +77,17 @@ def array_items(text: str, start: int, end: int) -> list[Span]:
     return items
 
 
+def word_part_end(text: str, at: int) -> int:
+    """The offset after the character at ``at``, or after the escape, quotation or expansion that begins there.
+
+    Raises:
+        UnfinishedWordError: a quote or bracket is not closed.
+    """
+    if text[at] == "\\":
+        return min(at + 2, len(text))
+    return min(_QUOTES[text[at]](text, at), len(text)) if text[at] in _QUOTES else at + 1
+
+
 def _word_end(text: str, at: int) -> int:
     start = at
     while at < len(text):

@@ -14,33 +14,36 @@ _ACTIVE = re.compile(r"[*?\[]")
 
 def fields(pieces: Sequence[Piece], lookup: Lookup) -> list[str]:
     """Word splitting and the check for file name patterns."""
-    whole = next((p for p in pieces if p.items is not None), None)
-    if whole is not None:
-        return _spread(whole, pieces, lookup)
+    if any(p.items == () for p in pieces):
+        # ``"$@"`` without arguments is no word; with other texts around it is nothing among them.
+        if not any(p.text or p.items for p in pieces) and sum(p.items is None for p in pieces) <= _QUOTES_AROUND:
+            return []
+        if not any(p.text for p in pieces):
+            raise UnknownWordError
     # A field is a list of texts; ``None`` ends one.
     parts: list[str | None] = []
     for piece in pieces:
-        if not piece.quoted and (_ACTIVE.search(piece.text) or (piece.splits and "\\" in piece.text)):
-            raise UnknownWordError
-        if piece.quoted or not piece.splits:
-            parts.append(piece.text)
-            continue
-        if not lookup.split:
-            raise UnknownWordError
-        for index, part in enumerate(re.split(r"[ \t\n]+", piece.text)):
-            parts += ([None] if index else []) + ([part] if part else [])
+        items = (piece.text,) if piece.items is None else piece.items
+        for number, item in enumerate(items):
+            if number:
+                parts.append(None)
+            parts += _split(Piece(item, piece.quoted, piece.splits), lookup)
     return ["".join(filter(None, group)) for ends, group in groupby(parts, lambda p: p is None) if not ends]
 
 
-def _spread(piece: Piece, pieces: Sequence[Piece], lookup: Lookup) -> list[str]:
-    """``"${array[@]}"`` and ``${array[@]}``."""
-    # Quotation marks around the expansion leave three empty pieces; anything else is glued to it.
-    glued = any(p.text for p in pieces) or len(pieces) != (1 if piece.splits else 4)
-    if glued or (piece.splits and not lookup.split):
+# Two quotation marks and what stands between them.
+_QUOTES_AROUND = 3
+
+
+def _split(piece: Piece, lookup: Lookup) -> list[str | None]:
+    """The texts of one stretch, ``None`` where a word ends."""
+    if not piece.quoted and (_ACTIVE.search(piece.text) or (piece.splits and "\\" in piece.text)):
+        raise UnknownWordError("the names of files decide")
+    if piece.quoted or not piece.splits:
+        return [piece.text]
+    if not lookup.split:
         raise UnknownWordError
-    if not piece.splits:
-        return list(piece.items or ())
-    elements = [e for i in piece.items or () for e in re.split(r"[ \t\n]+", i) if e]
-    if any(_ACTIVE.search(e) or "\\" in e for e in elements):
-        raise UnknownWordError
-    return elements
+    parts: list[str | None] = []
+    for index, part in enumerate(re.split(r"[ \t\n]+", piece.text)):
+        parts += ([None] if index else []) + ([part] if part else [])
+    return parts

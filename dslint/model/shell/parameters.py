@@ -1,29 +1,47 @@
-"""Parameter and arithmetic expansion: ``$name``, ``$1``, ``${name:-word}``, ``${array[@]}``, ``$(( ))``."""
+"""Parameter and arithmetic expansion: ``$name``, ``${name:-word}``, ``${array[@]}``, ``$(( ))``, ``$'...'``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from dslint.model.shell.ansi import ansi_end, ansi_text
 from dslint.model.shell.arith import evaluate
 from dslint.model.shell.pieces import Lookup, Piece, UnknownWordError, Value
-
-# The word of ``${name:-word}``, the view of variables, inside quotes or not.
-Expand = Callable[[str, Lookup, bool], list[Piece]]
+from dslint.model.shell.transforms import Transform, transform
+from dslint.parse.shelllex import UnfinishedWordError, closing_bracket
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#]", re.ASCII)
 _BRACED = re.compile(
-    r"(?P<hash>#?)(?P<name>[A-Za-z_]\w*|[0-9]+|[@*])(?P<index>\[(?:@|\*|\d+)\])?(?P<op>:?[-=+?])?(?P<word>.*)",
+    r"(?P<sign>[#!]?)(?P<name>[A-Za-z_]\w*|[0-9]+|[@*])(?:\[(?P<index>(?:[^][]|\[[^][]*\])*)\])?(?P<rest>.*)",
     re.DOTALL | re.ASCII,
 )
-_SLICE = re.compile(r":\s*(\d+)\s*(?::\s*(\d+)\s*)?")
-# ``${path%/*}`` and its kin, with a pattern of plain characters and stars.
-_CUT = re.compile(r"(?P<op>%%|%|##|#)(?P<pattern>[\w./*=:@+-]+)")
+_DEFAULTING = re.compile(r"(:?[-=+?])(.*)", re.DOTALL)
+_INDIRECT = re.compile(r"([A-Za-z_]\w*)(?:\[([@*]|\d+)\])?", re.ASCII)
 _BLANKS = " \t\n"
 _DEPTH = 20
+# The system sets these for every script, and bash some of them anew at each use: no default ever stands for them.
+_ALWAYS_SET = re.compile(
+    r"BASH\w*|DIRSTACK|EPOCH(?:REALTIME|SECONDS)|E?UID|FUNCNAME|GROUPS|HOME|HOST(?:NAME|TYPE)|IFS|LINENO|LOGNAME|MACHTYPE"
+    r"|OPTIND|OSTYPE|PATH|PIPESTATUS|PPID|PWD|S?RANDOM|SECONDS|SHELL|SHELLOPTS|SHLVL|TERM|USER"
+)
 
 
-def dollar(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: bool, default: Expand) -> int:
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the expansion of a word does inside an expansion: of ``word`` in ``${name:-word}``, of a pattern, of a text.
+
+    ``default`` takes the word and whether it stands in double quotes, ``pieces`` reads a pattern or the text that
+    replaces it, ``quoted`` a text as if between double quotes.
+    """
+
+    default: Callable[[str, Lookup, bool], list[Piece]]
+    pieces: Callable[[str, Lookup], list[Piece]]
+    quoted: Callable[[str, Lookup], str]
+
+
+def dollar(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: bool, words: Words) -> int:
     """One expansion that begins at ``$``; returns the offset after it.
 
     Raises:
@@ -33,114 +51,187 @@ def dollar(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: bool,
     if name:
         _named(name[0], lookup, pieces, quoted)
         return name.end()
-    if raw.startswith("$((", at):
-        close = _balanced(raw, at + 1, "(", ")")
-        if raw[close - 2 : close] != "))":
-            raise UnknownWordError
-        value = evaluate(raw[at + 3 : close - 2], lambda n: lookup.read(n).text)
-        if value is None:
-            raise UnknownWordError
-        pieces.append(Piece(str(value), quoted, not quoted))
+    if raw.startswith("$((", at) and (close := _closing(raw, at + 1, ")")) and raw[close - 2 : close] == "))":
+        pieces.append(Piece(str(arithmetic(raw[at + 3 : close - 2], lookup, words)), quoted, not quoted))
+        return close
+    if raw.startswith("$[", at):
+        close = _closing(raw, at + 1, "]")
+        pieces.append(Piece(str(arithmetic(raw[at + 2 : close - 1], lookup, words)), quoted, not quoted))
         return close
     if raw.startswith("${", at):
-        close = _balanced(raw, at + 1, "{", "}")
-        _braced(raw[at + 2 : close - 1], lookup, pieces, quoted, default)
+        close = _closing(raw, at + 1, "}")
+        _braced(raw[at + 2 : close - 1], lookup, pieces, quoted, words)
         return close
     following = raw[at + 1 : at + 2]
-    # A lone dollar sign is itself; $?, $'...' and the like are not known.
-    if (following and following not in _BLANKS + '"/.,:=%+-]}') or (following == '"' and not quoted):
+    if following == "'" and not quoted:
+        close = ansi_end(raw, at)
+        pieces.append(Piece(ansi_text(raw[at + 2 : close]), True))
+        return close + 1
+    if following == '"' and not quoted:  # a text to translate, where somebody has translations
+        return at + 1
+    # A lone dollar sign is itself; $? and the like are not known.
+    if following and following not in _BLANKS + '"/.,:=%+]}':
         raise UnknownWordError
     pieces.append(Piece("$", True))
     return at + 1
+
+
+def arithmetic(expression: str, lookup: Lookup, words: Words) -> int:
+    """The value of ``$((expression))``: expansions go first, as between double quotes.
+
+    Raises:
+        UnknownWordError: its value is not known.
+    """
+    if "$" in expression or "`" in expression:
+        expression = words.quoted(expression, lookup)
+    value = evaluate(expression, lambda name: lookup.read(name).text)
+    if value is None:
+        raise UnknownWordError
+    return value
+
+
+def _closing(raw: str, at: int, closing: str) -> int:
+    try:
+        return closing_bracket(raw, at, closing)
+    except UnfinishedWordError:
+        raise UnknownWordError from None
 
 
 def _named(name: str, lookup: Lookup, pieces: list[Piece], quoted: bool) -> None:
     if name == "#":
         pieces.append(Piece(str(len(_items(lookup.read("@")))), quoted, not quoted))
     elif name in ("@", "*"):
-        _whole(lookup.read("@"), f"[{name}]", lookup, pieces, quoted)
+        _whole(lookup.read("@"), name, lookup, pieces, quoted)
     else:
         pieces.append(Piece(lookup.read(name).text, quoted, not quoted))
 
 
-def _braced(body: str, lookup: Lookup, pieces: list[Piece], quoted: bool, default: Expand) -> None:
-    match = _BRACED.fullmatch(body)
+def _braced(body: str, lookup: Lookup, pieces: list[Piece], quoted: bool, words: Words) -> None:
+    match = _BRACED.fullmatch(body if body != "#" else "#@[@]")
     if match is None:
         raise UnknownWordError
-    name, index, op, word = match["name"], match["index"], match["op"], match["word"]
+    name, index, rest = match["name"], match["index"], match["rest"]
     if name in ("@", "*"):
-        name, index = "@", index or f"[{name}]"
-    if match["hash"]:
-        if op or word:
-            raise UnknownWordError
-        value = lookup.read(name)
-        size = len(_items(value)) if index in ("[@]", "[*]") else len(_element(value, index))
-        pieces.append(Piece(str(size), quoted, not quoted))
-    elif word and not op:
-        _cut(lookup.read(name), index, word, lookup, pieces, quoted)
-    elif op is None and index in ("[@]", "[*]"):
-        _whole(lookup.read(name), index, lookup, pieces, quoted)
-    elif op is None:
-        pieces.append(Piece(_element(lookup.read(name), index), quoted, not quoted))
-    elif index is None:
-        _defaulted(name, op, word, lookup, pieces, quoted, default)
+        name, index = "@", index or name
+    if match["sign"] == "#":
+        pieces.append(Piece(str(_size(name, index, rest, lookup, words)), quoted, not quoted))
+        return
+    if match["sign"] == "!" and index in ("@", "*"):
+        _indices(name, index, rest, lookup, pieces, quoted)
+        return
+    defaulting = _DEFAULTING.fullmatch(rest)
+    if match["sign"] == "!":
+        name, index = _pointed(name, index, lookup)
+    if defaulting is None:
+        _changed(name, index, rest, lookup, pieces, quoted, words)
+    elif index is None and not match["sign"]:
+        _defaulted(name, defaulting[1], defaulting[2], lookup, pieces, quoted, words)
     else:
         raise UnknownWordError
+
+
+def _changed(
+    name: str, index: str | None, rest: str, lookup: Lookup, pieces: list[Piece], quoted: bool, words: Words
+) -> None:
+    """``${name}``, ``${name[2]}``, ``${array[@]}``, each with what may follow the name."""
+    value = lookup.read(name)
+    if index not in ("@", "*"):
+        change = _change(rest, lookup, quoted, words)
+        text = _element(value, index, lookup, words)
+        pieces.append(Piece(change(text) if change is not None else text, quoted, not quoted))
+    elif rest.startswith(":"):
+        _whole(_slice(value, rest, lookup, words), index, lookup, pieces, quoted)
+    else:
+        change = _change(rest, lookup, quoted, words)
+        if change is not None:
+            items = tuple(map(change, _items(value)))
+            value = Value(value.text, items, value.origins, value.places, value.first)
+        _whole(value, index, lookup, pieces, quoted)
+
+
+def _change(rest: str, lookup: Lookup, quoted: bool, words: Words) -> Transform | None:
+    """What ``${name%pattern}`` and its kin do to the value."""
+    if not rest:
+        return None
+
+    def parts(word: str) -> list[tuple[str, bool]]:
+        found = words.pieces(word, lookup)
+        if any(p.items is not None for p in found):
+            raise UnknownWordError
+        return [(p.text, p.quoted) for p in found]
+
+    return transform(rest, parts, lambda expression: arithmetic(expression, lookup, words), quoted)
+
+
+def _size(name: str, index: str | None, rest: str, lookup: Lookup, words: Words) -> int:
+    """``${#name}``, ``${#array[@]}``."""
+    if rest:
+        raise UnknownWordError
+    value = lookup.read(name)
+    if index in ("@", "*"):
+        return len(_items(value))
+    text = _element(value, index, lookup, words)
+    if not text.isascii():
+        raise UnknownWordError  # characters or bytes: the locale decides
+    return len(text)
+
+
+def _indices(name: str, index: str, rest: str, lookup: Lookup, pieces: list[Piece], quoted: bool) -> None:
+    """``${!array[@]}``."""
+    if rest or name == "@":
+        raise UnknownWordError
+    count = len(_items(lookup.read(name)))
+    _whole(Value("", tuple(str(n) for n in range(count))), index, lookup, pieces, quoted)
+
+
+def _pointed(name: str, index: str | None, lookup: Lookup) -> tuple[str, str | None]:
+    """The variable that ``${!name}`` names."""
+    target = _INDIRECT.fullmatch(lookup.read(name).text) if index is None else None
+    if target is None:
+        raise UnknownWordError
+    return target[1], target[2]
 
 
 def _items(value: Value) -> tuple[str, ...]:
     return value.items if value.items is not None else (value.text,)
 
 
-def _element(value: Value, index: str | None) -> str:
-    if index in ("[@]", "[*]"):
-        raise UnknownWordError
-    at = int(index[1:-1]) if index else 0
+def _element(value: Value, index: str | None, lookup: Lookup, words: Words) -> str:
     items = _items(value)
+    at = arithmetic(index, lookup, words) if index else 0
+    if index == "" or at < -len(items):
+        raise UnknownWordError
     return items[at] if at < len(items) else ""
 
 
 def _whole(value: Value, index: str, lookup: Lookup, pieces: list[Piece], quoted: bool) -> None:
     items = _items(value)
-    if quoted and index == "[*]":
-        pieces.append(Piece(" ".join(items), True))
+    if quoted and index == "*":
+        if lookup.joiner is None:
+            raise UnknownWordError
+        pieces.append(Piece(lookup.joiner.join(items), True))
     else:
         lookup.places = value.places if len(value.places) == len(items) else ()
         pieces.append(Piece("", quoted, not quoted, items))
 
 
-def _cut(value: Value, index: str | None, word: str, lookup: Lookup, pieces: list[Piece], quoted: bool) -> None:
-    """``${array[@]:2}``, ``${path##*/}``."""
-    part = _SLICE.fullmatch(word)
-    if part is not None and index is not None:
-        start, count = int(part[1]), None if part[2] is None else int(part[2])
-        # ``${@:1}`` begins with ``$1``, ``${array[@]:0}`` with the first element.
-        start -= value.first
-        if start < 0:
-            raise UnknownWordError
-        chosen = slice(start, None if count is None else start + count)
-        _whole(Value("", _items(value)[chosen], (), value.places[chosen]), index, lookup, pieces, quoted)
-        return
-    cut = _CUT.fullmatch(word)
-    if cut is None:
+def _slice(value: Value, rest: str, lookup: Lookup, words: Words) -> Value:
+    """``${array[@]:2}``, ``${@:1:3}``."""
+    first, _, second = rest[1:].partition(":")
+    if set(rest) & set("?{("):
         raise UnknownWordError
-    pieces.append(Piece(_without(_element(value, index), cut["op"], cut["pattern"]), quoted, not quoted))
+    items = _items(value)
+    start = arithmetic(first, lookup, words)
+    count = arithmetic(second, lookup, words) if second.strip() else None
+    # ``${@:1}`` begins with ``$1``, ``${array[@]:0}`` with the first element.
+    start = start + len(items) if start < 0 else start - value.first
+    if start < 0 or (count is not None and count < 0) or (second == "" and rest.count(":") > 1):
+        raise UnknownWordError
+    chosen = slice(start, None if count is None else start + count)
+    return Value("", items[chosen], (), value.places[chosen])
 
 
-def _without(text: str, op: str, pattern: str) -> str:
-    """The text without its shortest (``%``, ``#``) or longest (``%%``, ``##``) end or begin that matches."""
-    regex = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
-    sizes = range(len(text) + 1) if len(op) == 1 else range(len(text), -1, -1)
-    for size in sizes:
-        part = text[len(text) - size :] if op[0] == "%" else text[:size]
-        if regex.fullmatch(part):
-            return text[: len(text) - size] if op[0] == "%" else text[size:]
-    return text
-
-
-def _defaulted(
-    name: str, op: str, word: str, lookup: Lookup, pieces: list[Piece], quoted: bool, default: Expand
-) -> None:
+def _defaulted(name: str, op: str, word: str, lookup: Lookup, pieces: list[Piece], quoted: bool, words: Words) -> None:
     """``${name:-word}`` and its kin."""
     if name == "@":
         raise UnknownWordError
@@ -148,7 +239,7 @@ def _defaulted(
     if lookup.depth > _DEPTH:
         raise UnknownWordError
     unset = lookup.is_unset(name)
-    if unset and op[-1] in "+?":
+    if unset and (op[-1] in "+?" or _ALWAYS_SET.fullmatch(name)):
         raise UnknownWordError
     text = "" if unset else lookup.read(name).text
     has_value = bool(text) if op.startswith(":") else not unset
@@ -160,21 +251,5 @@ def _defaulted(
     elif op[-1] == "?":
         raise UnknownWordError
     else:
-        pieces += default(word, lookup, quoted)
+        pieces += words.default(word, lookup, quoted)
     lookup.depth -= 1
-
-
-def _balanced(raw: str, at: int, opening: str, closing: str) -> int:
-    """The offset after the bracket that closes the one at ``at``; quotes inside make the word unknown."""
-    depth = 0
-    for index in range(at, len(raw)):
-        char = raw[index]
-        if char in "\\`":
-            break
-        if char == opening:
-            depth += 1
-        elif char == closing:
-            depth -= 1
-            if not depth:
-                return index + 1
-    raise UnknownWordError

@@ -45,6 +45,8 @@ class Lookup:
     places: tuple[Location, ...] = ()
     # How many ``${x:-...}`` are open.
     depth: int = 0
+    # What ``IFS=,`` in front of it in a ``$( )`` puts between the elements of ``"${array[*]}"``.
+    ifs: str | None = None
 
     def read(self, name: str) -> Value:
         """The value of a variable, remembering where it was set.
@@ -61,6 +63,11 @@ class Lookup:
             raise UnknownWordError
         self.used += [o for o in value.origins if o not in self.used]
         return value
+
+    @property
+    def joiner(self) -> str | None:
+        """What stands between the elements of ``"${array[*]}"``."""
+        return self.ifs if self.ifs is not None else " " if self.split else None
 
     def _own(self, name: str) -> Value | None:
         """What bash itself sets: the path of the script and the directory."""

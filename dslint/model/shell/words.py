@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 
+from dslint.model.shell.braces import brace_expanded
 from dslint.model.shell.fields import fields
-from dslint.model.shell.parameters import dollar
+from dslint.model.shell.parameters import Words, dollar
 from dslint.model.shell.pieces import Lookup, Piece, UnknownWordError
 from dslint.model.shell.substitution import output_of
-from dslint.parse.shelllex import UnfinishedWordError, closing_bracket, simple_command
+from dslint.parse.shelllex import UnfinishedWordError, closing_bracket
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<index>\[[^]]*\])?(?P<append>\+?)=", re.ASCII)
 _RUN = re.compile(r"""[^\\'"$`<>()|&;]+""")
 _ESCAPED_IN_QUOTES = '$`"\\\n'
-# Braces that bash turns into lists.
-_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}|\{.*\{.*[,.].*\}")
 
 
 def expand(raw: str, lookup: Lookup) -> list[str]:
@@ -30,7 +29,10 @@ def expand(raw: str, lookup: Lookup) -> list[str]:
     """
     if _is_plain(raw):
         return [raw]
-    return fields(_pieces(raw, lookup, top=True), lookup)
+    found = [fields(_pieces(part, lookup, top=True), lookup) for part in brace_expanded(raw)]
+    if len(found) > 1:
+        lookup.places = ()
+    return [text for texts in found for text in texts]
 
 
 def expand_assignment(raw: str, lookup: Lookup) -> str:
@@ -62,8 +64,11 @@ def _is_plain(raw: str) -> bool:
     return bool(raw) and not (set(raw) & set("\\'\"$`*?[]{}~<>()|&; \t\n"))
 
 
-def _pieces(raw: str, lookup: Lookup, top: bool) -> list[Piece]:
-    """Quote removal and expansion of a word; ``top`` for a word of a command, where braces are active."""
+def _pieces(raw: str, lookup: Lookup, top: bool, inner: bool = False) -> list[Piece]:
+    """Quote removal and expansion of a word; ``top`` for a word of a command, not the value of an assignment.
+
+    ``inner``: it stands inside ``${ }``, where operators are plain characters.
+    """
     pieces: list[Piece] = []
     bare: list[str] = []
     at = 0
@@ -88,7 +93,7 @@ def _pieces(raw: str, lookup: Lookup, top: bool) -> list[Piece]:
         elif char in "$`":
             at = _expansion(raw, at, lookup, pieces, quoted=False)
             bare.append(" ")
-        elif char in "<>()|&;":
+        elif char in "<>()|&;" and (not inner or raw[at + 1 : at + 2] == "("):
             raise UnknownWordError
         else:
             run = _RUN.match(raw, at)
@@ -96,14 +101,17 @@ def _pieces(raw: str, lookup: Lookup, top: bool) -> list[Piece]:
             pieces.append(Piece(text, False))
             bare.append(text)
             at += len(text)
-    outline = "".join(bare)
-    if _tilde(outline) or (top and ("{" in outline and _BRACES.search(outline))):
-        raise UnknownWordError
+    if _tilde("".join(bare), top):
+        raise UnknownWordError("the home directory decides")
     return pieces
 
 
-def _tilde(outline: str) -> bool:
-    return outline.startswith("~") or "=~" in outline or ":~" in outline
+def _tilde(outline: str, top: bool) -> bool:
+    """Whether bash puts a home directory in: at the begin, and behind ``=`` and ``:`` of what sets a variable."""
+    if outline.startswith("~"):
+        return True
+    sets = not top or ASSIGNMENT.match(outline) is not None
+    return sets and (":~" in outline or "=~" in outline)
 
 
 def _quoted(raw: str, at: int, lookup: Lookup, pieces: list[Piece], end: str) -> int:
@@ -136,56 +144,42 @@ def _quoted(raw: str, at: int, lookup: Lookup, pieces: list[Piece], end: str) ->
 def _expansion(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: bool) -> int:
     """One expansion that begins at ``$`` or a backquote; returns the offset after it."""
     if raw[at] == "`":
-        close = raw.find("`", at + 1)
-        if close < 0 or "\\" in raw[at:close]:
+        close = _backquoted_end(raw, at)
+        body = raw[at + 1 : close]
+        if quoted and '\\"' in body:
             raise UnknownWordError
-        pieces.append(Piece(output_of(_commands(raw[at + 1 : close], lookup), lookup), quoted, not quoted))
+        body = re.sub(r"\\([$`\\])", r"\1", body)
+        pieces.append(Piece(output_of(body, lookup, expand), quoted, not quoted))
         return close + 1
     if raw.startswith("$(", at) and not raw.startswith("$((", at):
         try:
             close = closing_bracket(raw, at + 1, ")") - 1
         except UnfinishedWordError:
             raise UnknownWordError from None
-        pieces.append(Piece(output_of(_commands(raw[at + 2 : close], lookup), lookup), quoted, not quoted))
+        pieces.append(Piece(output_of(raw[at + 2 : close], lookup, expand), quoted, not quoted))
         return close + 1
-    return dollar(raw, at, lookup, pieces, quoted, _default)
+    return dollar(raw, at, lookup, pieces, quoted, _WORDS)
 
 
-def _commands(body: str, lookup: Lookup) -> list[list[str]]:
-    """The words of the commands in ``$( )``, joined by ``&&`` or ``;``.
-
-    Raises:
-        UnknownWordError: it is not a plain list of plain commands.
-    """
-    if lookup.script is None or not _is_readable(body):
+def _backquoted_end(raw: str, at: int) -> int:
+    at += 1
+    while at < len(raw) and raw[at] != "`":
+        at += 2 if raw[at] == "\\" else 1
+    if at >= len(raw):
         raise UnknownWordError
-    found: list[list[str]] = []
-    at = 0
-    while at < len(body):
-        try:
-            command = simple_command(body, at)
-        except UnfinishedWordError:
-            raise UnknownWordError from None
-        found.append([w for s in command.words for w in expand(body[s.start : s.end], lookup)])
-        separator = re.compile(r"\s*(?:&&|;|$)").match(body, command.end)
-        if separator is None:
-            raise UnknownWordError
-        at = separator.end()
-    return found
-
-
-def _is_readable(body: str) -> bool:
-    """A cheap look before the work: the first word is a command whose output is known without running it."""
-    return re.match(r"\s*(?:cd|pwd|dirname|basename|realpath|readlink)\b", body) is not None
+    return at
 
 
 def _default(word: str, lookup: Lookup, quoted: bool) -> list[Piece]:
     """The word of ``${name:-word}``."""
     if quoted:
-        if set(word) & set("'\""):
+        if set(word) & set("'\"\\"):
             raise UnknownWordError
         return [Piece(expand_quoted(word, lookup), True)]
     return [
         Piece(p.text, p.quoted, not p.quoted, p.items) if p.items is None else p
-        for p in _pieces(word, lookup, top=False)
+        for p in _pieces(word, lookup, top=False, inner=True)
     ]
+
+
+_WORDS = Words(_default, lambda word, lookup: _pieces(word, lookup, top=False, inner=True), expand_quoted)
