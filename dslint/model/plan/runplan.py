@@ -31,6 +31,7 @@ from dslint.model.plan.recipe import (
     started_by_hand,
 )
 from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
+from dslint.model.plan.stagearg import stage_argument, stage_passed
 from dslint.model.plan.stated import StatedCounts, contradictions, filled_counts
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -185,6 +186,7 @@ def _build(
     else:
         arguments = effective_arguments(command, profile, consumer)
     parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
+    given_to = given_words(parser, command) if parser is not None else None
     found = run_counts(command, choice.accelerate, hostfile_counts(command, files))
     # Plain Python is one process, unless something shows that DeepSpeed is at work.
     is_open = told.counts is not None and (command.launcher != "python" or choice.doc is not None)
@@ -203,7 +205,7 @@ def _build(
         choice.path,
         choice.doc,
         choice.accelerate,
-        _stage(choice, command),
+        _stage(choice, command, parser, given_to, profile, workspace),
         precision_of(choice.doc, consumer, arguments),
         Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
         batch_world(choice.doc, counts.total, command, profile),
@@ -215,7 +217,7 @@ def _build(
         local_rank=_local_rank(command, script, parser, workspace),
         ignored=tuple(contradictions(counts, numbers)),
         parser=parser,
-        given=given_words(parser, command) if parser is not None else None,
+        given=given_to,
     )
 
 
@@ -245,7 +247,25 @@ def _script_path(command: LaunchCommand, files: Files) -> str | None:
     return files.find(word.text) if word.text.endswith((".py", ".ipynb")) else None
 
 
-def _stage(choice: ConfigChoice, command: LaunchCommand) -> Fact[int]:
+def _stage(
+    choice: ConfigChoice,
+    command: LaunchCommand,
+    parser: ScriptParser | None,
+    given: Passed | None,
+    profile: ScriptProfile | None,
+    workspace: Workspace,
+) -> Fact[int]:
+    computed = choice.doc.is_embedded if choice.doc is not None else choice.named is None
+    if computed and not choice.stage.is_known:
+        path = profile.args_path if profile is not None else ""
+        argument = workspace.memo("stage argument", path, stage_argument) or "" if path else ""
+        stage = stage_passed(parser, given, argument)
+        if not stage.is_absent and (argument or _uses_deepspeed(profile, command)):
+            return stage
     if choice.stage.is_absent and (choice.path.is_unknown or command.may_hide_flags()):
         return unknown("the config of the run is not known")
     return choice.stage
+
+
+def _uses_deepspeed(profile: ScriptProfile | None, command: LaunchCommand) -> bool:
+    return command.launcher == "deepspeed" or (profile is not None and profile.consumer.get_or("") == "deepspeed")
