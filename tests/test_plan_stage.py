@@ -84,7 +84,7 @@ def stage_of_script(files: dict[str, str]) -> object:
     workspace = Workspace(Path("/nonexistent"), files)
     docs = read_launch_docs(SourceFile("run.sh", files["run.sh"]), "shell", workspace)
     plans = build_plans([c for d in docs for c in d.commands], workspace)
-    stage = contexts_for(plans, Context())["train.py"].zero_stage
+    stage = contexts_for(plans, lambda _path: Context())["train.py"].zero_stage
     return stage.get() if stage.is_known else stage.state
 
 
