@@ -51,7 +51,7 @@ JOBS = {
     ),
     "c10d": (
         3,
-        f"torchrun --nnodes=3 --nproc_per_node=2 --rdzv_backend=c10d --rdzv_endpoint={FIRST}:29400 --rdzv_id=j t.py --x",
+        f"torchrun --nnodes=3 --nproc_per_node=2 --rdzv_backend=c10d --rdzv_endpoint={FIRST}:29400 --rdzv_id=j t.py",
     ),
     "accelerate": (2, "accelerate launch --config_file c.yaml --machine_rank NUMBER t.py"),
 }
