@@ -3,17 +3,65 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World
-from dslint.model.plan.appearing import is_mentioned, is_written
+from dslint.model.plan.appearing import is_mentioned, is_written, may_appear
 from dslint.model.plan.files import Files
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
 # Host -> how many processes, or which of its slots.
 Hosts = dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class HostfileProblem:
+    """Why DeepSpeed does not take a hostfile: ``kind`` is ``missing`` | ``empty`` | ``line`` | ``twice``.
+
+    ``location`` is the line of the file, or the word that names it; ``first`` where a host stands already.
+    """
+
+    kind: str
+    text: str
+    location: Location
+    first: Location | None = None
+
+
+def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | None:
+    """The first thing that ``deepspeed.launcher.runner`` does not like about the hostfile of a command."""
+    flag = command.launcher_flag("-H", "--hostfile") if command.launcher == "deepspeed" else None
+    if flag is None or flag.value is None or not flag.value.text:
+        return None
+    text, raw = flag.value.text, flag.value.raw
+    path = files.find(text)
+    source = files.workspace.read(path) if path is not None else None
+    if source is None:
+        gone = path is None and "/" in text and not may_appear(files, text, raw)
+        return HostfileProblem("missing", text, flag.value.location) if gone else None
+    if is_written(files, text, raw) or is_mentioned(files, text, raw):
+        return None
+    return _problem(source, text, flag.value.location)
+
+
+def _problem(source: SourceFile, text: str, named: Location) -> HostfileProblem | None:
+    seen: dict[str, Location] = {}
+    at = 0
+    for whole in source.text.splitlines(keepends=True):
+        line, start = whole.strip(), at + len(whole) - len(whole.lstrip())
+        at += len(whole)
+        if not line or line.startswith("#"):
+            continue
+        place = source.location(Span(start, start + len(line)))
+        match = _LINE.match(line)
+        if match is None:
+            return HostfileProblem("line", line[:80], place)
+        if match[1] in seen:
+            return HostfileProblem("twice", match[1], place, seen[match[1]])
+        seen[match[1]] = place
+    return None if seen else HostfileProblem("empty", text, named)
 
 
 def hostfile_counts(command: LaunchCommand, files: Files) -> World | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
@@ -14,10 +15,12 @@ from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
 from dslint.model.plan.counts import run_counts
 from dslint.model.plan.files import Files, module_path
+from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.handover import Handover
-from dslint.model.plan.hostfile import hostfile_counts
+from dslint.model.plan.hostfile import HostfileProblem, hostfile_counts, hostfile_problem
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
+from dslint.model.plan.missing import missing_script
 from dslint.model.plan.parser.accept import passed as given_words
 from dslint.model.plan.parser.options import Passed, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
@@ -69,6 +72,8 @@ class RunPlan:
     ``local_rank`` is how the script learns its own, where a launcher starts it and its parser is in full view.
     ``parser`` reads the command line of the script, where it is found; ``given`` is what it makes of the words of this
     command: a value for each option (flag, else default), and what it refuses.
+    ``missing_script`` is a script that is nowhere; ``group`` the call by which a script that plain ``python`` starts
+    joins a process group; ``hostfile`` what DeepSpeed does not take about the hostfile.
     """
 
     command: LaunchCommand
@@ -96,6 +101,9 @@ class RunPlan:
     ignored: tuple[str, ...] = ()
     parser: ScriptParser | None = None
     given: Passed | None = None
+    missing_script: Named | None = None
+    group: Location | None = None
+    hostfile: HostfileProblem | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -218,7 +226,14 @@ def _build(
         ignored=tuple(contradictions(counts, numbers)),
         parser=parser,
         given=given_to,
+        missing_script=missing_script(command, files) if script is None else None,
+        group=workspace.memo("group", script, joins_group) if script is not None and _is_plain(command) else None,
+        hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
     )
+
+
+def _is_plain(command: LaunchCommand) -> bool:
+    return command.launcher == "python" and not command.outer
 
 
 def _local_rank(

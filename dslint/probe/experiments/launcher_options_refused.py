@@ -14,14 +14,22 @@ _BOTH = Expect((Kind.RAISE,), r"ValueError: .*(Don't use both|cannot be used tog
 _FILTER = Expect((Kind.RAISE,), r"ValueError: .*(does not support worker include|does not support limiting num nodes)")
 _MACHINE = Expect((Kind.RAISE,), r"TypeError: int\(\) argument must be a string")
 _HOSTS = "--hostfile hosts"
+_GOOD = "a slots=2\nb slots=2\n"
 _MULTI = "--multi_gpu --num_machines 2 --num_processes 4"
 _ZERO = "--use_deepspeed --num_machines 2 --num_processes 4 --deepspeed_multinode_launcher standard"
 
 
 def _case(
-    name: str, rule: str, expect: Expect, launcher: str, words: str, right: str, verdict: Verdict = Verdict.CONFIRMED
+    name: str,
+    rule: str,
+    expect: Expect,
+    launcher: str,
+    words: str,
+    right: str,
+    verdict: Verdict = Verdict.CONFIRMED,
+    hosts: str = _GOOD,
 ) -> Case:
-    lines = {"launcher": launcher, "words": f"{words} train.py", "right": f"{right} train.py"}
+    lines = {"launcher": launcher, "words": f"{words} train.py", "right": f"{right} train.py", "hosts": hosts}
     return Case(name, lines, expect, verdict, (rule,))
 
 
@@ -60,6 +68,16 @@ EXPERIMENT = Experiment(
               " --main_process_ip a --main_process_port 29501"),
         _case("no-machine-rank-deepspeed", "DSL345", _MACHINE, "accelerate", f"{_ZERO} --zero_stage 2",
               f"{_ZERO} --machine_rank 1 --main_process_ip a --main_process_port 29501"),
+        _case("hostfile-missing", "DSL451", Expect((Kind.WRONG,), r"starts on 1 node instead of 2"), "deepspeed",
+              "--hostfile other", _HOSTS),
+        _case("hostfile-line", "DSL451", Expect((Kind.RAISE,), r"ValueError: Hostfile contains a bad entry: b 2"),
+              "deepspeed", _HOSTS, _HOSTS, hosts="a slots=2\nb 2\n"),
+        _case("hostfile-twice", "DSL451", Expect((Kind.RAISE,), r"ValueError: Hostfile contains multiple entries"),
+              "deepspeed", _HOSTS, _HOSTS, hosts="a slots=2\na slots=2\n"),
+        _case("hostfile-empty", "DSL451", Expect((Kind.RAISE,), r"ValueError: Hostfile is empty"), "deepspeed", _HOSTS,
+              _HOSTS, hosts="# later\n"),
+        _case("hostfile-with-more-words", "DSL451", _BOTH, "deepspeed", _HOSTS, _HOSTS, Verdict.NOT_REPRODUCED,
+              "a slots=2 gpus=2\n\n# end\nb slots=2\n"),
         _case("multi-gpu-one-process", "DSL346", Expect((Kind.RAISE,), r"ValueError: You need to use at least 2"),
               "accelerate", "--multi_gpu --num_processes 1", "--num_processes 1"),
         _case("multi-gpu-two-processes", "DSL346", Expect((Kind.RAISE,), r"ValueError: You need to use at least 2"),
@@ -74,25 +92,32 @@ EXPERIMENT = Experiment(
 
 def written(rank: RankApi) -> Json:
     """The words as they are."""
-    return _starts(rank, rank.params["words"])
+    return _starts(rank, rank.params["words"], rank.params["hosts"])
 
 
 def fixed(rank: RankApi) -> Json:
     """The words without the contradiction."""
-    return _starts(rank, rank.params["right"])
+    return _starts(rank, rank.params["right"], _GOOD)
 
 
-def _starts(rank: RankApi, words: str) -> Json:
+def _starts(rank: RankApi, words: str, hosts: str) -> Json:
     from dslint.probe.parts.launch_parsers import launched
 
     with open("hosts", "w", encoding="utf-8") as file:
-        file.write("a slots=2\nb slots=2\n")
-    return bool(launched(rank.params["launcher"], words.split())["starts"])
+        file.write(hosts)
+    return launched(rank.params["launcher"], words.split())["nodes"]
+
+
+def wrong(values: list[Json], reference: list[Json]) -> str | None:
+    """Fewer nodes than the words seem to say."""
+    return f"it starts on {values[0]} node instead of {reference[0]}" if values[0] != reference[0] else None
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case with the launcher and the options of the finding."""
     finding = subject.finding
+    if finding.code == "DSL451":
+        return {} if case.name == f"hostfile-{finding.fact('kind')}" else None
     if finding.code == "DSL327":
         return {} if finding.fact("missing") == "node_rank" and case.name == "no-ssh-without-rank" else None
     if finding.code == "DSL308":

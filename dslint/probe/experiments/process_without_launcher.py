@@ -17,7 +17,7 @@ EXPERIMENT = Experiment(
     ranks=1,
     expect=Expect((Kind.RAISE,), r"ValueError: .*environment variable RANK expected, but not set"),
     cases=(
-        Case("torch", {"with": "torch"}),
+        Case("torch", {"with": "torch"}, rules=("DSL444",)),
         Case("accelerate", {"with": "accelerate"}, Expect((Kind.WRONG,), r"each in a world of 1")),
     ),
 )

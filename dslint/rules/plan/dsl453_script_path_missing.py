@@ -1,0 +1,67 @@
+"""**What.** A launch command names a script of this project that does not exist, or LLaMA-Factory, axolotl or XTuner a
+file of arguments: not from the folder of the launch file, not from any folder above it.
+
+**Why it hurts.** The job waits in the queue, starts on every node, and each process stops with `can't open file ...: No
+such file or directory`.
+
+**Fix.** Correct the path, or commit the file.
+
+**When it stays quiet.** For absolute paths, `~`, unknown variables and placeholders; for names without a folder, or in
+a folder that is not in this project either; when another command of the launch file mentions the file, and so may
+write, fetch or copy it; after `cd` to a folder elsewhere.
+
+**Evidence.** Python opens the path as it stands, relative to the working directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Confidence, Finding, Severity
+from dslint.model.context import Context
+from dslint.model.plan.runplan import RunPlan
+from dslint.rules.base import RuleMeta, bad, good
+
+META = RuleMeta(
+    code="DSL453",
+    name="script-path-missing",
+    kind="plan",
+    severity=Severity.WARNING,
+    summary="A launch command names a script that does not exist",
+    depends_on_run=True,
+    no_experiment="a file that is not there needs no proof",
+)
+
+_RUN = "torchrun --nproc_per_node 8 tools/train.py --lr 1\n"
+_HERE = {"tools/test.py": "print()\n"}
+
+EXAMPLES = (
+    bad("the script has another name", {"run.sh": _RUN, **_HERE}, "run.sh:1 warning"),
+    bad("a file of arguments", {
+        "run.sh": "llamafactory-cli train examples/lora.yaml\n", "examples/lora_sft.yaml": "stage: sft\n",
+    }, "run.sh:1 warning"),
+    good("the script is there", {"run.sh": _RUN, "tools/train.py": "print()\n"}),
+    good("the command runs from the folder above", {"scripts/run.sh": _RUN, "tools/train.py": "print()\n"}),
+    good("the launch script writes it", {"run.sh": f"cat > tools/train.py <<EOF\nprint()\nEOF\n{_RUN}", **_HERE}),
+    good("the launch script fetches it", {
+        "run.sh": f"git clone https://example.org/tools\ncp -r tools/more/train.py tools\n{_RUN}", **_HERE,
+    }),
+    good("another project", {"run.sh": f"cd ../other\n{_RUN}", **_HERE}),
+    good("a folder that is not here", {"run.sh": _RUN.replace("tools", "elsewhere"), **_HERE}),
+    good("a placeholder", {"README.md": "```bash\ntorchrun tools/your_train.py\n```\n", **_HERE}),
+)  # fmt: skip
+
+
+def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
+    """The script that is named and nowhere."""
+    named = plan.missing_script
+    if named is None:
+        return
+    yield META.finding(
+        named.location,
+        f"`{named.text}` does not exist relative to the launch file or the folders above it: the run stops at start-up,"
+        " after it was scheduled",
+        hint="Correct the path or add the file",
+        severity=Severity.INFO if plan.command.in_docs else None,
+        confidence=Confidence.MEDIUM,
+    )
