@@ -105,7 +105,7 @@ def _starts(rank: RankApi, words: str, hosts: str) -> Json:
 
     with open("hosts", "w", encoding="utf-8") as file:
         file.write(hosts)
-    return launched(rank.params["launcher"], words.split())["nodes"]
+    return launched(rank.params["launcher"], words.split()).get("nodes")
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:

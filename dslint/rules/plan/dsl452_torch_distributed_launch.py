@@ -87,10 +87,11 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         return
     if torch.is_known and covers(torch, ">=1.9", "torch") == "no":
         return
+    passes = command.launcher_flag("--use_env") is None
     yield META.finding(
         word.location,
-        "`torch.distributed.launch` is deprecated since torch 1.9: without `--use_env` it passes an argument"
-        " `--local-rank` that torchrun does not",
+        "`torch.distributed.launch` is deprecated since torch 1.9 and will go"
+        + (": it passes an argument `--local-rank` to the script that torchrun does not" if passes else ""),
         hint="Use torchrun, and read `LOCAL_RANK` from the environment in the script",
         fix=_fix(plan, command),
         severity=Severity.INFO if command.in_docs else None,
