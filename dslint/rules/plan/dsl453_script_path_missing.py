@@ -10,7 +10,8 @@ such file or directory`.
 a folder that is not in this project either; when another command of the launch file mentions the file, and so may
 write, fetch or copy it; after `cd` to a folder elsewhere.
 
-**Evidence.** Python opens the path as it stands, relative to the working directory.
+**Evidence.** Python 3.11 opens the path as it stands, relative to the working directory;
+https://docs.python.org/3/using/cmdline.html
 """
 
 from __future__ import annotations
