@@ -460,7 +460,6 @@ $(printf '%02d' $N)
 $(tr a-z A-Z <<< $C)
 $(IFS=,; echo "${L[*]}")
 $(echo $D | grep -o , | wc -l)
-$(echo '4*8' | bc)
 $(head -n 1 <<< "$M")
 """
 

@@ -14,10 +14,11 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.commands import FindFile, Heredoc, Invocation, kept_template
-from dslint.model.shell.pieces import Value
+from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.slurm import sbatch_directives
 from dslint.model.shell.values import read_statements
+from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc, parse_shell
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _DEPTH = 3
 # Commands that run what a heredoc holds, or hand it to a batch system.
 _RUNS = re.compile(r"(?:^|[\s;&|(/])(?P<name>sbatch|srun|salloc|qsub|bsub|bash|zsh|sh|ssh|docker|kubectl)\b")
+# What a text means something by when it is read as a command line.
+_SPECIAL = re.compile(r"""[\\'"`$;|&<>(){}#*?\[~]""")
 _WRITES = re.compile(r">>?\s*\S+|\btee\b")
 _SCRIPT = re.compile(r"\s*#!.*\b(?:ba|z)?sh\b|^#SBATCH", re.MULTILINE)
 
@@ -109,7 +112,7 @@ class TextReader:
         # Between double quotes the outer shell expands first; without escapes the text reads the same.
         scope = invocation.scope.copy()
         scope = _remote(scope) if inner.kind == "ssh" else scope
-        if literal and raw[0] == '"' and not re.search(r'\\(?!\n)|["`]', body):
+        if literal and raw[0] == '"' and not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope):
             return parse_shell(shell.source, body, start + 1), scope
         if any(w.text is None for w in inner.words):
             return None
@@ -140,6 +143,18 @@ class TextReader:
         if body == heredoc.body:
             self.inner.append(doc)
         return self.script(doc, scope, Outer(), directives if here else {}, depth + 1)
+
+
+def _holds_plain_words(body: str, scope: Scope) -> bool:
+    """No variable in the text holds quotes or operators, which the shell that reads the text would see as such."""
+    for name in set(re.findall(r"\$\{?(\w+)", body)):
+        try:
+            value = expand_assignment(f"${{{name}}}", scope.lookup())
+        except UnknownWordError:
+            continue
+        if _SPECIAL.search(value):
+            return False
+    return True
 
 
 def _wanted(raw: str) -> bool:

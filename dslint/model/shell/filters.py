@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dslint.model.shell.arith import evaluate
-
 _MOST = 1_000_000
 _SETS = {"[:upper:]": "A-Z", "[:lower:]": "a-z", "[:digit:]": "0-9", "[:space:]": " \t\n\r\f\v"}
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\"}
@@ -205,13 +203,6 @@ def _grep(arguments: list[str], given: str) -> str | None:
     return None if arguments[1].startswith("-") else f"{arguments[1]}\n" * count
 
 
-def _bc(arguments: list[str], given: str) -> str | None:
-    if arguments or not re.fullmatch(r"[\d+*() -]+\n", given) or re.search(r"\b0\d", given):
-        return None
-    value = evaluate(given.strip(), lambda _: None)
-    return None if value is None else f"{value}\n"
-
-
 def _xargs(arguments: list[str], given: str) -> str | None:
     """Alone it takes the blanks away."""
     if arguments not in ([], ["echo"]) or re.search(r"[\"'\\]", given):
@@ -221,7 +212,6 @@ def _xargs(arguments: list[str], given: str) -> str | None:
 
 FILTERS: dict[str, Callable[[list[str], str], str | None]] = {
     "awk": _awk,
-    "bc": _bc,
     "cut": _cut,
     "grep": _grep,
     "head": _head,

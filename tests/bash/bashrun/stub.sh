@@ -37,7 +37,13 @@ case ${name##*/} in
     exec "$@" ;;
   env)
     exec "$DSLINT_TOOLS/env" "$@" ;;
-  srun|mpirun|mpiexec|salloc|time|timeout|nice|ionice|stdbuf|numactl|taskset|sudo|conda|mamba|uv|poetry|nsys|kubectl|xvfb-run|singularity|apptainer|enroot)
+  mpirun|mpiexec)
+    while (($#)); do
+      [[ $1 == -x && $2 == *=* ]] && export "$2"
+      is_program "$1" && exec "$@"
+      shift
+    done ;;
+  srun|salloc|time|timeout|nice|ionice|stdbuf|numactl|taskset|sudo|conda|mamba|uv|poetry|nsys|kubectl|xvfb-run|singularity|apptainer|enroot)
     run_first_program "$@" ;;
   docker|podman|nvidia-docker)
     [[ $1 == run || $1 == exec ]] || exit 0
@@ -63,6 +69,9 @@ case ${name##*/} in
       case $1 in
         --wrap) exec bash -c "$2" ;;
         --wrap=*) exec bash -c "${1#--wrap=}" ;;
+        --nodes=*) export SLURM_NNODES=${1#*=} SLURM_JOB_NUM_NODES=${1#*=} ;;
+        --gpus-per-node=*) export SLURM_GPUS_PER_NODE=${1#*=} SLURM_GPUS_ON_NODE=${1#*=} ;;
+        --ntasks-per-node=*) export SLURM_NTASKS_PER_NODE=${1#*=} ;;
         -*) ;;
         *) [[ -f $1 ]] && batch=$1 && break ;;
       esac
