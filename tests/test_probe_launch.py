@@ -238,3 +238,39 @@ def test_a_node_that_is_alone_is_told() -> None:
     assert said == "node 0 trains alone, in a world of 1, and node 1 ends with DistStoreError: no"
     assert process_without_launcher.wrong([[1, 1]], [[2, 2]]) == "2 processes, each in a world of 1"
     assert process_without_launcher.wrong([[2, 2]], [[2, 2]]) is None
+
+
+HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "case"),
+    [
+        ("DSL304", "torchrun --nproc_per_node 8 \\\n\n  train.py\n", "broken-continuation/blank-line-then-script"),
+        ("DSL305", "torchrun --nproc_per_node = 8 train.py\n", "torchrun-flags/equals-alone"),
+        ("DSL306", "torchrun \u2013nproc_per_node 8 train.py\n", "torchrun-flags/smart-dash"),
+        ("DSL306", "torchrun train.py --name \u201ca\u201d\n", "torchrun-flags/smart-quotes"),
+        ("DSL308", "torchrun --num_gpus 8 train.py\n", "torchrun-flags/flag-of-deepspeed"),
+        ("DSL308", "deepspeed --num-gpus 8 train.py\n", "launcher-options-refused/hyphens"),
+        ("DSL308", "accelerate launch --nproc_per_node 8 train.py\n", "launcher-options-refused/option-of-torchrun"),
+        ("DSL311", "torchrun --nnodes 2 --nproc_per_node 8 train.py\n", "nodes-never-meet/nnodes-alone"),
+        ("DSL311", "torchrun --nnodes 2 --rdzv_backend c10d train.py\n", "nodes-never-meet/c10d-without-endpoint"),
+        ("DSL312", "torchrun --nnodes 2 --node_rank 1 --master_addr localhost a.py\n",
+         "nodes-never-meet/master-is-localhost"),
+        ("DSL313", "torchrun --standalone --nnodes 2 train.py\n", "nodes-never-meet/standalone"),
+        ("DSL316", HEAD + "srun torchrun --nnodes 2 --node_rank $SLURM_PROCID --master_addr $A train.py\n",
+         "rank-expanded-early/double-quotes"),
+        ("DSL319", HEAD + "srun torchrun --nnodes 2 --nproc_per_node 8 train.py\n",
+         "nodes-never-meet/two-agents-on-a-node"),
+        ("DSL322", "CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_gpus 2 train.py\n",
+         "deepspeed-arguments/visible-devices-and-num_gpus"),
+        ("DSL323", "CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_nodes 1 train.py\n",
+         "deepspeed-arguments/visible-devices-and-num_nodes"),
+        ("DSL324", "deepspeed --include a:0 --num_gpus 2 train.py\n", "deepspeed-arguments/include-and-num_gpus"),
+        ("DSL324", "deepspeed --include a --exclude b train.py\n", "deepspeed-arguments/include-and-exclude"),
+        ("DSL325", "deepspeed --num_nodes 2 train.py\n", "deepspeed-arguments/num_nodes-without-hostfile"),
+    ],
+)  # fmt: skip
+def test_a_finding_about_a_launcher_leads_to_its_own_case(code: str, text: str, case: str) -> None:
+    name, _ = _probed(code, text)
+    assert name == case

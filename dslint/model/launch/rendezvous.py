@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dslint.core.fact import Fact, absent, known
@@ -58,6 +59,18 @@ def rendezvous(command: LaunchCommand) -> Rendezvous | None:
         command.launcher_flag("--standalone"),
         host,
     )
+
+
+def starts_node_0_here(commands: Sequence[LaunchCommand], command: LaunchCommand) -> bool:
+    """Another command is node 0 at the loopback: all nodes of this rendezvous are agents on one machine."""
+    for other in commands:
+        how = rendezvous(other) if other is not command else None
+        if how is None or other.nodes.get_or(1) < 2 or other.outer or how.standalone is not None:
+            continue
+        at_loopback = how.meets_at_loopback or (how.is_static and how.host is None)
+        if at_loopback and (not how.is_static or how.node_rank.get_or("") == "0"):
+            return True
+    return False
 
 
 def _stated(command: LaunchCommand, name: str) -> Fact[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OF_TASK = frozenset({"SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"})
 # What stands before a rank: ``--node_rank=``, ``RANK=``.
 _FLAG = re.compile(r"(--(?:node|machine|local|global)?[-_]?rank)(?:[ \t]+|=|\s*\\\n\s*)[\"']?$")
-_VARIABLE = re.compile(r"(?:^|[\s;\"'(&|])((?:NODE_|GROUP_|MACHINE_|LOCAL_|GLOBAL_)?RANK)=[\"']?$")
+_VARIABLE = re.compile(r"(?:^|[\s;\"'(&|,])((?:NODE_|GROUP_|MACHINE_|LOCAL_|GLOBAL_)?RANK)=[\"']?$")
 _RANK_NAME = re.compile(r"(?:NODE_|GROUP_|MACHINE_|LOCAL_|GLOBAL_)?RANK|\w*NODE_?(?:RANK|ID)", re.IGNORECASE)
 _DYNAMIC = re.compile(r"--rdzv[-_]backend(?:\s+|=)[\"']?(?:c10d|etcd)")
 
@@ -62,6 +62,8 @@ def directives(shell: ShellDoc) -> tuple[Directive, ...]:
         text = shell.text[comment.start - shell.base : comment.end - shell.base]
         if text.startswith("#!") and (found or comment.start > end):
             break
+        if shell.errors and "<<" in shell.text[: comment.start - shell.base]:
+            break  # a text of another shell, whose heredocs are not seen as such
         begins = comment.start == shell.base or shell.text[comment.start - shell.base - 1] == "\n"
         if begins and re.match(r"#SBATCH[ \t]", text):
             body = re.split(r"[ \t]#", text)[0].rstrip()
@@ -100,6 +102,8 @@ def _keep(node: Node, shell: ShellDoc, kept: dict[str, tuple[EarlyRank, bool]]) 
         elif use and variable in kept and not kept[variable][1]:
             first = kept[variable][0]
             kept[name] = (EarlyRank(first.variable, use, span, span, first.via, False), True)
+        elif variable in kept and kept[variable][1]:
+            kept[name] = kept[variable]
 
 
 def _in_srun(node: Node, shell: ShellDoc, kept: dict[str, tuple[EarlyRank, bool]]) -> Iterator[EarlyRank]:
@@ -119,9 +123,15 @@ def _in_srun(node: Node, shell: ShellDoc, kept: dict[str, tuple[EarlyRank, bool]
             early, carries = kept[variable]
             seen.add(variable)
             if carries:
-                yield EarlyRank(early.variable, early.use, early.span, srun, None, has_shell and early.escapes)
+                yield EarlyRank(early.variable, early.use, early.span, srun, _other(early), has_shell and early.escapes)
             elif use:
                 yield EarlyRank(early.variable, use, span, srun, early.via, False)
+
+
+def _other(early: EarlyRank) -> Span | None:
+    """The assignment in between, where it is another place than the expansion."""
+    inside = early.via is not None and early.via.start <= early.span.start < early.via.end
+    return None if inside else early.via
 
 
 def _is_srun(node: Node, shell: ShellDoc) -> bool:

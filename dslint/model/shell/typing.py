@@ -17,11 +17,12 @@ LAUNCH = re.compile(
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 _SMART = re.compile(f"[{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]")
 _DASH = re.compile(rf"(?:^|(?<=\s))-?[{_DASHES}]+-?(?=[A-Za-z])")
-_OPENS, _DOUBLE, _SINGLE = r"(?:^|(?<=[\s=]))", "\u201c\u201d\u201e\u201f\uff02", "\u2018\u2019\uff07"
-# Both marks are wrong, or one of them: ``"$MODEL`` and a typographic mark.
+_OPENS, _DOUBLE = r"(?:^|(?<=[\s=]))(?=.\S.*?)", "\u201c\u201d\u201e\u201f\uff02"
+_SINGLE = "\u2018\u2019\uff07"
+# Both marks are wrong, or one of them: ``"$MODEL`` and a typographic mark. Blanks inside: a list of characters.
 _QUOTED = re.compile(
     rf"{_OPENS}(?:[{_DOUBLE}][^\"'{_DOUBLE}]*[{_DOUBLE}\"]|\"[^\"{_DOUBLE}]*[{_DOUBLE}]"
-    rf"|[{_SINGLE}][^\"'{_SINGLE}]*[{_SINGLE}']|'[^'{_SINGLE}]*[{_SINGLE}])(?=[\s\\;&|)]|$)"
+    rf"|[{_SINGLE}][^\"'{_SINGLE}]*[{_SINGLE}']|'[^'{_SINGLE}]*[{_SINGLE}])(?<=\S.)(?=[\s\\;&|)]|$)"
 )
 _LOOSE = re.compile(r"[ \t]*(--[A-Za-z][\w.-]*)[ \t]+=[ \t]+([^\s=\\][^\s\\]*)[ \t]*\\?[ \t]*", re.MULTILINE)
 

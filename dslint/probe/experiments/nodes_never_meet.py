@@ -122,7 +122,9 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case for what is not set: `PORT`, `ADDR` or both; for accelerate the one named as the rule."""
-    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314", "DSL316", "DSL319", "DSL310"):
+    if subject.finding.code == "DSL316":
+        return None  # `rank-expanded-early` shows what the finding says; here is what comes of it
+    if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314", "DSL319", "DSL310"):
         without = "c10d" if subject.finding.fact("missing") == "--rdzv_endpoint" else "alone"
         return {} if subject.finding.code != "DSL311" or case.params["how"] == without else None
     if subject.finding.code != "DSL349":

@@ -14,6 +14,7 @@ behind it but another option, and for settings of the kind `key=value` behind it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from dslint.core.finding import Finding, Severity
@@ -68,6 +69,9 @@ EXAMPLES = (
         },
     ),
     good("a value that begins with the sign", {"run.sh": "python train.py --mark '=x='\n", **_SCRIPT}),
+    good(
+        "a placeholder", {"README.md": "```\ntorchrun --nproc_per_node=<# GPUs> train.py <arguments>\n```\n", **_SCRIPT}
+    ),
     good("in a table", {"README.md": "```\npython train.py --lr  = learning rate\n```\n", **_SCRIPT}),
 )
 
@@ -80,12 +84,13 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         for words in (_launcher_words(command), command.script_args):
             for at in range(len(words) - 1):
                 parts = _parts(words, at, doc.in_docs)
-                if parts is not None and parts[0].location.span.start not in done:
-                    done.add(parts[0].location.span.start)
-                    yield _finding(doc, parts)
+                span = _stretch(doc, parts) if parts is not None else None
+                if parts is not None and span is not None and span.start not in done:
+                    done.add(span.start)
+                    yield _finding(doc, parts, span)
     for loose in loose_equals(doc.shell):
         if loose.span.start not in done:
-            yield _report(doc, loose.span, loose.option, "`=`", loose.value, whole=True)
+            yield _report(doc, loose.span, loose.option, "`=`", loose.value)
 
 
 def _launcher_words(command: LaunchCommand) -> tuple[Word, ...]:
@@ -114,24 +119,26 @@ def _is_value(word: Word) -> bool:
     return not word.spreads and flag_name(word) is None and not word.raw.startswith(("-", "=", "[", "<", "("))
 
 
-def _finding(doc: LaunchDoc, parts: list[Word]) -> Finding:
-    name = parts[0].raw.rstrip("=")
-    takes = "nothing" if parts[0].raw.endswith("=") else f"`{parts[1].raw}`"
-    text = doc.source.text
+def _stretch(doc: LaunchDoc, parts: list[Word]) -> Span | None:
+    """Where the words stand with nothing but blanks between them; ``None`` when they stand elsewhere."""
     begin, end = parts[0].location.span.start, parts[-1].location.span.end
-    stretch = text[begin:end]
-    stands = stretch.startswith(parts[0].raw) and stretch.endswith(parts[-1].raw) and "\n" not in stretch
-    place = Span(begin, end) if stands else parts[0].location.span
-    return _report(doc, place, name, takes, parts[-1].raw.removeprefix("="), stands)
+    if doc.shell.anchor is not None or doc.source.path != parts[0].location.path:
+        return None
+    pattern = r"[ \t]+".join(re.escape(word.raw) for word in parts)
+    return Span(begin, end) if re.fullmatch(pattern, doc.source.text[begin:end]) else None
 
 
-def _report(doc: LaunchDoc, span: Span, name: str, takes: str, value: str, whole: bool) -> Finding:
-    edit = Edit(doc.source.path, span, f"{name}={value}")
+def _finding(doc: LaunchDoc, parts: list[Word], span: Span) -> Finding:
+    takes = "nothing" if parts[0].raw.endswith("=") else f"`{parts[1].raw}`"
+    return _report(doc, span, parts[0].raw.rstrip("="), takes, parts[-1].raw.removeprefix("="))
+
+
+def _report(doc: LaunchDoc, span: Span, name: str, takes: str, value: str) -> Finding:
     return META.finding(
         doc.source.location(span),
         f"`{name}` gets {takes} for its value, because blanks stand around the `=`",
         hint=f"Write `{name}={value.replace('`', '')}`",
-        fix=Fix("Delete the blanks", (edit,)) if whole else None,
+        fix=Fix("Delete the blanks", (Edit(doc.source.path, span, f"{name}={value}"),)),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"option": name},
     )

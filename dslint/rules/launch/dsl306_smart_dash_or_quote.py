@@ -66,6 +66,10 @@ EXAMPLES = (
         },
     ),
     good(
+        "a list of characters",
+        {"run.sh": 'torchrun --nproc_per_node 8 train.py --ignore , ? \\" \u201c % \u2018 \u201d x\n', **_SCRIPT},
+    ),
+    good(
         "dashes between words",
         {"README.md": "```bash\ntorchrun --nproc_per_node 8 train.py  # \u2014 all GPUs\n```\n", **_SCRIPT},
     ),

@@ -9,8 +9,9 @@ others at its own loopback. Nobody says a word: each node waits until the rendez
 `--rdzv_backend c10d --rdzv_endpoint $HOST0:29500`.
 
 **When it stays quiet.** With `PET_*` variables, when an option may be hidden (`$ARGS`), with a range of nodes (`1:4`),
-for node 0 without an address (it is the address), and with `--standalone` (DSL313). Where the number of nodes is a
-variable it is a warning, and only for a node rank without an address.
+for node 0 without an address (it is the address) and for other nodes that the same file starts beside it, and with
+`--standalone` (DSL313). Where the number of nodes is a variable it is a warning, and only for a node rank without an
+address.
 
 **Evidence.** torch 2.13 on two hosts (network namespaces): both agents wait in `next_rendezvous` until they are killed.
 """
@@ -23,7 +24,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.rendezvous import Rendezvous, places, rendezvous
+from dslint.model.launch.rendezvous import Rendezvous, places, rendezvous, starts_node_0_here
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -94,6 +95,14 @@ EXAMPLES = (
         {"node0.sh": "torchrun --nnodes 2 --node_rank 0 --master_port 29600 --nproc_per_node 8 train.py\n", **_SCRIPT},
     ),
     good(
+        "all nodes on one machine",
+        {
+            "test.sh": "torchrun --nnodes 2 --node-rank 0 --nproc-per-node 2 train.py &\n"
+            "torchrun --nnodes 2 --node-rank 1 --nproc-per-node 2 train.py\n",
+            **_SCRIPT,
+        },
+    ),
+    good(
         "the variables that torchrun reads, and options in a variable",
         {
             "run.sh": "torchrun --nnodes 2 $RDZV_ARGS --nproc_per_node 8 train.py\n"
@@ -115,6 +124,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         missing = _missing(how)
         nodes = command.nodes
         if not missing or nodes.is_absent or nodes.get_or(2) < 2:
+            continue
+        if missing == ["--master_addr"] and starts_node_0_here(doc.commands, command):
             continue
         if nodes.is_unknown and not (how.is_static and how.node_rank.is_unknown and _is_variable(command)):
             continue

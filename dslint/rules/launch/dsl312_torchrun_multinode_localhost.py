@@ -17,9 +17,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.rendezvous import places, rendezvous
+from dslint.model.launch.rendezvous import places, rendezvous, starts_node_0_here
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -71,7 +70,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         if how.is_static and (how.node_rank.is_absent or how.node_rank.get_or("") == "0"):
             continue
-        if how.backend.is_unknown or how.host is None or _has_node_0(doc, command):
+        if how.backend.is_unknown or how.host is None or starts_node_0_here(doc.commands, command):
             continue
         yield META.finding(
             how.host.location,
@@ -86,14 +85,3 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 def _host(raw: str) -> str:
     return raw.strip("\"'`")
-
-
-def _has_node_0(doc: LaunchDoc, command: LaunchCommand) -> bool:
-    """Another command of the file is node 0 at this loopback: all agents run on one machine."""
-    for other in doc.commands:
-        how = rendezvous(other) if other is not command else None
-        if how is None or not how.meets_at_loopback or other.nodes.get_or(1) < 2:
-            continue
-        if not how.is_static or how.node_rank.get_or("") == "0":
-            return True
-    return False

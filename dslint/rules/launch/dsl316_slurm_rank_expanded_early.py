@@ -68,6 +68,11 @@ EXAMPLES = (
         {"job.sbatch": _HEAD + 'RUN="torchrun ' + _ARGS % "\\$SLURM_PROCID" + '"\nsrun bash -c "$RUN"\n'},
     ),
     bad(
+        "in the environment that srun hands on",
+        {"job.sbatch": _HEAD + "srun --export=ALL,NODE_RANK=$SLURM_NODEID bash task.sh\n"},
+        "job.sbatch:4 error",
+    ),
+    bad(
         "on one node it works until somebody adds a second",
         {"job.sbatch": (_QUOTED % "$SLURM_PROCID").replace("nodes=2", "nodes=1"), **_SCRIPT},
         "job.sbatch:4 warning",

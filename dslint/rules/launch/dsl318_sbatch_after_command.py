@@ -13,6 +13,7 @@ begins another script.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -67,6 +68,10 @@ EXAMPLES = (
         },
     ),
     good(
+        "a listing",
+        {"README.md": "```bash\n$ cat job.slurm\n#SBATCH --nodes=2\nsrun python train.py\n```\n", **_SCRIPT},
+    ),
+    good(
         "two scripts in one block",
         {
             "README.md": "```bash\n#!/bin/bash\npython prepare.py\n#!/bin/bash\n#SBATCH --nodes=2\n"
@@ -88,6 +93,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         return
     first = next(c for c in doc.shell.tree.root_node.named_children if c.type != "comment")
     command = doc.shell.span(first)
+    if doc.in_docs and re.match(r"(?:cat|less|more|head|vim?|nano|emacs|bat)\b", doc.shell.raw(first)):
+        return  # the listing of a file
     line = doc.source.text.find("\n", command.start, command.end)
     end = command.end if line < 0 else line
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
