@@ -8,7 +8,7 @@ from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
 COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema")
-PLAN_FORMATS = ("text", "json")
+PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
@@ -183,7 +183,8 @@ def _other(group: argparse._ArgumentGroup) -> None:
 
 
 _PLAN_EPILOG = """\
-formats: text for people, json for programs (docs/plan.md; `dslint schema plan` prints its schema).
+formats: text for people, json for programs (docs/plan.md; `dslint schema plan` prints its schema), mermaid and svg for
+the graph of launch command, script and configs, for a README or a review.
 
 exit codes: 0 shown, also where there is no launch command, 2 wrong usage or settings, or a path that does not exist.
 """

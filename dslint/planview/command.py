@@ -60,6 +60,12 @@ def _rendered(planned: Planned, flags: dict[str, Any]) -> str:
         from dslint.planview.jsonout import render as json_of
 
         return json_of(views, planned.workspace.read)
+    if flags["format"] in ("mermaid", "svg"):
+        from importlib import import_module
+
+        from dslint.planview.graph import graph_of
+
+        return str(import_module(f"dslint.planview.{flags['format']}").render(graph_of(views)))
     from dslint.planview.text import render
     from dslint.report.options import ReportOptions, terminal_width, use_color
 

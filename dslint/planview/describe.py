@@ -64,6 +64,19 @@ class View:
         return None if self.command.launcher == NO_COMMAND else self.command.launcher
 
     @property
+    def is_plain(self) -> bool:
+        """One process of plain Python that nobody hands a config: an evaluation, a conversion, ``python -m pip``."""
+        plan = self.plan
+        counts = (plan.nodes, plan.processes_per_node, plan.world_size)
+        return (
+            self.launcher == "python"
+            and not self.configs
+            and not plan.missing
+            and plan.zero_stage.is_absent
+            and all(fact.is_absent for fact in counts)
+        )
+
+    @property
     def module(self) -> str | None:
         """The dotted module that runs."""
         command = self.command

@@ -48,6 +48,8 @@ class Row:
 
 def rows_of(view: View, is_all: bool) -> list[Row]:
     """The rows of one command."""
+    if is_brief(view, is_all):
+        return []
     return [
         *_conditions(view),
         *_start(view),
@@ -61,6 +63,11 @@ def rows_of(view: View, is_all: bool) -> list[Row]:
         *_listed("stated", [Row("", remark, (), "unknown") for remark in view.ignored]),
         *(Row("mismatch", remark, (), "remark") for remark in view.remarks),
     ]
+
+
+def is_brief(view: View, is_all: bool) -> bool:
+    """One line says all: a process of plain Python without conditions."""
+    return view.is_plain and not is_all and not view.command.conditions
 
 
 def _listed(label: str, rows: Sequence[Row]) -> Iterator[Row]:

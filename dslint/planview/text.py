@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dslint.planview.describe import View
-from dslint.planview.rows import Row, headline, places_text, rows_of
+from dslint.planview.rows import Row, headline, is_brief, places_text, rows_of
 from dslint.report.options import ReportOptions
 from dslint.report.place import one_line
 
@@ -34,17 +34,20 @@ def render(views: Sequence[View], options: ReportOptions, is_all: bool) -> str:
         legacy_windows=False,
         _environ={},
     )
-    path = ""
-    for view in views:
+    path, was_brief = "", False
+    for index, view in enumerate(views):
+        brief = is_brief(view, is_all)
         lines = []
         if view.command.location.path != path:
-            path = view.command.location.path
+            path, was_brief = view.command.location.path, False
             lines.append(Text(one_line(path), "bold cyan"))
+        if index and not (brief and was_brief):
+            lines.insert(0, Text(""))
         lines += _command(view, path, options.width, is_all)
-        console.print(Text("\n").join(lines), soft_wrap=True, end="\n\n")
+        console.print(Text("\n").join(lines), soft_wrap=True)
+        was_brief = brief
     text = out.getvalue()
-    text = text if options.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
-    return text.rstrip("\n") + "\n" if text else ""
+    return text if options.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _command(view: View, path: str, width: int, is_all: bool) -> Iterator[Text]:
