@@ -14,6 +14,8 @@ from dslint.report.place import one_line
 
 _LONGEST = 56
 _RUNS, _FEW = "runs", 3
+# In a graph of more commands than this, versions stand with configs of DeepSpeed only.
+_MANY = 12
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ def graph_of(views: Sequence[View]) -> Graph:
     graph = Graph()
     shown = [view for view in views if not view.is_plain] or views
     for number, view in enumerate(shown):
-        _add(graph, view, number)
+        _add(graph, view, number, has_versions="deepspeed" in view.configs or len(shown) <= _MANY)
     _name_users(graph)
     return graph
 
@@ -82,7 +84,7 @@ def _name_users(graph: Graph) -> None:
             edge.label = f"{edge.label} in {edge.users[0]}{more}".strip()
 
 
-def _add(graph: Graph, view: View, number: int) -> None:
+def _add(graph: Graph, view: View, number: int, has_versions: bool) -> None:
     plan, place = view.plan, view.command.location
     launch = graph.add("launch", str(number), f"{place.path}:{place.region.line}", *_launch_lines(view))
     last, user = launch, f"{place.path.rpartition('/')[2]}:{place.region.line}"
@@ -108,7 +110,7 @@ def _add(graph: Graph, view: View, number: int) -> None:
     for named in plan.missing:
         graph.join(source, graph.add("config", f"missing {named.text}", named.text, "does not exist"), "", user)
     versions = [_version(view, name) for name in view.versions]
-    if versions and not view.is_plain:
+    if versions and has_versions and not view.is_plain:
         graph.join(last, graph.add("versions", "\n".join(versions), *versions))
 
 
