@@ -16,7 +16,7 @@ from dslint.parse.reading import Unreadable, read_text
 if TYPE_CHECKING:
     from dslint.model.plan.stated import StatedCounts
     from dslint.settings import Settings
-    from dslint.settings.stated import Stated
+    from dslint.settings.stated import Stated, StatedLaunch
 
 # A lock file of a large project has some MB.
 _LOCK_LIMIT = 20_000_000
@@ -56,7 +56,7 @@ class Surroundings:
         base = joined or self.stated_at(path)
         return replace(
             base,
-            world_size=base.world_size.or_else(self.stated_counts(path).total),
+            world_size=base.world_size.or_else(self._stated_world(path)),
             deepspeed=versions.get("deepspeed") or VersionFact(),
             libraries={name: fact for name, fact in versions.items() if name != "deepspeed"},
             consumer=self.stated_consumer(path).or_else(base.consumer),
@@ -65,17 +65,29 @@ class Surroundings:
 
     def stated_at(self, path: str) -> Context:
         """What the user states about a file."""
-        return replace(self.stated, world_size=self.stated_counts(path).total)
+        return replace(self.stated, world_size=self._stated_world(path))
 
     def stated_counts(self, path: str) -> StatedCounts:
         """How many nodes and processes the user states for the commands or configs in a file."""
         from dslint.model.plan.stated import StatedCounts
 
-        found, relative = self._settings.stated, self._relative(path)
+        found = self._launch_of(path)
+        return StatedCounts(_fact(found.nnodes), _fact(found.nproc_per_node), _fact(found.world_size))
+
+    def _stated_world(self, path: str) -> Fact[int]:
+        found = self._launch_of(path)
+        # One number alone needs no arithmetic: a config by itself must not load the readers of launch commands.
+        return (
+            _fact(found.world_size) if None in (found.nnodes, found.nproc_per_node) else self.stated_counts(path).total
+        )
+
+    def _launch_of(self, path: str) -> StatedLaunch:
+        found = self._settings.stated
+        relative = self._relative(path) if self._launches else ""
         for glob, matches, stated in self._launches:
             if relative == glob or matches(relative):
                 found = found.under(stated)
-        return StatedCounts(_fact(found.nnodes), _fact(found.nproc_per_node), _fact(found.world_size))
+        return found
 
     def stated_consumer(self, path: str) -> Fact[str]:
         """Who reads a config, if the user says so: a file pattern, else the one reader of all files."""
