@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -92,3 +93,15 @@ def _ranked(folders: Sequence[str], paths: Iterable[str], workspace: Workspace) 
 def module_path(module: str) -> str:
     """``llava.train.train`` -> ``llava/train/train.py``."""
     return module.replace(".", "/") + ".py"
+
+
+def other_spelling(command: LaunchCommand, files: Files) -> str | None:
+    """``train.py`` of ``-m train.py``, ``pkg/train.py`` of ``torchrun pkg.train``; none where the word is right."""
+    text = command.script.text if command.script is not None else None
+    if text is None:
+        return None
+    stem = text.removesuffix(".py").removeprefix("./")
+    if command.is_module:
+        return files.find(f"{stem.replace('.', '/')}.py") if "/" in text or text.endswith(".py") else None
+    is_dotted = re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", stem) is not None and stem == text
+    return files.find(module_path(text)) if is_dotted and files.find(text) is None else None

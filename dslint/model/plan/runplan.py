@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
@@ -14,8 +14,9 @@ from dslint.model.plan.arguments import default_arguments, effective_arguments, 
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
 from dslint.model.plan.counts import run_counts
-from dslint.model.plan.files import Files, module_path
+from dslint.model.plan.files import Files, module_path, other_spelling
 from dslint.model.plan.groupmade import joins_group
+from dslint.model.plan.groupsize import group_size
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_counts, hostfile_problem
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
@@ -34,7 +35,7 @@ from dslint.model.plan.recipe import (
     started_by_hand,
 )
 from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
-from dslint.model.plan.stagearg import stage_argument, stage_passed
+from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts, contradictions, filled_counts
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -74,6 +75,8 @@ class RunPlan:
     command: a value for each option (flag, else default), and what it refuses.
     ``missing_script`` is a script that is nowhere; ``group`` the call by which a script that plain ``python`` starts
     joins a process group; ``hostfile`` what DeepSpeed does not take about the hostfile.
+    ``meant`` is the file that a script which is nowhere would be if a module were a path, or a path a module.
+    ``group_size``: the number of ranks that the script writes out for its process group.
     """
 
     command: LaunchCommand
@@ -104,6 +107,8 @@ class RunPlan:
     missing_script: Named | None = None
     group: Location | None = None
     hostfile: HostfileProblem | None = None
+    meant: str | None = None
+    group_size: Fact[int] = field(default_factory=absent)
 
     @property
     def handover(self) -> Handover | None:
@@ -213,7 +218,7 @@ def _build(
         choice.path,
         choice.doc,
         choice.accelerate,
-        _stage(choice, command, parser, given_to, profile, workspace),
+        run_stage(choice, command, (parser, given_to), profile, workspace),
         precision_of(choice.doc, consumer, arguments),
         Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
         batch_world(choice.doc, counts.total, command, profile),
@@ -229,6 +234,8 @@ def _build(
         missing_script=missing_script(command, files) if script is None else None,
         group=workspace.memo("group", script, joins_group) if script is not None and _is_plain(command) else None,
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
+        meant=other_spelling(command, files),
+        group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
     )
 
 
@@ -260,27 +267,3 @@ def _script_path(command: LaunchCommand, files: Files) -> str | None:
     if command.is_module:
         return files.find(module_path(word.text)) or files.find(word.text.replace(".", "/") + "/__main__.py")
     return files.find(word.text) if word.text.endswith((".py", ".ipynb")) else None
-
-
-def _stage(
-    choice: ConfigChoice,
-    command: LaunchCommand,
-    parser: ScriptParser | None,
-    given: Passed | None,
-    profile: ScriptProfile | None,
-    workspace: Workspace,
-) -> Fact[int]:
-    computed = choice.doc.is_embedded if choice.doc is not None else choice.named is None
-    if computed and not choice.stage.is_known:
-        path = profile.args_path if profile is not None else ""
-        argument = workspace.memo("stage argument", path, stage_argument) or "" if path else ""
-        stage = stage_passed(parser, given, argument)
-        if not stage.is_absent and (argument or _uses_deepspeed(profile, command)):
-            return stage
-    if choice.stage.is_absent and (choice.path.is_unknown or command.may_hide_flags()):
-        return unknown("the config of the run is not known")
-    return choice.stage
-
-
-def _uses_deepspeed(profile: ScriptProfile | None, command: LaunchCommand) -> bool:
-    return command.launcher == "deepspeed" or (profile is not None and profile.consumer.get_or("") == "deepspeed")

@@ -7,8 +7,12 @@ import re
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.plan.config import ConfigChoice
 from dslint.model.plan.parser.options import Passed, ScriptParser
 from dslint.model.plan.pyscript import read_script, text_of
+from dslint.model.plan.scriptprofile import ScriptProfile
+from dslint.model.workspace import Workspace
 
 # ``--zero_stage``, ``--ds.zero_stage``: nothing else is called so.
 _NAMED = ("zero_stage", "ds.zero_stage", "zero_optimization_stage")
@@ -46,3 +50,30 @@ def stage_passed(parser: ScriptParser | None, given: Passed | None, argument: st
     if fact.is_known and isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3:
         return known(value, *(place.labelled(f"ZeRO stage {value}") for place in fact.origins))
     return unknown("the stage that the command passes is not known", *fact.origins)
+
+
+def run_stage(
+    choice: ConfigChoice,
+    command: LaunchCommand,
+    words: tuple[ScriptParser | None, Passed | None],
+    profile: ScriptProfile | None,
+    workspace: Workspace,
+) -> Fact[int]:
+    """The ZeRO stage of a run: of its config, else what its command passes to the script that makes one.
+
+    ``words`` are the parser of the script and what it makes of the command.
+    """
+    computed = choice.doc.is_embedded if choice.doc is not None else choice.named is None
+    if computed and not choice.stage.is_known:
+        path = profile.args_path if profile is not None else ""
+        argument = workspace.memo("stage argument", path, stage_argument) or "" if path else ""
+        stage = stage_passed(*words, argument)
+        if not stage.is_absent and (argument or _uses_deepspeed(profile, command)):
+            return stage
+    if choice.stage.is_absent and (choice.path.is_unknown or command.may_hide_flags()):
+        return unknown("the config of the run is not known")
+    return choice.stage
+
+
+def _uses_deepspeed(profile: ScriptProfile | None, command: LaunchCommand) -> bool:
+    return command.launcher == "deepspeed" or (profile is not None and profile.consumer.get_or("") == "deepspeed")
