@@ -58,6 +58,13 @@ def value_span(doc: LaunchDoc, setting: Setting) -> Span | None:
     return span if doc.source.text[span.start : span.end] == setting.value else None
 
 
+def is_explained(doc: LaunchDoc, place: Location) -> bool:
+    """A comment stands on the line, or alone on the line above."""
+    line = place.region.line
+    above = doc.source.line_text(line - 1).strip() if line > 1 else ""
+    return (above.startswith("#") and not above.startswith(("#!", "#SBATCH"))) or " #" in doc.source.line_text(line)
+
+
 def kept(command: LaunchCommand) -> Iterator[tuple[str, Location]]:
     """Variables that the shell sets before the command and does not export, with the place of ``NAME=value``."""
     for name, fact in command.env.items():

@@ -178,5 +178,9 @@ def _may_hold(shell: str, variable: str, text: str) -> bool:
 
 
 def _hands_over(line: str, pattern: str) -> bool:
-    """Another launch hands the same file to its script or launcher."""
+    """Another launch hands the same file to its script or launcher, or starts the same script."""
+    if pattern.endswith(r"\.py"):
+        starts = r"^\s*(?:(?:\w+=\S*\s+)*\S*(?:python[\d.]*|torchrun|deepspeed|launch|srun)\s[^;|&<>]*?)?"
+        if re.search(rf"{starts}(?<!\S)[^\s;|&<>=]*{pattern}(?:\s|$)", line):
+            return True
     return re.search(rf"(?:--\w*(?:deepspeed|config|hostfile)\w*|-H)[ =]\S*{pattern}", line) is not None

@@ -4,7 +4,10 @@
 **Why it hurts.** The variable stays in the shell. The launcher starts on all GPUs, with one process, with the default
 allocator: as if the line were not there. Often the line was meant to belong to the command and lost its `\\`.
 
-**Fix.** `export` it, or put it in front of the command.
+`A=1\\ B=2` (a backslash and a blank between two variables) is found too: the blank becomes part of the value of `A`,
+and `B` is never set.
+
+**Fix.** `export` it, or put it in front of the command. Delete a backslash that glues two variables.
 
 **When it stays quiet.** When the variable is exported before or after, when `set -a` is on, when the file uses it
 (`$NAME`), when a file that is sourced may export it, and for names that shell scripts use for themselves
@@ -48,6 +51,8 @@ EXAMPLES = (
         "run.sh:1", {"run.sh": "export CUDA_VISIBLE_DEVICES=0,1\necho go\ndeepspeed train.py\n"}),
     bad("behind a semicolon", {"run.sh": "NCCL_P2P_LEVEL=NVL; torchrun --nproc_per_node 2 train.py\n", **_SCRIPT},
         "run.sh:1", {"run.sh": "export NCCL_P2P_LEVEL=NVL; torchrun --nproc_per_node 2 train.py\n"}),
+    bad("a backslash glues two variables", {"run.sh": "NPROC_PER_NODE=8\\ MAX_PIXELS=9 swift sft --model m\n"},
+        "run.sh:1", {"run.sh": "NPROC_PER_NODE=8 MAX_PIXELS=9 swift sft --model m\n"}),
     good("exported", {"run.sh": "export CUDA_VISIBLE_DEVICES=0,1\ndeepspeed train.py\n", **_SCRIPT}),
     good("exported afterwards", {
         "run.sh": "CUDA_VISIBLE_DEVICES=0,1\nexport CUDA_VISIBLE_DEVICES\ndeepspeed train.py\n", **_SCRIPT,
@@ -67,6 +72,7 @@ EXAMPLES = (
 
 # What every process of a launcher reads, and what only these launchers read.
 _ALL = re.compile(r"(?:TORCH_)?NCCL_[A-Z0-9_]+|CUDA_VISIBLE_DEVICES|PYTORCH_[A-Z_]*(?:CUDA|ALLOC)[A-Z_]*")
+_GLUE = re.compile(r"(?<![\w$\"'])([A-Z_][A-Z0-9_]*)=([\w,.:/-]*)(\\) +([A-Z_][A-Z0-9_]*)=")
 _COUNTS = re.compile(r"NPROC_PER_NODE|NNODES|XTUNER_[A-Z_]+")
 _READ_COUNTS = ("swift", "xtuner", "llamafactory")
 
@@ -74,6 +80,7 @@ _READ_COUNTS = ("swift", "xtuner", "llamafactory")
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Statements that set variables for a launcher and keep them."""
     del context
+    yield from _glued(doc)
     seen: set[Span] = set()
     for command in doc.commands:
         wanted = [(n, place) for n, place in kept(command) if _is_read(n, command) and place.path == doc.source.path]
@@ -84,6 +91,21 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
                 continue
             seen.add(first.span)
             yield _finding(doc, command, names)
+
+
+def _glued(doc: LaunchDoc) -> Iterator[Finding]:
+    """``A=1\\ B=2``."""
+    shell = doc.shell
+    for match in _GLUE.finditer(shell.text if shell.anchor is None else ""):
+        at = match.start(3) + shell.base
+        if any(comment.start <= at < comment.end for comment in shell.comments):
+            continue
+        yield META.finding(
+            doc.source.location(Span(match.start(1) + shell.base, match.end(4) + shell.base)),
+            f"the backslash makes `{match[4]}=` a part of the value of `{match[1]}`: `{match[4]}` is never set",
+            hint="Delete the backslash",
+            fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(at, at + 1), ""),)),
+        )
 
 
 def _is_read(name: str, command: LaunchCommand) -> bool:

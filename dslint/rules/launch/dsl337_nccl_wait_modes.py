@@ -8,7 +8,8 @@ waits for every collective, so that nothing overlaps.
 **Fix.** Delete the line. For a longer time-out set `timeout` of `init_process_group`; for a longer heartbeat
 `TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC`.
 
-**When it stays quiet.** For the values that PyTorch has by default, in documentation it is information.
+**When it stays quiet.** For the values that PyTorch has by default, and when a comment on the line or above it says
+why. In documentation it is information.
 
 **Evidence.** `ProcessGroupNCCL.cpp` of torch 2.13; the documentation of its environment variables.
 """
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.environment import settings
+from dslint.model.launch.environment import is_explained, settings
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -45,6 +46,9 @@ EXAMPLES = (
         "run.sh": "export TORCH_NCCL_ASYNC_ERROR_HANDLING=3 TORCH_NCCL_ENABLE_MONITORING=1"
         " TORCH_NCCL_BLOCKING_WAIT=0\n" + _RUN, **_SCRIPT,
     }),
+    good("a comment says why", {
+        "run.sh": "export TORCH_NCCL_ENABLE_MONITORING=0  # no trace of the store at the end\n" + _RUN, **_SCRIPT,
+    }),
     good("a variable that is not exported to anybody", {"run.sh": "# TORCH_NCCL_BLOCKING_WAIT=1\n" + _RUN, **_SCRIPT}),
 )  # fmt: skip
 
@@ -66,7 +70,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     for setting in settings(doc):
         name = setting.name if setting.name.startswith("TORCH_") else f"TORCH_{setting.name}"
         values, effect = _MODES.get(name, (frozenset(), ""))
-        if setting.value.lower() in values:
+        if setting.value.lower() in values and not is_explained(doc, setting.location):
             yield META.finding(
                 setting.location,
                 f"with `{setting.text}` {effect}",

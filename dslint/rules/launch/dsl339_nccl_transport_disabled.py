@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.environment import settings
+from dslint.model.launch.environment import is_explained, settings
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -63,15 +62,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         return
     for setting in settings(doc):
         loss = _LOSSES.get(setting.name)
-        if loss is not None and setting.value == "1" and not _has_comment(doc, setting.location):
+        if loss is not None and setting.value == "1" and not is_explained(doc, setting.location):
             yield META.finding(
                 setting.location,
                 f"`{setting.text}` costs bandwidth wherever the transport works: {loss}",
                 hint="Say in a comment which machine needs it, or delete it",
             )
-
-
-def _has_comment(doc: LaunchDoc, place: Location) -> bool:
-    line = place.region.line
-    rows = [doc.source.line_text(n) for n in (line - 1, line) if n > 0]
-    return (rows[0].lstrip().startswith("#") and not rows[0].startswith("#!")) or " #" in rows[-1]

@@ -88,9 +88,9 @@ def _is_launchers(command: LaunchCommand, name: str) -> bool:
 
 def _last_wins(plan: RunPlan, name: str, flags: Sequence[Flag]) -> bool:
     """The parser of the script is known to keep the last value."""
-    option = plan.parser.option(flags[0].name) if plan.parser is not None else None
-    if option is not None:
-        return option.action == "store" and not option.is_opaque
+    declared = [o for o in plan.parser.options if flags[0].name in o.flags] if plan.parser is not None else []
+    if declared:
+        return all(option.action == "store" and not option.is_opaque for option in declared)
     is_hf = plan.command.launcher in _HF_TOOLS or plan.consumer.get_or("") == "hf"
     if plan.parser is not None:
         is_hf = plan.parser.kind in ("hf", "trl")
