@@ -209,3 +209,9 @@ def test_files_without_a_launcher_are_not_parsed() -> None:
 def test_assignments_on_one_line_do_not_swallow_the_command_on_the_next() -> None:
     # The grammar makes one command of both lines.
     assert words("A=1 B=2\n# go\n\nrun $A\n") == words("A=1\nrun $A\n") != []
+
+
+def test_a_branch_that_comes_back_leaves_the_directory_as_it_was() -> None:
+    script = "if [ $A == 1 ]; then\n  cd eval/mme\n  make\n  cd ../..\nfi\ntorchrun tools/train.py\n"
+    (command,) = docs(f"```bash\n{script}```\n")[0].commands
+    assert command.cwd.is_absent

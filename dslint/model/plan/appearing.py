@@ -163,7 +163,9 @@ def _a_tool_writes(files: Files, name: str) -> bool:
         tool = files.workspace.read(path) if path is not None and path != files.script_path else None
         if tool is None or tool.path == files.launch_path:
             continue
-        if name in tool.text or (".json" in tool.text and _SCRIPT_WRITES.search(tool.text)):
+        if name in tool.text or (
+            not name.endswith(".py") and ".json" in tool.text and _SCRIPT_WRITES.search(tool.text)
+        ):
             return True
     return False
 

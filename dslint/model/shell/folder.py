@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from dslint.core.fact import Fact, known, unknown
+from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.words import expand_assignment
@@ -29,7 +29,9 @@ def changed_directory(arguments: list[str], script: str, scope: Scope) -> Fact[s
         return known(posixpath.normpath(target))
     if scope.cwd.is_unknown:
         return scope.cwd
-    return known(posixpath.normpath(posixpath.join(scope.cwd.get_or(""), target)))
+    path = posixpath.normpath(posixpath.join(scope.cwd.get_or(""), target))
+    # Back where it began: as if it had never left, also where only one of two branches did.
+    return absent() if path == "." else known(path)
 
 
 def _is_from_the_top(raw: str, target: str, script: str) -> bool:

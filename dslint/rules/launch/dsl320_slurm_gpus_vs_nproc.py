@@ -75,7 +75,7 @@ EXAMPLES = (
     good(
         "one process, and a number that only a default says",
         {
-            "job.sbatch": _HEAD % 4 + "srun torchrun train.py\n",
+            "job.sbatch": _HEAD % 4 + "srun torchrun --nproc_per_node $N train.py\n",
             "one.sbatch": _HEAD % 4 + "srun python train.py\n",
             **_SCRIPT,
         },

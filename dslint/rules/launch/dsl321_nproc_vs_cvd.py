@@ -64,12 +64,15 @@ EXAMPLES = (
         "as many processes as GPUs",
         {
             "run.sh": "CUDA_VISIBLE_DEVICES=4,5 torchrun --nproc_per_node 2 train.py\n"
-            "CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_machines 2 --num_processes 4 train.py\n",
+            "CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_machines 2 --machine_rank 1 --num_processes 4 train.py\n",
             **_SCRIPT,
         },
     ),
     good("CPUs", {"run.sh": "CUDA_VISIBLE_DEVICES= torchrun --nproc_per_node 8 train.py\n", **_SCRIPT}),
-    good("one process drives them all", {"run.sh": "CUDA_VISIBLE_DEVICES=0,1 torchrun train.py\n", **_SCRIPT}),
+    good(
+        "one process drives them all",
+        {"run.sh": "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 1 train.py\n", **_SCRIPT},
+    ),
     good(
         "a model over several GPUs",
         {"run.sh": "CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=2 swift sft --model a\n", **_SCRIPT},

@@ -62,6 +62,7 @@ EXAMPLES = (
         "run.sh": 'COMMON="--learning_rate 1e-5"\n' + _RUN.replace("--learning_rate 1e-5", "$COMMON"),
         "train.py": TRAINER,
     }),
+    good("a choice", {"README.md": "```bash\ntorchrun --nproc_per_node={4,8} train.py\n```\n", "train.py": _OWN}),
     good("mounts and variables of a container", {
         "run.sh": "mpirun -np 8 -x A=1 -x B=2 python train.py --size 1\n", "train.py": _OWN,
     }),
@@ -120,4 +121,6 @@ def _in_the_line(command: LaunchCommand, *flags: Flag) -> bool:
     """All of them stand in the command itself, and none comes from a variable."""
     words = {word.location: word for word in command.words}
     found = [words.get(flag.location) for flag in flags]
-    return all(w is not None and w.raw.startswith("-") for w in found)
+    # One word of the text with braces, ``--config={a,b}``, is a choice that documentation offers.
+    apart = len({flag.location for flag in flags}) == len(flags)
+    return apart and all(w is not None and w.raw.startswith("-") for w in found)
