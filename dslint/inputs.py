@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.discovery import Candidate, Discovery, kind_by_content
-from dslint.model.firstlook import may_be_recipe, may_hold_config, may_launch, may_write_config
+from dslint.model.firstlook import may_be_recipe, may_call, may_hold_config, may_launch, may_write_config
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 from dslint.standard_input import NAMELESS, kind_of_text
@@ -121,7 +121,7 @@ class _Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        if not (may_launch(raw) or may_write_config(raw)):
+        if not (may_launch(raw) or may_write_config(raw) or may_call(raw)):
             return
         from dslint.model.launch.document import read_launch_docs
 

@@ -105,7 +105,7 @@ def plans_of(
     around: Inputs, naming: list[str], workspace: Workspace, surroundings: Surroundings, is_thorough: bool = False
 ) -> list[RunPlan]:
     """The plans of all launch commands; ``is_thorough``: with the profile of every script, also where no rule asks."""
-    commands = [command for doc in around.launch for command in doc.commands]
+    commands = [command for doc in around.launch for command in (*doc.commands, *doc.called)]
     if not (commands or around.recipes or naming):
         return []
     from dslint.model.plan.runplan import build_plans

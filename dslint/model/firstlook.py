@@ -13,7 +13,13 @@ LAUNCHER = (
     r"|colossalai|composer|horovodrun"
     r"|python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
 )
+# A shell script that is called: ``bash tools/dist_train.sh configs/x.py 8``, ``sbatch job.slurm``.
+CALL = (
+    r"(?:\b(?:ba|z)?sh|\bsbatch)[ \t]+(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
+    r"|(?:^|[;&|\s])[\"']?\.{0,2}/[\w./-]+\.sh\b"
+)
 _LAUNCHER_BYTES = re.compile(LAUNCHER.encode())
+_CALL_BYTES = re.compile(CALL.encode())
 # ``word in raw`` is many times faster than an expression with alternatives.
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
 _NAMES_CONFIG = re.compile(
@@ -35,6 +41,11 @@ _HEREDOC_BYTES = re.compile(_HEREDOC_KEYS.pattern.encode())
 def may_launch(raw: bytes) -> bool:
     """Whether a file can hold a launch command."""
     return _LAUNCHER_BYTES.search(raw) is not None
+
+
+def may_call(raw: bytes) -> bool:
+    """Whether a shell text can call a script that launches, with arguments or variables of its own."""
+    return (b"sh" in raw or b"sbatch" in raw) and _CALL_BYTES.search(raw) is not None
 
 
 def may_name_config(raw: bytes) -> bool:

@@ -98,6 +98,9 @@ class LaunchCommand:
     # Words before the script that cannot be read: options of the launcher may be missing from ``launcher_flags``.
     hides_options: bool = False
 
+    # The calls of scripts that lead here, outermost first: the command stands in a script that another file calls.
+    called_from: tuple[Location, ...] = ()
+
     def may_hide_flags(self, operands: int = 0) -> bool:
         """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""
         return self.hides_words or self.unknown_operands > operands

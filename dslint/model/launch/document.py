@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile
-from dslint.model.firstlook import may_launch
+from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.nested import TextReader
 from dslint.model.launch.read import Outer
@@ -45,19 +45,22 @@ class LaunchDoc:
     written: tuple[WrittenConfig, ...] = ()
     # The text stands inside another one, which may have expanded its variables.
     is_inner: bool = False
+    # What scripts of the project start that this text calls with arguments or variables; they stand in those scripts.
+    called: tuple[LaunchCommand, ...] = ()
 
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
     """The launch documents of a file: one of a ``shell`` script, one per fenced block of ``markdown``.
 
-    With a ``workspace`` the files of the project that a script sources are followed.
+    With a ``workspace`` the files of the project that a script sources or calls are followed.
     """
     if kind == "shell":
         return _read(source, source.text, 0, False, workspace)
     docs = []
     for fence in fences(source.text):
         wanted = fence.is_shell or (fence.language in ("", "text") and _BEGINS.search(fence.text))
-        if wanted and may_launch(fence.text.encode("utf-8", "surrogatepass")):
+        raw = fence.text.encode("utf-8", "surrogatepass") if wanted else b""
+        if may_launch(raw) or may_call(raw):
             docs += _read(source, without_prompts(fence.text), fence.span.start, True, workspace)
     return docs
 
@@ -65,13 +68,14 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
 def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Workspace | None) -> list[LaunchDoc]:
     shell = parse_shell(source, text, base)
 
-    def find_file(path: str, scope: Scope) -> SourceFile | None:
-        return _sourced(path, scope, source.path, workspace) if workspace is not None else None
+    def locate(path: str, scope: Scope, script: str) -> SourceFile | None:
+        return _sourced(path, scope, script, workspace) if workspace is not None else None
 
-    reader = TextReader(in_docs, find_file)
+    reader = TextReader(in_docs, locate, (source.path,))
     commands = reader.script(shell, Scope(script=None if in_docs else source.path), Outer(), {}, 0)
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
-    return [LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written)), *inner]
+    called = tuple(reader.called)
+    return [LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=called), *inner]
 
 
 def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> SourceFile | None:

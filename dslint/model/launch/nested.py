@@ -1,19 +1,20 @@
-"""Command lines inside command lines: ``eval``, ``bash -c``, ``ssh``, ``sbatch --wrap`` and heredocs."""
+"""Command lines inside command lines: ``eval``, ``bash -c``, ``ssh``, ``sbatch --wrap``, heredocs, called scripts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, unknown
-from dslint.core.source import Span
-from dslint.model.firstlook import may_be_config
+from dslint.core.source import SourceFile, Span
+from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
-from dslint.model.shell.commands import FindFile, Heredoc, Invocation, kept_template
+from dslint.model.shell.commands import Heredoc, Invocation, kept_template
+from dslint.model.shell.functions import bind
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.slurm import sbatch_directives
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
 
 # Command lines inside words inside words: nobody writes more.
 _DEPTH = 3
+# Commands that the calls of one text start, and characters of a script that is read again for a call.
+_MOST_CALLED = 64
+# A script that starts more than so many commands chooses among them: which ones a call starts is not clear.
+_MOST_OF_A_CALL = 16
+_LONGEST = 200_000
+# Finds the file that a path means in a script, given the state that the script is in.
+Locate = Callable[[str, Scope, str], "SourceFile | None"]
 # Commands that run what a heredoc holds, or hand it to a batch system.
 _RUNS = re.compile(r"(?:^|[\s;&|(/])(?P<name>sbatch|srun|salloc|qsub|bsub|bash|zsh|sh|ssh|docker|kubectl)\b")
 # What a text means something by when it is read as a command line.
@@ -38,20 +46,37 @@ _SCRIPT = re.compile(r"\s*#!.*\b(?:ba|z)?sh\b|^#SBATCH", re.MULTILINE)
 class TextReader:
     """Reads the launch commands of one shell text and of the texts inside it.
 
+    ``locate`` finds the file that a path means in a script. ``chain`` are the paths of the scripts that are being read,
+    outermost first: a script is read once more for each call of it.
     ``inner`` collects the texts inside that stand in the file as they are run, ``written`` the DeepSpeed configs that
-    a script writes.
+    a script writes, ``called`` what other scripts start when they are called as this text calls them.
     """
 
     in_docs: bool
-    find_file: FindFile
+    locate: Locate
+    chain: tuple[str, ...]
     inner: list[ShellDoc] = field(default_factory=list)
     written: list[WrittenConfig] = field(default_factory=list)
+    called: list[LaunchCommand] = field(default_factory=list)
+
+    def find_file(self, path: str, scope: Scope) -> SourceFile | None:
+        """The file of the project that a script sources."""
+        return self.locate(path, scope, self.chain[-1])
 
     def script(
-        self, shell: ShellDoc, scope: Scope, outer: Outer, around: Mapping[str, Fact[str]], depth: int
+        self,
+        shell: ShellDoc,
+        scope: Scope,
+        outer: Outer,
+        around: Mapping[str, Fact[str]],
+        depth: int,
+        over: Mapping[str, Fact[str]] | None = None,
     ) -> list[LaunchCommand]:
-        """A text that may have ``#SBATCH`` directives of its own; ``around`` are those of what starts it."""
-        directives = {**around, **sbatch_directives(shell)}
+        """A text that may have ``#SBATCH`` directives of its own.
+
+        ``around`` are those of what starts it, ``over`` the options of ``sbatch``, which win.
+        """
+        directives = {**around, **sbatch_directives(shell), **(over or {})}
         for name, value in _slurm_variables(directives).items():
             scope.assign(name, value, export=True)
         return self.commands(shell, scope, directives, outer, depth)
@@ -88,12 +113,40 @@ class TextReader:
             return [read]
         if read is None or depth >= _DEPTH:
             return []
+        if read.kind == "script":
+            self._call(read, invocation, directives, depth)
+            return []
         nested = self._nested(read, shell, invocation)
         if nested is None:
             return []
         if read.kind in ("ssh", "batch"):
             return self.script(*nested, read.outer, read.directives, depth + 1)
         return self.commands(*nested, {**directives, **read.directives}, read.outer, depth + 1)
+
+    def _call(self, call: Shell, invocation: Invocation, directives: Mapping[str, Fact[str]], depth: int) -> None:
+        """Read the script with its arguments and the variables that it inherits; what it starts is ``called``.
+
+        By itself the script is read with its own file: a call that hands nothing over adds nothing to that.
+        """
+        name, *arguments = call.words
+        hands_over = any(w.text is not None for w in arguments) or any(f.is_known for f in invocation.env.values())
+        if not hands_over or len(self.chain) > _DEPTH or len(self.called) >= _MOST_CALLED:
+            return
+        source = self.locate(name.text or "", invocation.scope, self.chain[-1])
+        if source is None or source.path in self.chain or len(source.text) > _LONGEST or source.text.count("\0"):
+            return
+        raw = source.text.encode("utf-8", "surrogatepass")
+        if not (may_launch(raw) or may_call(raw)):
+            return
+        scope = _exported(invocation)
+        scope.script = source.path
+        bind(arguments, scope)
+        reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path))
+        found = reader.script(parse_shell(source), scope, call.outer, directives, depth + 1, call.directives)
+        for command in (*found, *reader.called) if len(found) <= _MOST_OF_A_CALL else ():
+            inner = replace(command, called_from=(name.location, *command.called_from))
+            if inner not in self.called:
+                self.called.append(inner)
 
     def _nested(self, inner: Shell, shell: ShellDoc, invocation: Invocation) -> tuple[ShellDoc, Scope] | None:
         """The command line inside a word, with the variables that it sees."""

@@ -19,6 +19,8 @@ from dslint.model.shell.slurm import slurm_options
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)?)?")
 _PYTHON_VARIABLE = re.compile(r"""["']?\$\{?\w*PY(?:THON)?(?:_?(?:BIN|EXE|PATH|EXECUTABLE|CMD))?\}?["']?""")
+# How the names of shell scripts end.
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 # Options of the interpreter that take a value.
 _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
@@ -36,7 +38,7 @@ class Shell:
     """A command line inside a word; ``outer`` is what stands around it.
 
     ``kind``: ``eval``, ``-c`` (of bash), ``ssh`` (another machine or session), ``batch`` (``sbatch --wrap``, whose
-    options are the ``directives``).
+    options are the ``directives``), ``script`` (a file with its arguments: no command line, but a name and words).
     """
 
     kind: str
@@ -259,23 +261,36 @@ def _shell(words: Sequence[Word], outer: Outer) -> Shell | None:
         return Shell("eval", tuple(words[1:]), outer)
     if name in ("bash", "sh", "zsh"):
         command = _after_c(words)
-        return Shell("-c", command, outer) if command else None
+        if command:
+            return Shell("-c", command, outer)
+        script = tuple(words[_operand(words) :])
+        return Shell("script", script, outer) if script and script[0].text else None
     if name == "sbatch":
-        wrap = last(parse_options(words[1:], SBATCH).flags, "--wrap")
+        parsed = parse_options(words[1:], SBATCH)
+        options = slurm_options(words[1 : len(words) - len(parsed.rest)])
+        wrap = last(parsed.flags, "--wrap")
         if wrap is not None and wrap.value is not None:
             return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]))
-        return None
+        return Shell("script", parsed.rest, outer, options) if parsed.rest and parsed.rest[0].text else None
+    if words[0].text.endswith(SCRIPTS):
+        return Shell("script", tuple(words), outer)
     remote = remote_words(name, words)
     return Shell("ssh", remote, outer) if remote else None
 
 
 def _after_c(words: Sequence[Word]) -> tuple[Word, ...]:
+    at = _operand(words, ends=re.compile(r"-[a-z]*c"))
+    return tuple(words[at : at + 1]) if at > 1 and re.fullmatch(r"-[a-z]*c", words[at - 1].text or "") else ()
+
+
+def _operand(words: Sequence[Word], ends: re.Pattern[str] | None = None) -> int:
+    """Where the first word of bash that is no option of its own stands, or the one behind an option that ``ends``."""
     at = 1
     while at < len(words):
         text = words[at].text
-        if text is not None and re.fullmatch(r"-[a-z]*c", text):
-            return tuple(words[at + 1 : at + 2])
+        if ends is not None and text is not None and ends.fullmatch(text):
+            return at + 1
         if flag_name(words[at]) is None and text != "+o":
             break
         at += 2 if text in ("-o", "+o", "--rcfile", "--init-file") else 1
-    return ()
+    return at

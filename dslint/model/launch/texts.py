@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from dslint.model.firstlook import LAUNCHER
+from dslint.model.firstlook import CALL, LAUNCHER
 
 # Programs in front of a command that stands in a variable: ``nohup $CMD``.
 _BEFORE = (
     r"\b(?:nohup|exec|time|timeout|command|setsid|unbuffer|env|nice|stdbuf|sudo|numactl|taskset)\b[^\n]*\s[\"']?\$\{?\w"
 )
-_WANTED = re.compile(LAUNCHER + "|" + _BEFORE + r"|^\s*[\"']?\$|\beval\b|\b(?:ba|z)?sh\b[^\n]*\s-\w*c\s")
+_WANTED = re.compile(LAUNCHER + "|" + _BEFORE + r"|^\s*[\"']?\$|\beval\b|\b(?:ba|z)?sh\b[^\n]*\s-\w*c\s|" + CALL)
 
 
 def may_start(raw: str) -> bool:
