@@ -2,12 +2,14 @@
 `torchrun train.py --nproc_per_node 8`.
 
 **Why it hurts.** Whatever stands behind the script goes to the script. The launcher starts one process (or meets at its
-default port), and that process stops with `unrecognized arguments: --nproc_per_node 8`.
+default port), and that process stops with `unrecognized arguments: --nproc_per_node 8`. A script with
+`parse_known_args` drops the option without a word and trains on one GPU: a warning.
 
 **Fix.** Put the option before the script. The fix does, where the launcher does not have it already.
 
 **When it stays quiet.** When the script declares the option, when its parser may take more than its files show
-(`parse_known_args`, subparsers, hydra ...), and for options that a variable of the shell holds.
+(subparsers, hydra ...), for options that a variable of the shell holds, and, with `parse_known_args`, for options that
+stand before the script too or do not decide how many processes start.
 
 **Evidence.** torch 2.13: `torchrun train.py --nproc_per_node 2` starts one process that gets both words; argparse.
 """
@@ -22,6 +24,7 @@ from dslint.core.source import Location, Span
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.misplaced import own_option
+from dslint.model.plan.parser.options import ScriptParser
 from dslint.model.plan.parser.places import is_placeholder, place_of
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
@@ -37,6 +40,7 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
+_COUNTS = frozenset(["--nproc_per_node", "--nnodes", "--num_gpus", "--num_nodes", "--num_processes", "--num_machines"])
 _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\n"
     'parser.add_argument("--lr", type=float)\nargs = parser.parse_args()\n'
@@ -68,6 +72,12 @@ EXAMPLES = (
         {"run.sh": "torchrun --nproc_per_node 2 train.py --nproc_per_node 8\n", "train.py": _SCRIPT},
         "run.sh:1 error",
     ),
+    bad(
+        "the script drops what it does not know",
+        {"run.sh": "torchrun train.py --lr 0.1 --nproc_per_node 8\n", "train.py": _OPEN},
+        "run.sh:1 warning",
+        {"run.sh": "torchrun --nproc_per_node 8 train.py --lr 0.1\n"},
+    ),
     good("before the script", {"run.sh": "torchrun --nproc_per_node 8 train.py --lr 0.1\n", "train.py": _SCRIPT}),
     good(
         "the script declares it",
@@ -75,7 +85,7 @@ EXAMPLES = (
     ),
     good(
         "the script takes whatever comes",
-        {"run.sh": "torchrun --nproc_per_node 1 train.py --nnodes 2\n", "train.py": _OPEN},
+        {"run.sh": "torchrun --nproc_per_node 8 train.py --max_restarts 2 --nproc_per_node 8\n", "train.py": _OPEN},
     ),
     good(
         "a script that nobody can read",
@@ -87,6 +97,8 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Options of the launcher among those that the parser of the script refuses."""
     parser, given, command = plan.parser, plan.given, plan.command
+    if parser is not None and parser.lets_pass:
+        yield from _dropped(plan, parser)
     if parser is None or given is None or not parser.is_closed:
         return
     for problem in given.problems:
@@ -103,6 +115,31 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
             related=_related(plan),
             fix=_fix(command, word, option),
             severity=Severity.WARNING if command.in_docs else None,
+            facts={"flag": typed, "launcher": command.launcher},
+        )
+
+
+def _dropped(plan: RunPlan, parser: ScriptParser) -> Iterator[Finding]:
+    """Numbers of processes that a script with ``parse_known_args`` drops."""
+    command = plan.command
+    if command.hides_options or command.may_hide_flags():
+        return
+    declared = {flag for option in parser.options for flag in option.flags}
+    for word in command.script_args:
+        option = own_option(command.launcher, word.text or "")
+        typed = (word.text or "").partition("=")[0]
+        if option not in _COUNTS or command.launcher_flag(option) is not None or is_placeholder(word):
+            continue
+        if any(flag.startswith(typed) for flag in declared):
+            continue
+        yield META.finding(
+            place_of(word),
+            f"`{typed}` stands behind the script: {command.launcher} does not see it, and `{plan.script}` drops it"
+            " without a word",
+            hint=f"Put `{typed}` before the script",
+            related=_related(plan),
+            fix=_fix(command, word, option),
+            severity=Severity.INFO if command.in_docs else Severity.WARNING,
             facts={"flag": typed, "launcher": command.launcher},
         )
 

@@ -7,6 +7,7 @@ import ast
 from dslint.model.plan.parser.fields import Fields
 from dslint.model.plan.parser.made import DEEPSPEED_OPTIONS, TUNING_OPTIONS, Made
 from dslint.model.plan.parser.modules import Module, find_definition
+from dslint.model.plan.parser.options import LETS_PASS
 from dslint.model.plan.parser.walk import MARKERS, Environment, Walk
 
 _HARMLESS = ("error", "exit", "print_help", "print_usage", "format_help", "format_usage", "get_default")
@@ -113,7 +114,7 @@ class Calls:
             made.open("it parses words that the script chooses")
         strict = {k.arg for k in node.keywords} - {"args", "namespace", "look_for_args_file"}
         if method in _KNOWN_ONLY:
-            made.open("it lets unknown arguments pass")
+            made.open(LETS_PASS)
         elif strict:
             made.open(f"it parses with `{sorted(str(k) for k in strict)[0]}`")
         made.parses.append(self.module.script.location(node))

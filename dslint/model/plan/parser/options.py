@@ -38,6 +38,10 @@ class Option:
         return next((flag for flag in self.flags if flag.startswith("--")), self.flags[0] if self.flags else self.dest)
 
 
+# Why a parser with ``parse_known_args`` is open.
+LETS_PASS = "it lets unknown arguments pass"
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptParser:
     """The parser that reads the command line of a script.
@@ -57,6 +61,11 @@ class ScriptParser:
     location: Location | None = None
     abbreviates: bool = True
     libraries: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def lets_pass(self) -> bool:
+        """All options are in view, and others are dropped without a word (``parse_known_args``)."""
+        return self.open_because == LETS_PASS
 
     def option(self, flag: str) -> Option | None:
         """The option with this spelling."""
