@@ -25,6 +25,7 @@ from dslint.model.plan.missing import missing_script
 from dslint.model.plan.parser.accept import passed as given_words
 from dslint.model.plan.parser.options import Passed, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
+from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
     NO_COMMAND,
     Recipe,
@@ -76,7 +77,8 @@ class RunPlan:
     ``missing_script`` is a script that is nowhere; ``group`` the call by which a script that plain ``python`` starts
     joins a process group; ``hostfile`` what DeepSpeed does not take about the hostfile.
     ``meant`` is the file that a script which is nowhere would be if a module were a path, or a path a module.
-    ``group_size``: the number of ranks that the script writes out for its process group.
+    ``group_size``: the number of ranks that the script writes out for its process group. ``reads`` are the names of
+    variables in the script.
     """
 
     command: LaunchCommand
@@ -109,6 +111,7 @@ class RunPlan:
     hostfile: HostfileProblem | None = None
     meant: str | None = None
     group_size: Fact[int] = field(default_factory=absent)
+    reads: frozenset[str] = frozenset()
 
     @property
     def handover(self) -> Handover | None:
@@ -194,12 +197,8 @@ def _build(
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
     consumer = stated.or_else(run_consumer(command, profile, choice))
-    if arguments_file is not None:
-        arguments = recipe_arguments(command, arguments_file, default_arguments(command, profile))
-    else:
-        arguments = effective_arguments(command, profile, consumer)
-    parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
-    given_to = given_words(parser, command) if parser is not None else None
+    arguments = _arguments(command, profile, arguments_file, consumer)
+    parser, given_to = _words(command, script, workspace)
     found = run_counts(command, choice.accelerate, hostfile_counts(command, files))
     # Plain Python is one process, unless something shows that DeepSpeed is at work.
     is_open = told.counts is not None and (command.launcher != "python" or choice.doc is not None)
@@ -236,7 +235,24 @@ def _build(
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
         group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
+        reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
     )
+
+
+def _words(
+    command: LaunchCommand, script: str | None, workspace: Workspace
+) -> tuple[ScriptParser | None, Passed | None]:
+    """The parser of the script, and what it makes of the words of the command."""
+    parser = script_parser(script, workspace) if script is not None and command.launcher != NO_COMMAND else None
+    return parser, given_words(parser, command) if parser is not None else None
+
+
+def _arguments(
+    command: LaunchCommand, profile: ScriptProfile | None, found: Recipe | None, consumer: Fact[str]
+) -> dict[str, Fact[Any]]:
+    if found is not None:
+        return recipe_arguments(command, found, default_arguments(command, profile))
+    return effective_arguments(command, profile, consumer)
 
 
 def _is_plain(command: LaunchCommand) -> bool:

@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     summary="the ranks wait for others that nobody starts",
     rules=("DSL415",),
     flavour="torch",
-    expect=Expect((Kind.STALL,), ""),
+    expect=Expect((Kind.STALL,), r"distributed_c10d"),
     cases=(
         Case("one-more", {"literal": 3}),
         Case("as-many", {"literal": 2}, verdict=Verdict.NOT_REPRODUCED),
