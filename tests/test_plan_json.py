@@ -81,7 +81,10 @@ def test_the_values_of_a_command(here: Path) -> None:
     assert command["launcher"] == "deepspeed"
     assert (command["nodes"], command["processes_per_node"], command["world_size"]) == (1, 8, 8)
     assert (command["script"], command["module"]) == ("train.py", None)
-    assert command["parser"] == {"kind": "argparse", "open": False, "file": "train.py"}
+    assert {**command["parser"], "why": None} == {
+        "kind": "argparse", "library": "argparse", "open": False, "why": None, "file": "train.py"
+    }  # fmt: skip
+    assert command["devices"] == [str(n) for n in range(8)]
     assert command["script_args"] == ["--deepspeed_config", "ds.json", None, None]
     assert command["configs"] == {"deepspeed": "ds.json"}
     assert (command["zero_stage"], command["precision"]) == (2, "fp32")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact
 from dslint.core.source import Location
+from dslint.model.launch.meeting import Meeting, devices, meeting
 from dslint.model.plan.effective import Filled, Triangle, filled_values, triangle_of, with_default
 from dslint.model.plan.recipe import NO_COMMAND
 
@@ -20,8 +21,22 @@ if TYPE_CHECKING:
 
 # A variable of the shell alone: the command does not see it, unless it came from outside.
 _NOT_EXPORTED = "is set but not exported"
-# What `dslint plan` calls the parsers of `model/plan/scriptargs.py`.
-PARSERS = {"argparse": "argparse", "hf": "dataclasses", "other": "open", "none": "none"}
+# What `dslint plan` calls the parsers of `model/plan/parser/` and `scriptargs.py`; any other kind is open.
+_PARSERS = {"argparse": "argparse", "hf": "dataclasses", "trl": "dataclasses", "none": "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """The parser of a script. ``kind``: ``argparse`` | ``dataclasses`` | ``open`` | ``none``; ``library`` makes it.
+
+    ``is_open``: it may take more than dslint sees, ``why`` says how that comes. ``path`` is the file with the parser.
+    """
+
+    kind: str
+    library: str
+    is_open: bool
+    why: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +100,36 @@ class View:
     @property
     def arguments(self) -> Mapping[str, Fact[Any]]:
         """What the script holds: the values that the command states and the defaults that are certain."""
+        parsed = self.plan.given.values if self.plan.given is not None else {}
+        shown = {name: fact for name, fact in parsed.items() if fact.is_known or name in self.plan.passed}
         effective = {name: with_default(fact) for name, fact in self.plan.arguments.items() if fact.is_known}
-        return {**self.plan.passed, **effective}
+        return {**self.plan.passed, **shown, **effective}
 
     @property
-    def parser(self) -> str | None:
-        """Which kind of parser the script has; ``None`` without a script that can be read."""
-        profile = self.plan.profile
-        return PARSERS.get(profile.args.parser, profile.args.parser) if profile is not None else None
+    def devices(self) -> Fact[tuple[str, ...]]:
+        """The devices of one node that its processes share."""
+        return devices(self.command)
+
+    @property
+    def meeting(self) -> Meeting:
+        """Where the processes meet, as far as the command says it."""
+        return meeting(self.command)
+
+    @property
+    def parser(self) -> Parser | None:
+        """The parser of the script; ``None`` without a script that can be read."""
+        found, profile = self.plan.parser, self.plan.profile
+        if found is not None:
+            path = found.location.path if found.location is not None else self.plan.script or ""
+            kind = _PARSERS.get(found.kind, "open")
+            return Parser(kind, _LIBRARIES.get(found.kind, found.kind), not found.is_closed, found.open_because, path)
+        if profile is None:
+            return None
+        kind = _PARSERS.get(profile.args.parser, "open")
+        return Parser(kind, "", profile.args.is_open, "", profile.args_path or profile.path)
+
+
+_LIBRARIES = {"hf": "HfArgumentParser", "trl": "TrlParser", "lightning": "LightningCLI"}
 
 
 def views_of(planned: Planned) -> list[View]:
@@ -144,6 +181,7 @@ def _unknown(plan: RunPlan, triangle: Triangle, env: Mapping[str, Fact[str]]) ->
         "configs.deepspeed": plan.config_path,
         "zero_stage": plan.zero_stage,
         "precision": plan.precision,
+        "devices": devices(command),
         "batch.train": triangle.train,
         "batch.micro": triangle.micro,
         "batch.accumulation": triangle.steps,

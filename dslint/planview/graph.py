@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dslint.core.words import counted
 from dslint.model.deepspeed.config import version_named
 from dslint.planview.describe import View
-from dslint.planview.rows import shell_word, value_of
+from dslint.planview.rows import parser_text, shell_word, value_of
 from dslint.report.place import one_line
 
 _LONGEST = 56
@@ -143,7 +143,7 @@ def _launch_lines(view: View) -> Iterator[str]:
 def _script(graph: Graph, view: View) -> Node:
     plan, word = view.plan, view.command.script
     named = plan.script or view.module or (shell_word(word) if word is not None else "")
-    kind = view.parser if view.parser not in (None, "none") else ""
+    kind = parser_text(view, is_brief=True)
     is_elsewhere = plan.script is None and not view.module and word is not None and word.text is not None
     return graph.add(
         "script", named, named, "not in the project" if is_elsewhere else f"parser: {kind}" if kind else ""

@@ -43,6 +43,14 @@ class _Writer:
             "nodes": plan.nodes.get_or(None),
             "processes_per_node": plan.processes_per_node.get_or(None),
             "world_size": plan.world_size.get_or(None),
+            "devices": list(view.devices.get()) if view.devices.is_known else None,
+            "rendezvous": {
+                "backend": view.meeting.backend.get_or(None),
+                "address": view.meeting.address.get_or(None),
+                "port": view.meeting.port.get_or(None),
+                "node_rank": view.meeting.node_rank.get_or(None),
+                "standalone": view.meeting.is_standalone,
+            },
             "script": plan.script,
             "module": view.module,
             "parser": self.parser(view),
@@ -64,10 +72,16 @@ class _Writer:
         }
 
     def parser(self, view: View) -> dict[str, Any] | None:
-        profile = view.plan.profile
-        if profile is None or view.parser is None:
+        found = view.parser
+        if found is None:
             return None
-        return {"kind": view.parser, "open": profile.args.is_open, "file": profile.args_path or profile.path}
+        return {
+            "kind": found.kind,
+            "library": found.library or None,
+            "open": found.is_open,
+            "why": found.why or None,
+            "file": found.path,
+        }
 
     def batch(self, view: View) -> dict[str, Any]:
         triangle, doc = view.triangle, view.plan.config
@@ -90,6 +104,7 @@ class _Writer:
             "configs.deepspeed": plan.config_path,
             "zero_stage": plan.zero_stage,
             "precision": plan.precision,
+            "devices": view.devices,
             "cwd": command.cwd,
             **{f"env.{name}": fact for name, fact in view.env.items()},
         }

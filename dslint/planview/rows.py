@@ -31,7 +31,6 @@ _VARIABLE = re.compile(
     r"|ACCELERATE_|DS_|DEEPSPEED_|FSDP_|(?:LOCAL_|NODE_|GROUP_)?(?:RANK|WORLD_SIZE)$|NNODES|NPROC|OMP_NUM_THREADS"
     r"|DLTS_|FI_|IBV_|PORT$|ADDR$|PDSH|HF_HUB_OFFLINE|TRITON_CACHE"
 )
-_PARSERS = {"argparse": "argparse", "dataclasses": "dataclasses", "open": "open: it may take any argument", "none": ""}
 _SHOWN_WORDS = 60
 
 
@@ -57,6 +56,7 @@ def rows_of(view: View, is_all: bool) -> list[Row]:
         *_arguments(view, is_all),
         *_configs(view),
         *_batch(view),
+        *_machines(view),
         *_environment(view, is_all),
         *_versions(view),
         *_listed("unknown", [Row("", text, places, "unknown") for text, places in _unknown(view, is_all)]),
@@ -147,14 +147,24 @@ def _script(view: View) -> Iterator[Row]:
         return
     named = f"-m {view.module} = " if view.module and plan.script else f"-m {view.module}" if view.module else ""
     path = plan.script or ("" if view.module or word is None else shell_word(word))
-    kind = _PARSERS.get(view.parser or "", view.parser or "")
+    kind = parser_text(view)
     if plan.script is None:
         # A program of a library, or a path outside of the project.
         kind = "" if view.module or word is None else "not in the project" if word.text is not None else why_of(word)
-    elif plan.profile is not None and plan.profile.args.is_open and view.parser != "open":
-        kind = f"{kind}, may take more arguments than it shows" if kind else ""
     places = (word.location, *word.origins) if word is not None else ()
     yield Row("runs", f"{named}{path}" + (f" ({kind})" if kind else ""), places, "head")
+
+
+def parser_text(view: View, is_brief: bool = False) -> str:
+    """``argparse``, ``dataclasses of HfArgumentParser``, ``click: it may take more``; empty without a parser."""
+    parser = view.parser
+    if parser is None or parser.kind == "none":
+        return ""
+    name = parser.library or parser.kind
+    name = f"dataclasses of {name}" if parser.kind == "dataclasses" and name != parser.kind else name
+    if not parser.is_open or is_brief:
+        return name
+    return f"{name}, open" + (f": {parser.why}" if parser.why else ": it may take more arguments")
 
 
 def _arguments(view: View, is_all: bool) -> Iterator[Row]:
@@ -232,6 +242,26 @@ def _term(name: str, fact: Fact[Any], path: str) -> str:
         return f"{name} ? ({fact.reason or 'nobody states it'})"
     said = [*places_text(fact.origins[:2], path), *([fact.reason] if fact.reason not in ("", DERIVED) else [])]
     return f"{name} {fact.get()}" + (f" ({', '.join(said)})" if said else "")
+
+
+def _machines(view: View) -> Iterator[Row]:
+    """Devices and meeting point, where a file says them."""
+    if view.devices.is_known:
+        yield Row("devices", f"{', '.join(view.devices.get()) or 'none'} on each node", view.devices.origins)
+    place = view.meeting
+    facts = (place.address, place.port, place.backend, place.node_rank)
+    if place.is_standalone:
+        yield Row("meet", "on a free port of this machine (--standalone)", place.backend.origins)
+        return
+    if all(fact.is_absent for fact in facts):
+        return
+    said = [f"{value_of(place.address)}:{value_of(place.port)}" if not place.address.is_absent else ""]
+    said += [f"port {value_of(place.port)}" if place.address.is_absent and not place.port.is_absent else ""]
+    said += [f"by {place.backend.get()}" if place.backend.is_known and place.backend.get() != "static" else ""]
+    said += [f"node rank {value_of(place.node_rank)}" if not place.node_rank.is_absent else ""]
+    text = ", ".join(filter(None, said))
+    if text:
+        yield Row("meet", text, _unique(origin for fact in facts for origin in fact.origins))
 
 
 def _environment(view: View, is_all: bool) -> Iterator[Row]:
