@@ -5,16 +5,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import dslint
+
+from dslint.model.launch.command import Condition
+from dslint.planning import plan_paths
+from dslint.planview.describe import views_of
+from dslint.planview.graph import graph_of
+from dslint.planview.jsonout import render as json_of
+from dslint.planview.text import render
+from dslint.report.options import ReportOptions
+from dslint.settings import make_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECTS = ROOT / "tests" / "fixtures" / "projects"
@@ -142,6 +153,26 @@ def test_a_run_that_no_command_starts(here: Path) -> None:
     out = dslint("plan").out
     assert "no command starts this run" in out
     assert "train_micro_batch_size_per_gpu auto -> 2" in out
+
+
+def test_conditions_of_a_command_stand_first_in_all_views(here: Path) -> None:
+    (here / "run.sh").write_text("case $1 in\n  zero3)\n    torchrun --nproc_per_node 2 train.py\n    ;;\nesac\n")
+    planned = plan_paths(["run.sh"], make_settings({}))
+    (plan,) = planned.plans
+    place = plan.command.location
+    conditions = (Condition(place, "case $1 in zero3"), Condition(place, '[ -n "$DEBUG" ]', taken=False))
+    command = replace(plan.command, conditions=conditions)
+    views = views_of(replace(planned, plans=[replace(plan, command=command)]))
+    text = render(views, ReportOptions(width=80), is_all=False).splitlines()
+    assert text[2].split() == ["├─", "when", "case", "$1", "in", "zero3", "holds", ":3"]
+    assert text[3].split() == ["├─", "when", "[", "-n", '"$DEBUG"', "]", "does", "not", "hold", ":3"]
+    shown = json.loads(json_of(views, planned.workspace.read))["commands"][0]["conditions"]
+    assert [(c["test"], c["taken"], c["line"]) for c in shown] == [
+        ("case $1 in zero3", True, 3),
+        ('[ -n "$DEBUG" ]', False, 3),
+    ]
+    (node, *_) = graph_of(views).nodes.values()
+    assert node.lines[1:3] == ["when case $1 in zero3", 'unless [ -n "$DEBUG" ]']
 
 
 if __name__ == "__main__":
