@@ -21,6 +21,7 @@ trl 0.4 to 1.16; `deepspeed/__init__.py` of 0.9 to 0.19.8 (`--deepspeed_mpi` wen
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
@@ -31,7 +32,7 @@ from dslint.model.launch.command import Flag
 from dslint.model.plan.parser.options import ScriptParser
 from dslint.model.plan.parser.places import place_of
 from dslint.model.plan.runplan import RunPlan
-from dslint.model.trainerargs import Releases, Standing, hint, standing, successor, taken
+from dslint.model.trainerargs import Releases, Standing, class_of, hint, standing, successor, taken
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import TRAINER
@@ -87,6 +88,16 @@ EXAMPLES = (
         "run.sh": _run("--group_by_length True"), "requirements.txt": _FIVE,
         "train.py": TRAINER.replace("parser =", f"{_OWN}parser =", 1).replace("(TrainingArguments)\n(", "(Mine)\n("),
     }),
+    bad("several that have no new name are one finding", {
+        "run.sh": _run("--overwrite_output_dir --group_by_length True"), "train.py": TRAINER,
+        "requirements.txt": _FIVE,
+    }, "run.sh:1 error"),
+    good("a class of trl whose fields are not all known", {
+        "run.sh": _run("--dataset_name d --overwrite_output_dir"), "requirements.txt": _FIVE,
+        "train.py": "from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser\n\n"
+                    "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
+                    "script_args, training_args, model_args = parser.parse_args_and_config()\n",
+    }),
     good("unknown arguments pass", {
         "run.sh": _OLD, "requirements.txt": _FIVE,
         "train.py": TRAINER.replace("into_dataclasses()", "into_dataclasses(return_remaining_strings=True)"),
@@ -101,10 +112,18 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     parser = plan.parser
     if parser is None or plan.command.script is None:
         return
-    versions = context.libraries
+    found: list[Finding] = []
+    if parser.libraries and not _lets_pass(parser) and all(class_of(".".join(o)) for o in parser.libraries):
+        releases = Releases(*(context.libraries.get(name, VersionFact()) for name in ("transformers", "trl")))
+        for flag in plan.command.script_flags:
+            found += _trainer(plan, parser, flag, releases)
+    # One finding a command, and one for each that has a fix of its own.
+    others = [finding for finding in found if finding.fix is None]
+    yield from (finding for finding in found if finding.fix is not None)
+    if others:
+        more = tuple(other.location.labelled("refused too") for other in others[1:])
+        yield replace(others[0], related=(*others[0].related, *more))
     for flag in plan.command.script_flags:
-        if parser.libraries and not _lets_pass(parser):
-            yield from _trainer(plan, parser, flag, versions.get("transformers"), versions.get("trl"))
         removed = _DEEPSPEED.get(flag.name)
         if removed is not None and parser.is_closed:
             yield from _deepspeed(plan, parser, flag, removed, context.deepspeed)
@@ -115,13 +134,10 @@ def _lets_pass(parser: ScriptParser) -> bool:
     return not parser.is_closed and not parser.open_because.startswith("not all fields of `trl.")
 
 
-def _trainer(
-    plan: RunPlan, parser: ScriptParser, flag: Flag, transformers: VersionFact | None, trl: VersionFact | None
-) -> Iterator[Finding]:
+def _trainer(plan: RunPlan, parser: ScriptParser, flag: Flag, releases: Releases) -> Iterator[Finding]:
     name = flag.name.lstrip("-").replace("-", "_")
     if parser.option(flag.name) is not None or any(option.dest == name for option in parser.options):
         return
-    releases = Releases(transformers or VersionFact(), trl or VersionFact())
     found = [(owner, standing(owner, name, releases)) for owner in parser.libraries]
     if not found or any(standing_ is None for _, standing_ in found):
         return
