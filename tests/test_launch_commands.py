@@ -82,6 +82,59 @@ def test_processes_are_counted(script: str, launcher: str, expected: tuple[objec
     assert world(command) == expected
 
 
+def test_a_command_with_alternatives_is_one_command_for_each() -> None:
+    script = """
+N=8
+case $1 in
+zero2) DS=ds2.json ;;
+zero3) DS=ds3.json; N=4 ;;
+*) exit 1 ;;
+esac
+for lr in 1e-5 2e-5; do
+  torchrun --nproc_per_node $N t.py --deepspeed $DS --lr $lr
+done
+"""
+    found = [
+        (c.world_size.get(), [w.text for w in c.script_args[1::2]], [str(x) for x in c.conditions])
+        for c in commands(script)
+    ]
+    two, three = ["`$1` is zero2 (run.sh:3)"], ["`$1` is zero3 (run.sh:3)"]
+    assert found == [
+        (8, ["ds2.json", "1e-5"], two),
+        (4, ["ds3.json", "1e-5"], three),
+        (8, ["ds2.json", "2e-5"], two),
+        (4, ["ds3.json", "2e-5"], three),
+    ]
+
+
+def test_what_no_command_tells_apart_makes_no_alternative() -> None:
+    script = "if [ $1 ]; then LOG=a; N=8; else LOG=b; N=8; fi\ntorchrun --nproc_per_node $N t.py > $LOG\n"
+    command = one(script)
+    assert command.conditions == ()
+    assert command.world_size.get() == 8
+
+
+def test_words_say_why_they_are_not_known() -> None:
+    script = "A=$(nproc)\nfor i in $X; do B=1; done\ntorchrun t.py $A $B $C $1 ~/x *.json\n"
+    assert [w.why for w in one(script).script_args] == [
+        "output of `nproc`",
+        "set in a loop",
+        "`$C` is never set in this file",
+        "`$1` is an argument of the script",
+        "the home directory decides",
+        "the names of files decide",
+    ]
+
+
+def test_many_alternatives_are_cut_and_said() -> None:
+    tests = "".join(f'if [ "$X{i}" ]; then O="$O --x{i}"; fi\n' for i in range(30))
+    (command,) = commands(f"O=\n{tests}torchrun --nproc_per_node 8 t.py $O\n")
+    assert command.world_size.get() == 8
+    assert [(w.text, w.why) for w in command.script_args] == [(None, "too many alternatives")]
+    nested = "if [ $A ]; then\n" * 30 + "N=4\n" + "fi\n" * 30
+    assert len(commands(f"N=8\n{nested}torchrun --nproc_per_node $N t.py\n")) == 2
+
+
 @pytest.mark.parametrize(
     ("script", "name", "arguments"),
     [
@@ -151,7 +204,7 @@ def test_words_that_may_hold_flags_are_admitted(script: str, expected: bool) -> 
         "CMD='torchrun --nproc_per_node 8 t.py'\n$CMD",
         "if [ $1 ]; then\n  torchrun --nproc_per_node 8 t.py\nfi",
         "main() {\n  torchrun --nproc_per_node 8 t.py\n}\nmain",
-        "for s in 1 2; do torchrun --nproc_per_node 8 t.py --seed $s; done",
+        "for s in $SEEDS; do torchrun --nproc_per_node 8 t.py --seed $s; done",
         "make && torchrun --nproc_per_node 8 t.py || exit 1",
     ],
 )

@@ -53,13 +53,17 @@ def test_a_run_is_the_same_however_it_is_written(launch: str, path: str) -> None
     assert mismatch(launch, path) == ["ds.json"]
 
 
+def test_a_run_under_a_condition_is_a_run() -> None:
+    options = f'O="{OPTIONS}"\nif [ -n "$X" ]; then O+=" --learning_rate 1e-4"; fi\n'
+    assert mismatch(f"{options}{RUN.partition(' --deepspeed')[0]} $O") == ["ds.json"]
+
+
 @pytest.mark.parametrize(
     "launch",
     [
         RUN.replace("ds.json", "/home/me/ds.json"),
         RUN.replace("ds.json", "$REPO/ds.json"),
         f'O="--deepspeed ds.json {ARGS} $@"\n{RUN.partition(" --deepspeed")[0]} $O',
-        f'O="{OPTIONS}"\nif [ -n "$X" ]; then O+=" --learning_rate 1e-4"; fi\n{RUN.partition(" --deepspeed")[0]} $O',
         # Between quotes every line is a command of its own: the second one is no launch.
         f'CMD="\ntorchrun --nproc_per_node 8 train.py\n  {OPTIONS}\n"\neval "$CMD"',
     ],

@@ -126,15 +126,10 @@ def test_plain_values_are_known(script: str, expected: list[str]) -> None:
         "N=$(nproc)\nrun $N",
         "N=`nproc`\nrun $N",
         "read N\nrun $N",
-        "N=2\nif [ $1 ]; then N=4; fi\nrun $N",
-        "N=2\nfor N in 1 2; do run $N; done",
-        "N=2\nfor i in 1 2; do run $N; N=4; done",
-        "N=2\nf() { if [ $X ]; then return; fi; N=4; }\nf\nrun $N",
         "if [ $X ]; then\nf() { N=4; }\nelse\nf() { N=8; }\nfi\nf\nrun $N",
         "f() { run $1; }\nf $X",
         "N=2\nsource env.sh\nrun $N",
         "N=2\neval $1\nrun $N",
-        "N=2\n((N++))\nrun $N",
         "N=2\nexport $(cat .env)\nrun $N",
         "run ~/x",
         "run *.py",
@@ -145,6 +140,87 @@ def test_plain_values_are_known(script: str, expected: list[str]) -> None:
 )
 def test_everything_else_is_unknown(script: str) -> None:
     assert words(script) == [None]
+
+
+def ways(script: str) -> list[tuple[str, ...]]:
+    """The words of ``run`` for each way that the script may go, with the conditions behind a bar."""
+    doc = parse_shell(SourceFile("run.sh", script))
+    found = read_invocations(doc, lambda raw: raw.startswith("run"))
+    return [(*(w.text or "?" for w in i.words[1:]), *(f"| {c}" for c in i.conditions)) for i in found]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        # Tests that the text decides.
+        ("N=2\nif [ $N -gt 1 ]; then M=a; else M=b; fi\nrun $M", [("a",)]),
+        ("N=2\n[[ $N == [0-9] && ! -z $N ]] && M=a || M=b\nrun $M", [("a",)]),
+        ("N=2\n((N > 2)) || M=b\nrun $M", [("b",)]),
+        ("N=x\ncase $N in y|z) M=a;; x*) M=b;; *) M=c;; esac\nrun $M", [("b",)]),
+        ("if false; then run a; exit; elif true; then run b; else run c; fi", [("b",)]),
+        ("N=2\n((N++))\nrun $N", [("3",)]),
+        ("run a\nexit\nrun b", [("a",)]),
+        ("exec run a\nrun b", []),
+        # What nobody has set has its default.
+        ('[ -z "$X" ] && X=4\nrun $X', [("4",)]),
+        ('if [ -z "${X:-}" ]; then\n  export X=4\nfi\nrun $X', [("4",)]),
+        ('[ -n "$X" ] || X=4\nrun $X', [("4",)]),
+        ("if [[ -z ${X+x} ]]; then X=4; fi\nrun $X", [("4",)]),
+        # Tests that nobody can decide.
+        (
+            "N=2\nif [ $1 ]; then N=4; fi\nrun $N",
+            [("2", "| `$1` is empty (run.sh:2)"), ("4", "| `$1` is not empty (run.sh:2)")],
+        ),
+        (
+            "case $1 in\nzero2) C=a;;\nzero3) C=b;;\nesac\nrun $C",
+            [
+                ("a", "| `$1` is zero2 (run.sh:1)"),
+                ("b", "| `$1` is zero3 (run.sh:1)"),
+                ("?", "| `$1` is something else (run.sh:1)"),
+            ],
+        ),
+        # One flag is asked twice: the two values belong together.
+        (
+            'A=1; [ "$1" = x ] && A=2\nif [[ "$1" == x ]]; then B=2; else B=1; fi\nrun $A $B',
+            [("2", "2", "| `$1` is x (run.sh:1)"), ("1", "1", "| `$1` is not x (run.sh:1)")],
+        ),
+        # It is not both.
+        (
+            "[ $1 = x ] && A=1\n[ $1 = y ] && A=2\nrun ${A:-0}",
+            [
+                ("2", "| `$1` is y (run.sh:2)"),
+                ("1", "| `$1` is x (run.sh:1)", "| `$1` is not y (run.sh:2)"),
+                ("0", "| `$1` is not x (run.sh:1)", "| `$1` is not y (run.sh:2)"),
+            ],
+        ),
+        ("[ $1 = x ] && run $1", [("x", "| `$1` is x (run.sh:1)")]),
+        ("if [ $1 = x ]; then exit; fi\nif [ $1 = x ]; then A=1; fi\nrun a $A", [("a", "?")]),
+        (
+            "N=2\nf() { if [ $X ]; then return; fi; N=4; }\nf\nrun $N",
+            [("4", "| `$X` is empty (run.sh:2)"), ("2", "| `$X` is not empty (run.sh:2)")],
+        ),
+        (
+            "if cmd; then cd a; else cd b; fi\nrun x",
+            [("x", "| `cmd` succeeds (run.sh:1)"), ("x", "| `cmd` fails (run.sh:1)")],
+        ),
+        ("cd a || exit 1\nrun x", [("x",)]),
+        ("if [ $1 ]; then echo a; else echo b; fi\nrun x", [("x",)]),
+        # Loops.
+        ("N=2\nfor N in 1 2; do run $N; done\nrun $N", [("1",), ("2",), ("2",)]),
+        ("N=2\nfor i in 1 2; do run $N; N=4; done", [("2",), ("4",)]),
+        ("for ((i=0; i<2; i++)); do run $i; done\nrun $i", [("0",), ("1",), ("2",)]),
+        ("i=0\nwhile [ $i -lt 2 ]; do run $i; i=$((i+1)); done", [("0",), ("1",)]),
+        ("for i in 1 2 3; do [ $i = 2 ] && continue; run $i; done", [("1",), ("3",)]),
+        ("for i in 1 2 3; do run $i; [ $i = 2 ] && break; done", [("1",), ("2",)]),
+        ("N=2\nfor i in $LIST; do run $N; N=4; done\nrun $N", [("?",), ("?",)]),
+        ("while true; do run a && break; sleep 1; done\nrun b", [("a",), ("b",)]),
+        ("until run a; do sleep 1; done\nrun b", [("a",), ("b",)]),
+        ("N=4\nwhile [ $# -gt 0 ]; do\ncase $1 in -n) N=$2; shift;; *) exit 1;; esac\nshift\ndone\nrun $N", [("4",)]),
+        ("N=4\nwhile getopts n: o; do case $o in n) N=$OPTARG;; esac; done\nrun $N", [("4",)]),
+    ],
+)
+def test_tests_and_loops_are_followed(script: str, expected: list[tuple[str, ...]]) -> None:
+    assert ways(script) == expected
 
 
 def test_activating_an_environment_changes_no_launch_variable() -> None:

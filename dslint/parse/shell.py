@@ -50,6 +50,10 @@ class ShellDoc:
             return self.anchor
         return self.local(node).shifted(self.base)
 
+    def source_span(self, start: int, end: int) -> Span:
+        """The range in the host file of a range of ``text``."""
+        return self.anchor if self.anchor is not None else Span(start, end).shifted(self.base)
+
     def raw(self, node: Node) -> str:
         """The text of a node as written."""
         span = self.local(node)

@@ -47,9 +47,9 @@ def simple_command(text: str, at: int) -> SimpleCommand:
         redirect = None if PLACEHOLDER.match(text, at) else _REDIRECT.match(text, at)
         if redirect:
             blank = _BLANK.match(text, redirect.end())
-            at = _word_end(text, blank.end() if blank else redirect.end())
+            at = word_end(text, blank.end() if blank else redirect.end())
             continue
-        end = _word_end(text, at)
+        end = word_end(text, at)
         if end == at:  # ``(`` of something that is no simple command
             return SimpleCommand(tuple(words), at)
         words.append(Span(at, end))
@@ -69,7 +69,7 @@ def array_items(text: str, start: int, end: int) -> list[Span]:
             line = text.find("\n", at)
             at = end if line < 0 else line
         else:
-            stop = _word_end(text, at)
+            stop = word_end(text, at)
             if stop == at:
                 raise UnfinishedWordError
             items.append(Span(at, stop))
@@ -88,7 +88,12 @@ def word_part_end(text: str, at: int) -> int:
     return min(_QUOTES[text[at]](text, at), len(text)) if text[at] in _QUOTES else at + 1
 
 
-def _word_end(text: str, at: int) -> int:
+def word_end(text: str, at: int) -> int:
+    """The offset after the word that begins at ``at``; ``at`` itself when none begins there.
+
+    Raises:
+        UnfinishedWordError: a quote or bracket is not closed.
+    """
     start = at
     while at < len(text):
         char = text[at]

@@ -35,12 +35,17 @@ class Condition:
     """A test whose result nobody can read from the file, and the result under which a command looks as it does.
 
     ``text`` is the test as written (``[ "$1" = zero3 ]``; ``case $1 in zero3`` for an arm of ``case``), ``taken``
-    whether it holds.
+    whether it holds. ``phrase`` says the same in words: `` `$1` is zero3``.
     """
 
     location: Location
     text: str
     taken: bool = True
+    phrase: str = ""
+
+    def __str__(self) -> str:
+        said = self.phrase or f"`{self.text}` {'holds' if self.taken else 'does not hold'}"
+        return f"{said} ({self.location})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.nested import TextReader
 from dslint.model.launch.read import Outer
+from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
 from dslint.parse.markdown import fences, without_prompts
@@ -72,7 +73,8 @@ def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Wo
         return _sourced(path, scope, script, workspace) if workspace is not None else None
 
     reader = TextReader(in_docs, locate, (source.path,))
-    commands = reader.script(shell, Scope(script=None if in_docs else source.path), Outer(), {}, 0)
+    scope = Scope(script=None if in_docs else source.path, flow=Flow(in_docs=in_docs))
+    commands = reader.script(shell, scope, Outer(), {}, 0)
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
     called = tuple(reader.called)
     return [LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=called), *inner]

@@ -14,7 +14,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
-from dslint.model.shell.functions import bind
+from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.slurm import sbatch_directives
@@ -34,6 +34,8 @@ _MOST_OF_A_CALL = 16
 _LONGEST = 200_000
 # Finds the file that a path means in a script, given the state that the script is in.
 Locate = Callable[[str, Scope, str], "SourceFile | None"]
+# Commands among which the same one is looked for: more than a command has alternatives.
+_NEIGHBOURS = 32
 # Commands that run what a heredoc holds, or hand it to a batch system.
 _RUNS = re.compile(r"(?:^|[\s;&|(/])(?P<name>sbatch|srun|salloc|qsub|bsub|bash|zsh|sh|ssh|docker|kubectl)\b")
 # What a text means something by when it is read as a command line.
@@ -94,8 +96,8 @@ class TextReader:
                 if isinstance(item, Heredoc)
                 else self._invocation(item, shell, directives, outer, depth)
             )
-            # A function that is called twice with the same arguments starts the same run twice.
-            out += [command for command in found if command not in out[-8:]]
+            for command in found:
+                _add(command, out)
         return out
 
     def _invocation(
@@ -106,11 +108,12 @@ class TextReader:
         if kept is not None and depth < _DEPTH:
             text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
             inner = parse_shell(shell.source, text, kept.start)
-            return self.commands(inner, kept.scope.copy(), directives, outer, depth + 1)
+            scope = kept.scope.at(invocation.scope.here())
+            return _under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         env = {**invocation.env, **directives}
         read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, self.in_docs)
         if isinstance(read, LaunchCommand):
-            return [read]
+            return _under([read], invocation)
         if read is None or depth >= _DEPTH:
             return []
         if read.kind == "script":
@@ -120,8 +123,9 @@ class TextReader:
         if nested is None:
             return []
         if read.kind in ("ssh", "batch"):
-            return self.script(*nested, read.outer, read.directives, depth + 1)
-        return self.commands(*nested, {**directives, **read.directives}, read.outer, depth + 1)
+            return _under(self.script(*nested, read.outer, read.directives, depth + 1), invocation)
+        directives = {**directives, **read.directives}
+        return _under(self.commands(*nested, directives, read.outer, depth + 1), invocation)
 
     def _call(self, call: Shell, invocation: Invocation, directives: Mapping[str, Fact[str]], depth: int) -> None:
         """Read the script with its arguments and the variables that it inherits; what it starts is ``called``.
@@ -140,11 +144,11 @@ class TextReader:
             return
         scope = _exported(invocation)
         scope.script = source.path
-        bind(arguments, scope)
+        bind_words(arguments, scope)
         reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path))
         found = reader.script(parse_shell(source), scope, call.outer, directives, depth + 1, call.directives)
         for command in (*found, *reader.called) if len(found) <= _MOST_OF_A_CALL else ():
-            inner = replace(command, called_from=(name.location, *command.called_from))
+            inner = replace(_under([command], invocation)[0], called_from=(name.location, *command.called_from))
             if inner not in self.called:
                 self.called.append(inner)
 
@@ -188,7 +192,7 @@ class TextReader:
             return []
         name = runs["name"] if runs is not None else "sbatch"
         here = name in ("bash", "zsh", "sh") and runs is not None
-        scope = heredoc.scope.copy() if here or not heredoc.is_literal else Scope(cwd=heredoc.scope.cwd)
+        scope = heredoc.scope.copy() if here or not heredoc.is_literal else Scope(directory=heredoc.scope.cwd)
         if name in ("ssh", "docker", "kubectl"):
             scope = _remote(scope)
         body = heredoc.body if heredoc.is_literal else _without_escapes(heredoc.body)
@@ -208,6 +212,26 @@ def _holds_plain_words(body: str, scope: Scope) -> bool:
         if _SPECIAL.search(value):
             return False
     return True
+
+
+def _under(commands: list[LaunchCommand], invocation: Invocation) -> list[LaunchCommand]:
+    """The commands with the conditions of what starts them."""
+    if not invocation.conditions:
+        return commands
+    return [replace(c, conditions=tuple(dict.fromkeys((*invocation.conditions, *c.conditions)))) for c in commands]
+
+
+def _add(command: LaunchCommand, out: list[LaunchCommand]) -> None:
+    """Add a command unless it is there: a function called twice with the same arguments starts the same run twice.
+
+    What looks the same under several conditions depends on those that all of them have.
+    """
+    for at in range(len(out) - 1, max(len(out) - _NEIGHBOURS, 0) - 1, -1):
+        if replace(out[at], conditions=command.conditions) == command:
+            shared = tuple(c for c in out[at].conditions if c in command.conditions)
+            out[at] = replace(out[at], conditions=shared)
+            return
+    out.append(command)
 
 
 def _wanted(raw: str) -> bool:
@@ -234,7 +258,8 @@ def _one_line(text: str) -> str:
 
 
 def _exported(invocation: Invocation) -> Scope:
-    scope = Scope(cwd=invocation.scope.cwd, open=invocation.scope.open, script=invocation.scope.script)
+    state = invocation.scope
+    scope = Scope(directory=state.cwd, open=state.open, script=state.script, world=state.world, flow=state.flow)
     for name, fact in invocation.env.items():
         if name:
             scope.assign(name, Value(fact.get(), None, fact.origins) if fact.is_known else None, export=True)
@@ -243,9 +268,9 @@ def _exported(invocation: Invocation) -> Scope:
 
 def _remote(scope: Scope) -> Scope:
     """The text runs on another machine: nothing is exported there, anything may be set there."""
-    scope.exported.clear()
+    scope.exports.clear()
     scope.open = True
-    scope.cwd = unknown("another machine")
+    scope.directory = unknown("another machine")
     return scope
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from dslint.core.fact import Fact, unknown
 from dslint.core.source import Location, Span
 from dslint.model.shell.effects import OPENERS, SETTERS, command_names, side_effects, text_names
+from dslint.model.shell.flow.choices import TOO_MANY, UNSET, Unknown, World, mapped, tree_of
 from dslint.model.shell.folder import changed_directory
-from dslint.model.shell.functions import bind
+from dslint.model.shell.functions import argument, bind
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.words import expand_assignment, expand_quoted
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 BUILTINS = frozenset({"cd", "set", "shift", "command", "builtin", "pushd", "popd"}) | OPENERS
 NAME_OPERANDS = SETTERS
+# Commands after which the next statement is another one than the next in the text.
+CONTROL = frozenset({"exit", "return", "break", "continue", "exec"})
 _DEFAULT = re.compile(r""":\s+(["']?)\$\{(\w+):?=([^}"'$`\\]*)\}\1""")
 # A file of assignments is small; sourcing chains are short.
 _MAX_SOURCED = 200_000
@@ -32,7 +37,7 @@ def run_builtin(
     """What the command does to ``scope``."""
     arguments = [text for text, _ in raws]
     if name == "cd":
-        scope.cwd = changed_directory(arguments, reader.doc.source.path, scope)
+        _change_directory(reader, arguments, scope)
     elif name == "set":
         _set(reader, raws, scope)
     elif name == "shift":
@@ -54,9 +59,24 @@ def default_assignment(name: str, place: Location, raw: str, scope: Scope) -> No
     if match is None or scope.open:
         scope.forget(names)
     elif match[2] not in scope.values:
-        scope.assign(match[2], Value(match[3], None, (place,)))
-    elif (old := scope.values[match[2]]) is None or not old.text:
-        scope.forget(names)
+        scope.assign(match[2], Value(match[3], None, (place,), is_default=True))
+    else:
+        default = Value(match[3], None, (place,), is_default=True)
+        scope.assign(match[2], mapped(scope.values[match[2]], lambda old: _or_default(old, default)))
+
+
+def _or_default(old: Any, default: Value) -> Any:
+    if old is UNSET:
+        return default
+    return old if isinstance(old, Value) and old.text and old.items is None else Unknown(getattr(old, "why", ""))
+
+
+def _change_directory(reader: CommandReader, arguments: list[str], scope: Scope) -> None:
+    def changed(world: World) -> Fact[str]:
+        return changed_directory(arguments, reader.doc.source.path, scope, world)
+
+    tree = tree_of(changed, scope.here())
+    scope.directory = unknown(TOO_MANY) if tree is None else tree
 
 
 def _evaluated(arguments: list[str], scope: Scope) -> str | None:
@@ -70,7 +90,7 @@ def _set(reader: CommandReader, raws: list[tuple[str, Span]], scope: Scope) -> N
     arguments = [text for text, _ in raws]
     if "--" in arguments:
         at = arguments.index("--")
-        bind([word for raw, span in raws[at + 1 :] for word in reader.words(raw, span, scope)], scope)
+        bind(reader, raws[at + 1 :], scope)
     flags = " ".join(arguments).partition("--")[0]
     if re.search(r"(^|\s)-\w*a|allexport", flags):
         scope.export_all = "+o" not in flags
@@ -79,16 +99,22 @@ def _set(reader: CommandReader, raws: list[tuple[str, Span]], scope: Scope) -> N
 
 
 def _shift(arguments: list[str], scope: Scope) -> None:
-    whole = scope.values.get("@")
     count = int(arguments[0]) if arguments and arguments[0].isdigit() else 1
-    if whole is None or whole.items is None:
+
+    def shifted(held: Any) -> Any:
+        if not isinstance(held, Value) or held.items is None:
+            return Unknown("an argument after `shift`")
+        # With fewer arguments than that, ``shift`` fails and leaves them.
+        at = count if count <= len(held.items) else 0
+        return Value("", held.items[at:], (), held.places[at:], first=1)
+
+    if arguments and not arguments[0].isdigit():
         scope.forget([*"123456789", "@"])
         return
-    items, places = whole.items[count:], whole.places[count:]
-    scope.values["@"] = Value("", items, (), places, first=1)
+    whole = mapped(scope.values.get("@", UNSET), shifted)
+    scope.assign("@", whole)
     for number in range(1, 10):
-        has = number <= len(items)
-        scope.values[str(number)] = Value(items[number - 1], None, places[number - 1 : number]) if has else Value()
+        scope.assign(str(number), mapped(whole, partial(argument, number)))
 
 
 def _source(reader: CommandReader, arguments: list[str], scope: Scope) -> bool:

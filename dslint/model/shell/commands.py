@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from dslint.core.fact import Fact, known, unknown
+from dslint.core.fact import Fact
 from dslint.core.source import Location, Span
-from dslint.model.launch.command import Word
-from dslint.model.shell.builtins import BUILTINS, NAME_OPERANDS, default_assignment, run_builtin
+from dslint.model.launch.command import Condition, Word
+from dslint.model.shell.builtins import BUILTINS, CONTROL, NAME_OPERANDS, default_assignment, run_builtin
 from dslint.model.shell.effects import assigned_names, side_effects
+from dslint.model.shell.flow.choices import Deferred, ForkNeededError, World, leaves, resolve, tree_of
+from dslint.model.shell.flow.expansion import alternatives_of
 from dslint.model.shell.functions import Functions
 from dslint.model.shell.pieces import UnknownWordError, Value
+from dslint.model.shell.reasons import reason_of
 from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.words import ASSIGNMENT, NAME, expand, expand_assignment
 from dslint.parse.shell import ShellDoc
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from dslint.core.source import SourceFile
+    from dslint.model.shell.flow.loops import Loop
 
 # Finds the file that ``source PATH`` reads, given the directory that the script is in.
 FindFile = Callable[[str, Scope], "SourceFile | None"]
@@ -36,12 +40,16 @@ _MANY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A simple command: its words after expansion, its prefix assignments, and the state it is started in."""
+    """A simple command: its words after expansion, its prefix assignments, and the state it is started in.
+
+    ``conditions``: it looks like this when these tests went so.
+    """
 
     node: Node
     words: tuple[Word, ...]
     env: dict[str, Fact[str]]
     scope: Scope
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +86,59 @@ class CommandReader:
         self.functions = functions or Functions()
         self.read_up_to = 0
         self.depth = 0
+        # Names that the arms of the test at hand give a default.
+        self.loops: list[Loop] = []
+        self.assumed: Collection[str] = ()
 
-    def visit(self, node: Node, scope: Scope) -> None:
-        """Run one statement in ``scope``."""
+    def visit(self, node: Node, scope: Scope) -> Any:
+        """Run one statement in ``scope``; its status as a tree of booleans, ``None`` when nobody knows."""
+        raise NotImplementedError
+
+    def control(self, name: str, arguments: list[str], scope: Scope) -> None:
+        """``exit``, ``return``, ``break``, ``continue``."""
+        raise NotImplementedError
+
+    def test(self, text: str, start: int, scope: Scope) -> Any:
+        """The result of ``test ...``, which begins at ``start``."""
         raise NotImplementedError
 
     def read_other(self, source: SourceFile, scope: Scope) -> None:
         """Run another file in ``scope``."""
         raise NotImplementedError
 
-    def simple(self, node: Node, scope: Scope, redirects: list[Node] | None = None) -> None:
-        """Run the simple command that begins where ``node`` begins."""
-        self._simple_at(node, self.doc.local(node).start, scope, redirects)
+    def simple(self, node: Node, scope: Scope, redirects: list[Node] | None = None) -> Any:
+        """Run the simple command that begins where ``node`` begins; its status, ``None`` when nobody knows."""
+        return self._simple_at(node, self.doc.local(node).start, scope, redirects)
 
-    def _simple_at(self, node: Node, start: int, scope: Scope, redirects: list[Node] | None) -> None:
+    def _simple_at(self, node: Node, start: int, scope: Scope, redirects: list[Node] | None) -> Any:
         if start < self.read_up_to:
-            return  # the grammar made several nodes of one command
+            return None  # the grammar made several nodes of one command
         try:
             command = simple_command(self.doc.text, start)
         except UnfinishedWordError:
             scope.forget(assigned_names(self.doc, node))
-            return
+            return None
         self.read_up_to = command.end
         raws = [(self.doc.text[w.start : w.end], w) for w in command.words]
         count = next((i for i, (raw, _) in enumerate(raws) if not ASSIGNMENT.match(raw)), len(raws))
         if count == len(raws):
             for raw, span in raws:
                 self.assign(raw, span, scope)
-            self._next_line(node, command.end, scope, redirects)
-        elif raws[count][0] in _DECLARING:
+            if self._next_line(node, command.end, scope, redirects):
+                return None
+            return None if any("$(" in raw or "`" in raw for raw, _ in raws) else True
+        if raws[count][0] in _DECLARING:
             self._declare(raws[count:], scope)
-        else:
-            self._run(node, raws[:count], raws[count:], scope, redirects or [])
+            return None
+        return self._run(node, raws[:count], raws[count:], scope, redirects or [])
 
-    def _next_line(self, node: Node, end: int, scope: Scope, redirects: list[Node] | None) -> None:
+    def _next_line(self, node: Node, end: int, scope: Scope, redirects: list[Node] | None) -> bool:
         """``A=1 B=2`` and the command on the next line are one command to the grammar, and two to bash."""
         rest = self.doc.text[end : self.doc.local(node).end]
         following = re.match(r"[ \t\r;]*\n(?:\s|#[^\n]*\n)*(?=[^\s#])", rest) if node.type == "command" else None
         if following is not None:
             self._simple_at(node, end + following.end(), scope, redirects)
+        return following is not None
 
     def assign(self, raw: str, span: Span, scope: Scope, export: bool = False) -> None:
         """``name=value``, ``name+=(a b)``."""
@@ -124,9 +146,7 @@ class CommandReader:
         if match is None:
             return
         name = match["name"]
-        value = None if match["index"] else self._value(raw, span, match.end(), scope)
-        if value is not None and match["append"]:
-            value = _appended(scope.values.get(name), value)
+        value = None if match["index"] else self._value(raw, span, match, scope)
         scope.forget(side_effects(raw))
         scope.assign(name, value, export)
         if not match["append"] and self.wanted(raw):
@@ -141,32 +161,59 @@ class CommandReader:
         start = span.start + match.start(1 if match[1] is not None else 2)
         scope.templates[name] = Template(match[1] or match[2] or "", start + self.doc.base, scope.copy())
 
-    def _value(self, raw: str, span: Span, begin: int, scope: Scope) -> Value | None:
-        lookup = scope.lookup()
-        try:
-            if raw.startswith("(", begin):
-                spans = array_items(self.doc.text, span.start + begin + 1, span.end - 1)
-                return self._array(spans, span, scope)
-            text = expand_assignment(raw[begin:], lookup)
-        except (UnknownWordError, UnfinishedWordError):
-            return None
-        return Value(text, None, (self.location(span), *lookup.used))
+    def _value(self, raw: str, span: Span, match: re.Match[str], scope: Scope) -> Any:
+        """What ``name=value`` assigns: where it depends on forks, a choice, or a value for later."""
+        states: list[Scope] = []
+        is_array = any(isinstance(v, Value) and v.items is not None for v in leaves(scope.values.get(match["name"])))
 
-    def _array(self, spans: list[Span], whole: Span, scope: Scope) -> Value | None:
+        def compute(world: World) -> Value:
+            # A value for later is worked out in the state of the assignment.
+            state = states[0] if states else scope
+            lookup = state.lookup(world)
+            begin = match.end()
+            try:
+                if raw.startswith("(", begin):
+                    spans = array_items(self.doc.text, span.start + begin + 1, span.end - 1)
+                    value = self._array(spans, span, state, world)
+                else:
+                    text = expand_assignment(raw[begin:], lookup)
+                    places = (self.location(span), *lookup.used)
+                    value = Value(text, None, places, is_default=lookup.has_default)
+            except UnfinishedWordError:
+                raise UnknownWordError from None
+            except UnknownWordError as error:
+                error.why = error.why or reason_of(raw[begin:])
+                raise
+            if match["append"]:
+                return _appended(state.held(match["name"], world), value)
+            if is_array and value.items is None:
+                # ``L=x`` sets the first element.
+                old = state.held(match["name"], world)
+                items = (old.items or ("",))[1:] if isinstance(old, Value) else ()
+                return replace(value, items=(value.text, *items), places=()) if items else value
+            return value
+
+        tree = tree_of(compute, scope.here())
+        if tree is None:
+            states.append(scope.copy())
+            return Deferred(compute)
+        return tree
+
+    def _array(self, spans: list[Span], whole: Span, scope: Scope, world: World) -> Value:
         items: list[str] = []
         places: list[Location] = []
         used: list[Location] = []
         for span in spans:
             raw = self.doc.text[span.start : span.end]
-            lookup = scope.lookup()
+            lookup = scope.lookup(world)
             if raw.startswith("["):
-                return None
+                raise UnknownWordError
             texts = expand(raw, lookup)
             items += texts
             copied = len(lookup.places) == len(texts)
             places += lookup.places if copied else [self.location(span)] * len(texts)
             used += [] if copied else lookup.used
-        return Value("", tuple(items), (self.location(whole), *used), tuple(places))
+        return Value(items[0] if items else "", tuple(items), (self.location(whole), *used), tuple(places))
 
     def location(self, span: Span) -> Location:
         """The place of a range of the text in the host file."""
@@ -204,50 +251,61 @@ class CommandReader:
         raws: list[tuple[str, Span]],
         scope: Scope,
         redirects: list[Node],
-    ) -> None:
+    ) -> Any:
         raw = self.doc.text[raws[0][1].start : raws[-1][1].end]
         if self.wanted(raw):
             self._emit(node, prefix, raws, scope)
         name = raws[0][0]
+        status = None
         if name in self.functions:
             self._call(name, prefix, raws[1:], scope)
         elif name in BUILTINS or name in NAME_OPERANDS:
             run_builtin(self, name, raws[1:], raw, scope, redirects)
+        elif name == "test":
+            status = self.test(raw, raws[0][1].start, scope)
+        elif name in CONTROL:
+            self.control(name, [text for text, _ in raws[1:]], scope)
+        elif name in ("true", "false", ":"):
+            status = name != "false"
         for text, _ in prefix:
             scope.forget(side_effects(text))
         default_assignment(name, self.location(raws[0][1]), raw, scope)
+        return status
 
     def _call(self, name: str, prefix: list[tuple[str, Span]], raws: list[tuple[str, Span]], scope: Scope) -> None:
-        words = [word for raw, span in raws for word in self.words(raw, span, scope)]
         if not prefix:
-            self.functions.call(name, words, scope)
+            self.functions.call(name, self, raws, scope)
             return
         inner = scope.copy()
         for raw, span in prefix:
             self.assign(raw, span, inner, export=True)
-        self.functions.call(name, words, inner)
+        self.functions.call(name, self, raws, inner)
         scope.forget(self.functions.names(name))
+        scope.ended = inner.ended
 
     def _emit(self, node: Node, prefix: list[tuple[str, Span]], raws: list[tuple[str, Span]], scope: Scope) -> None:
         inner = scope.copy()
-        env = scope.environment()
         for raw, span in prefix:
             self.assign(raw, span, inner, export=True)
-            name = raw.partition("=")[0].rstrip("+")
-            value = inner.values.get(name)
-            env[name] = known(value.text, *value.origins) if value else unknown(f"`{name}` is computed")
-        words = [word for raw, span in raws for word in self.words(raw, span, scope)]
-        self.found.append(Invocation(node, tuple(words), env, inner))
+        for world, words in alternatives_of(self, raws, scope, inner):
+            state = inner.at(world)
+            self.found.append(Invocation(node, tuple(words), state.environment(), state, world.conditions()))
 
-    def words(self, raw: str, span: Span, scope: Scope) -> list[Word]:
-        """The words that one word of the text becomes, each with the places it comes from."""
+    def words(self, raw: str, span: Span, scope: Scope, world: World | None = None) -> list[Word]:
+        """The words that one word of the text becomes, each with the places it comes from.
+
+        Raises:
+            ForkNeededError: a ``world`` is given that does not say how a fork went.
+        """
         location = self.location(span)
-        lookup = scope.lookup()
+        lookup = scope.lookup(world)
         try:
             texts = expand(raw, lookup)
-        except UnknownWordError:
-            tail, places = _tail(raw, scope)
-            return [Word(None, raw, location, places, _spreads(raw), tail)]
+        except UnknownWordError as error:
+            if world is not None and isinstance(error, ForkNeededError):
+                raise
+            tail, places = _tail(raw, scope, world)
+            return [Word(None, raw, location, places, _spreads(raw), tail, error.why or reason_of(raw))]
         if len(lookup.places) == len(texts):
             return [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
         origins = tuple(lookup.used)
@@ -259,9 +317,9 @@ def _mention(command: str, name: str, export: bool, scope: Scope) -> None:
     if command == "unset":
         scope.remove(name)
     elif export:
-        scope.exported.add(name)
-        if name not in scope.values:  # the caller sets it
-            scope.forget({name})
+        scope.exports[name] = True
+        if name not in scope.values:
+            scope.forget({name}, f"`${name}` is set by who starts the script")
     elif command == "local":
         scope.values.pop(name, None)
 
@@ -270,30 +328,46 @@ _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "un
 _VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 
 
-def kept_template(raws: list[str], scope: Scope) -> Template | None:
-    """The command line that ``$run`` stands for; every word of an unquoted variable carries the same text."""
+def kept_template(raws: list[str], scope: Scope, world: World | None = None) -> Template | None:
+    """The command line that ``$run`` stands for; every word of an unquoted variable carries the same text.
+
+    Raises:
+        ForkNeededError: a ``world`` is given that does not say how a fork went.
+    """
     match = _VARIABLE.fullmatch(raws[0]) if len(set(raws)) == 1 else None
-    return scope.templates.get(match[1]) if match else None
-
-
-def _appended(old: Value | None, new: Value) -> Value | None:
-    if old is None:
+    found = scope.templates.get(match[1]) if match else None
+    if found is None:
         return None
+    try:
+        template = resolve(found, scope.here() if world is None else world)
+    except ForkNeededError:
+        if world is not None:
+            raise
+        return None
+    return template if isinstance(template, Template) else None
+
+
+def _appended(old: Any, new: Value) -> Value:
+    if not isinstance(old, Value):
+        raise UnknownWordError(getattr(old, "why", ""))
     origins = (*old.origins, *(o for o in new.origins if o not in old.origins))
     if new.items is not None and old.items is not None:
-        return Value("", old.items + new.items, origins, old.places + new.places)
+        items = old.items + new.items
+        return Value(items[0] if items else "", items, origins, old.places + new.places)
     if new.items is None and old.items is None:
-        return Value(old.text + new.text, None, origins)
-    return None
+        return Value(old.text + new.text, None, origins, is_default=old.is_default or new.is_default)
+    raise UnknownWordError
 
 
-def _tail(raw: str, scope: Scope) -> tuple[str, tuple[Location, ...]]:
+def _tail(raw: str, scope: Scope, world: World | None) -> tuple[str, tuple[Location, ...]]:
     """The port of ``$HOST:$PORT``, when only the host is not known."""
     _, colon, end = raw.rstrip("\"'").rpartition(":")
-    lookup = scope.lookup()
+    lookup = scope.lookup(world)
     try:
         texts = expand(end, lookup) if colon and end and not end.startswith("-") else []
-    except UnknownWordError:
+    except UnknownWordError as error:
+        if world is not None and isinstance(error, ForkNeededError):
+            raise
         return "", ()
     return (texts[0], tuple(lookup.used)) if len(texts) == 1 else ("", ())
 

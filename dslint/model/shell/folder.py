@@ -6,30 +6,38 @@ import posixpath
 import re
 
 from dslint.core.fact import Fact, absent, known, unknown
+from dslint.model.shell.flow.choices import ForkNeededError, World, resolve
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.words import expand_assignment
 
 
-def changed_directory(arguments: list[str], script: str, scope: Scope) -> Fact[str]:
-    """The directory after ``cd ARGUMENTS`` in the file ``script``: relative to the project, or absolute."""
+def changed_directory(arguments: list[str], script: str, scope: Scope, world: World) -> Fact[str]:
+    """The directory after ``cd ARGUMENTS`` in the file ``script``: relative to the project, or absolute.
+
+    Raises:
+        ForkNeededError: it depends on a fork that the world says nothing about.
+    """
     arguments = [a for a in arguments if a not in ("-P", "-L", "--")]
     if len(arguments) != 1:
         return unknown("`cd` without a readable directory")
     raw = arguments[0]
-    lookup = scope.lookup()
+    lookup = scope.lookup(world)
     lookup.script = script
     try:
         target = expand_assignment(raw, lookup)
+    except ForkNeededError:
+        raise
     except UnknownWordError:
         return unknown(f"`cd {raw}`")
     if target.startswith("/"):
         return known(posixpath.normpath("/" + target.lstrip("/")))
     if _is_from_the_top(raw, target, script):
         return known(posixpath.normpath(target))
-    if scope.cwd.is_unknown:
-        return scope.cwd
-    path = posixpath.normpath(posixpath.join(scope.cwd.get_or(""), target))
+    cwd: Fact[str] = resolve(scope.directory, world)
+    if cwd.is_unknown:
+        return cwd
+    path = posixpath.normpath(posixpath.join(cwd.get_or(""), target))
     # Back where it began: as if it had never left, also where only one of two branches did.
     return absent() if path == "." else known(path)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from dslint.core.source import Span
 from dslint.model.launch.command import Word
+from dslint.model.shell.flow.choices import UNSET, Unknown, World, mapped, tree_of
 from dslint.model.shell.pieces import Value
 from dslint.model.shell.scope import Scope
 
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
 # Calls of calls: enough for every launch script, little enough for a hostile one.
 _MAX_CALLS = 100
 _MAX_DEPTH = 8
-_RETURNS = re.compile(r"\b(?:return|exit)\b")
 _ARGUMENTS = (*"123456789", "@")
 
 
@@ -39,6 +41,19 @@ class Function:
 
 
 @dataclass(slots=True)
+class Frame:
+    """An open call: what ``local`` hides, and the states in which ``return`` left the body.
+
+    ``doubtful``: names that may have been made local or not. ``guards`` is the number of tests that led to the call.
+    """
+
+    guards: int = 0
+    hidden: dict[str, Any] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
+    returns: list[Scope] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Functions:
     """The functions that a script knows, and the calls that are open."""
 
@@ -46,9 +61,7 @@ class Functions:
     open: list[str] = field(default_factory=list)
     calls: int = 0
     depth: int = 0
-    # What ``local`` hides, one entry an open call.
-    hidden: list[dict[str, Value | None]] = field(default_factory=list)
-    unset: list[set[str]] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
     # The files that are being sourced.
     sources: list[str] = field(default_factory=list)
 
@@ -74,33 +87,62 @@ class Functions:
         function = self.found[name]
         return set() if function.names == set() else _union(self.found.values())
 
-    def call(self, name: str, words: Sequence[Word], scope: Scope) -> None:
+    def call(self, name: str, caller: CommandReader, raws: Sequence[tuple[str, Span]], scope: Scope) -> None:
         """Run the body in the caller's state, as bash does."""
         function = self.found[name]
         self.calls += 1
         if function.is_ambiguous or name in self.open or len(self.open) >= _MAX_DEPTH or self.calls > _MAX_CALLS:
-            scope.forget(self.names(name))
+            scope.forget(self.names(name), f"set by the function `{name}`")
             return
         function.is_called = True
-        before = scope.copy()
-        bind(words, scope)
+        before = {n: scope.values[n] for n in _ARGUMENTS if n in scope.values}
+        bind(caller, raws, scope)
         self.open.append(name)
-        self.hidden.append({})
-        self.unset.append(set())
-        self._run(function, scope)
+        frame = Frame(len(scope.guards))
+        self._run(function, scope, frame)
         self.open.pop()
-        self._restore(before, scope)
-        if _RETURNS.search(function.reader.doc.raw(function.body)):
-            scope.merge(before)
+        for number in _ARGUMENTS:
+            scope.values.pop(number, None)
+        scope.values.update(before)
+        for local, value in frame.hidden.items():
+            if local in frame.doubtful:
+                scope.forget({local}, "local under a condition")
+            else:
+                _give_back(local, value, scope)
 
     def keep(self, name: str, scope: Scope) -> None:
         """``local name``: the caller gets its value back."""
-        if not self.hidden or name in self.hidden[-1] or name in self.unset[-1]:
+        if not self.frames or name in self.frames[-1].hidden:
             return
-        if name in scope.values:
-            self.hidden[-1][name] = scope.values[name]
-        else:
-            self.unset[-1].add(name)
+        frame = self.frames[-1]
+        frame.hidden[name] = scope.values.get(name, UNSET)
+        if len(scope.guards) > frame.guards:
+            frame.doubtful.add(name)
+
+    def leave(self, scope: Scope) -> None:
+        """``return``: the control flow goes on behind the call, or behind ``source``."""
+        if self.frames:  # elsewhere it is an error, and the script goes on
+            self.frames[-1].returns.append(scope.copy())
+            scope.ended = True
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """For code whose ``return`` ends nothing outside: a subshell, a part of a pipeline."""
+        frames = self.frames
+        self.frames = [Frame()] if frames else []
+        yield
+        self.frames = frames
+
+    @contextmanager
+    def sourcing(self, scope: Scope) -> Iterator[None]:
+        """For a file that is sourced: ``return`` ends the file, ``local`` belongs to the function around."""
+        around = self.frames[-1] if self.frames else Frame()
+        frame = Frame(around.guards, around.hidden, around.doubtful)
+        guards = len(scope.guards)
+        self.frames.append(frame)
+        yield
+        self.frames.pop()
+        gather(scope, frame.returns, guards)
 
     def finish(self) -> None:
         """Run the functions that nobody called: their commands are there to be read."""
@@ -111,44 +153,93 @@ class Functions:
         """The body with arguments that nobody knows."""
         if not function.is_called:
             function.is_called = True
-            function.outer.forget(_ARGUMENTS)
-            self._run(function, function.outer)
+            function.outer.forget(_ARGUMENTS, "an argument of a function that nobody calls")
+            self._run(function, function.outer, Frame(len(function.outer.guards)))
 
-    def _run(self, function: Function, scope: Scope) -> None:
+    def _run(self, function: Function, scope: Scope, frame: Frame) -> None:
         reader = function.reader
         position, reader.read_up_to = reader.read_up_to, 0
+        loops, reader.loops = reader.loops, []
         self.depth += 1
+        self.frames.append(frame)
         reader.visit(function.body, scope)
+        self.frames.pop()
         self.depth -= 1
-        reader.read_up_to = position
-
-    def _restore(self, before: Scope, scope: Scope) -> None:
-        for name in _ARGUMENTS:
-            scope.values.pop(name, None)
-            if name in before.values:
-                scope.values[name] = before.values[name]
-        for name, value in self.hidden.pop().items():
-            scope.assign(name, value)
-        for name in self.unset.pop():
-            scope.remove(name)
+        reader.read_up_to, reader.loops = position, loops
+        gather(scope, frame.returns, frame.guards)
 
 
-def bind(words: Sequence[Word], scope: Scope) -> None:
+def gather(scope: Scope, ends: Sequence[Scope], guards: int) -> None:
+    """Bring together the end of a piece of code and the places where it was left early.
+
+    ``guards`` is the number of tests that led to the piece.
+    """
+    alive = [end for end in ends if len(end.guards) >= guards]
+    if scope.ended and alive:
+        scope.become(alive.pop())
+        scope.ended = False
+        if not alive:
+            return
+    for end in reversed(alive):
+        scope.join(end, end.guards[guards:])
+    if alive:
+        scope.guards = scope.guards[:guards]
+
+
+def _give_back(name: str, value: Any, scope: Scope) -> None:
+    if value is UNSET:
+        scope.remove(name)
+    else:
+        scope.assign(name, value)
+
+
+def bind(caller: CommandReader, raws: Sequence[tuple[str, Span]], scope: Scope) -> None:
     """``$1``, ``$2``, ... ``"$@"`` for these words."""
-    certain = next((i for i, w in enumerate(words) if w.text is None and w.spreads), len(words))
+    state = scope.copy()
+
+    def compute(world: World) -> tuple[Word, ...]:
+        return tuple(word for raw, span in raws for word in caller.words(raw, span, state, world))
+
+    words = tree_of(compute, scope.here())
+    if words is None:
+        scope.forget(_ARGUMENTS, "depends on a condition")
+    else:
+        bind_words(words, scope)
+
+
+def bind_words(words: Any, scope: Scope) -> None:
+    """``$1``, ``$2``, ... for words that are expanded already, or for a choice between such words."""
+    words = tuple(words) if isinstance(words, Sequence) else words
+    whole = mapped(words, _all_arguments)
     for number in range(1, 10):
-        word = words[number - 1] if number <= len(words) else None
-        name = str(number)
-        if word is not None and number <= certain:
-            places = (*word.origins, word.location) if word.origins else (word.location,)
-            scope.values[name] = Value(word.text, None, places) if word.text is not None else None
-        elif certain < len(words):
-            scope.values[name] = None
-        else:
-            scope.values[name] = Value()
+        scope.assign(str(number), mapped(words, partial(_argument, number)))
+    scope.assign("@", whole)
+
+
+def _all_arguments(words: tuple[Word, ...]) -> Value | Unknown:
     texts = tuple(w.text for w in words if w.text is not None)
-    whole = Value("", texts, (), tuple((w.origins or (w.location,))[0] for w in words), first=1)
-    scope.values["@"] = whole if len(texts) == len(words) else None
+    if len(texts) < len(words):
+        return Unknown(next(w.why for w in words if w.text is None))
+    return Value("", texts, (), tuple((w.origins or (w.location,))[0] for w in words), first=1)
+
+
+def _argument(number: int, words: tuple[Word, ...]) -> Value | Unknown:
+    certain = next((i for i, w in enumerate(words) if w.text is None and w.spreads), len(words))
+    if number > len(words) and certain == len(words):
+        return Value()
+    if number > certain or number > len(words) or (text := words[number - 1].text) is None:
+        return Unknown(words[min(number, len(words)) - 1].why)
+    word = words[number - 1]
+    return Value(text, None, (*word.origins, word.location) if word.origins else (word.location,))
+
+
+def argument(number: int, whole: Any) -> Value | Unknown:
+    """``$2`` of all arguments."""
+    if not isinstance(whole, Value) or whole.items is None:
+        return Unknown(getattr(whole, "why", ""))
+    if number > len(whole.items):
+        return Value()
+    return Value(whole.items[number - 1], None, whole.places[number - 1 : number])
 
 
 def _union(functions: Iterable[Function]) -> set[str] | None:

@@ -16,7 +16,8 @@ class Value:
     """What a variable holds: a text, or the elements of an array, with the places that set it.
 
     ``places`` says for every element where it stands. ``first`` is the number of the first element: 0 in an
-    array, 1 among the arguments of a script.
+    array, 1 among the arguments of a script. ``is_default``: it stands for a variable that the environment may set
+    (``X=${X:-4}``).
     """
 
     text: str = ""
@@ -24,6 +25,11 @@ class Value:
     origins: tuple[Location, ...] = ()
     places: tuple[Location, ...] = ()
     first: int = 0
+    is_default: bool = False
+
+
+def _no_reason(_: str) -> str:
+    return ""
 
 
 @dataclass(slots=True)
@@ -33,6 +39,7 @@ class Lookup:
     ``get`` returns a value, ``None`` when it is not known. ``is_unset`` says that nothing in the file sets the
     name, so that ``${NAME:-default}`` stands for its default. ``split`` is false when ``IFS`` may have changed.
     ``script`` is the path of the file, ``folder`` the directory that it is in; ``None`` when nobody knows.
+    ``reason`` says why a name is not known. ``has_default`` is set by a word that uses the default of a variable.
     """
 
     get: Callable[[str], Value | None]
@@ -47,6 +54,8 @@ class Lookup:
     depth: int = 0
     # What ``IFS=,`` in front of it in a ``$( )`` puts between the elements of ``"${array[*]}"``.
     ifs: str | None = None
+    reason: Callable[[str], str] = _no_reason
+    has_default: bool = False
 
     def read(self, name: str) -> Value:
         """The value of a variable, remembering where it was set.
@@ -55,12 +64,15 @@ class Lookup:
             UnknownWordError: the value is not known.
         """
         value = self.get(name)
-        if value is None and self.script is not None and self.is_unset(name):
-            value = self._own(name)
+        if value is None and self.script is not None:
+            had_default = self.has_default
+            value = self._own(name) if self.is_unset(name) else None
+            self.has_default = had_default
         if value is None:
-            raise UnknownWordError
+            raise UnknownWordError(self.reason(name))
         if len(value.text) > _MAX_LENGTH or (value.items is not None and len(value.items) > _MAX_LENGTH // 10):
             raise UnknownWordError
+        self.has_default |= value.is_default
         self.used += [o for o in value.origins if o not in self.used]
         return value
 
@@ -77,7 +89,11 @@ class Lookup:
 
 
 class UnknownWordError(Exception):
-    """Part of the word is not known."""
+    """Part of the word is not known; ``why`` says why, as far as anybody can say."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)

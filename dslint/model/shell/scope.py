@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
+from dslint.model.launch.command import Condition
+from dslint.model.shell.flow.choices import (
+    TOO_MANY,
+    UNSET,
+    Choice,
+    Deferred,
+    Flow,
+    Fork,
+    ForkNeededError,
+    Guard,
+    Limits,
+    Unknown,
+    World,
+    chosen,
+    is_same,
+    paths,
+    resolve,
+)
 from dslint.model.shell.pieces import Lookup, Value
 
 # The end of the reason for which a command does not see a variable of the shell.
 NOT_EXPORTED = "is set but not exported"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Template:
     """A command line kept in a variable: its text as written and where that begins in the file.
 
@@ -24,97 +43,250 @@ class Template:
     scope: Scope
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Scope:
-    """Variables by name: a value, or ``None`` when it is not known; a name that is missing was never set.
+    """Variables by name: a value, an unknown one, or a choice between them; a name that is missing was never set.
 
-    ``open`` says that a sourced file or an ``eval`` may have set any name.
+    ``exports``, ``directory`` and ``templates`` may hold choices too. ``open`` says that a sourced file or an
+    ``eval`` may have set any name. ``guards`` are the tests that led here, ``world`` what they say about single
+    forks, ``limits`` about several. ``ended``: the control flow never comes here (``exit``).
     """
 
-    values: dict[str, Value | None] = field(default_factory=dict)
-    exported: set[str] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
+    exports: dict[str, Any] = field(default_factory=dict)
     open: bool = False
     export_all: bool = False
-    cwd: Fact[str] = field(default_factory=absent)
+    directory: Any = field(default_factory=absent)
     # The path of the script, ``None`` where the text is no script of its own.
     script: str | None = None
-    templates: dict[str, Template] = field(default_factory=dict)
+    templates: dict[str, Any] = field(default_factory=dict)
+    world: dict[Fork, int] = field(default_factory=dict)
+    limits: Limits = ()
+    guards: tuple[Guard, ...] = ()
+    # Names that a test found to hold one text, with what they hold otherwise.
+    refined: dict[str, tuple[Any, Value, Fork]] = field(default_factory=dict)
+    ended: bool = False
+    # Another one after code that may have set any name.
+    epoch: object = None
+    flow: Flow = field(default_factory=Flow)
 
     def copy(self) -> Scope:
         """The same state for a subshell or a branch."""
-        return Scope(
-            dict(self.values),
-            set(self.exported),
-            self.open,
-            self.export_all,
-            self.cwd,
-            self.script,
-            dict(self.templates),
-        )
+        new = Scope()
+        new.become(self)
+        return new
 
-    def assign(self, name: str, value: Value | None, export: bool = False) -> None:
-        """``name=value``."""
-        self.values[name] = value
+    def become(self, other: Scope) -> None:
+        """Take over the state of another scope."""
+        for name in _FIELDS:
+            value = getattr(other, name)
+            setattr(self, name, dict(value) if isinstance(value, dict) else value)
+
+    def at(self, world: World) -> Scope:
+        """The state in one world."""
+        new = self.copy()
+        new.world = {**self.world, **world.arms}
+        return new
+
+    def here(self) -> World:
+        """What is known of the forks at this place."""
+        return World(self.world, self.limits)
+
+    def under(self, test: Any, result: Any) -> Scope:
+        """A copy of the state for the arm in which the test has this result."""
+        new = self.copy()
+        new.guards = (*self.guards, (test, result))
+        ways = [way for way in paths(test, result) if all(self.world.get(f, n) == n for f, n in way.items())]
+        if len(ways) > 1:
+            new.limits = (*self.limits, tuple(ways))
+        for fork, number in ways[0].items() if len(ways) == 1 else ():
+            new.world[fork] = number
+            arm = fork.arms[number]
+            if arm.rule is not None and arm.rule.name and arm.rule.holds and len(arm.rule.texts) == 1:
+                new.refine(arm.rule.name, next(iter(arm.rule.texts)), fork, arm.condition)
+        return new
+
+    def refine(self, name: str, text: str, fork: Fork, condition: Condition | None) -> None:
+        """A test found that this name holds this text."""
+        try:
+            original = resolve(self.values.get(name, UNSET), self.here())
+        except ForkNeededError:
+            return
+        if text and not isinstance(original, Value):
+            places = (condition.location,) if condition is not None else ()
+            self.refined[name] = (original, Value(text, None, places), fork)
+
+    def held(self, name: str, world: World) -> Any:
+        """What the variable holds in this world.
+
+        Raises:
+            ForkNeededError: the world does not say.
+        """
+        original = resolve(self.values.get(name, UNSET), world)
+        if name not in self.refined or self.refined[name][0] is not original:
+            return original
+        _, value, fork = self.refined[name]
+        world.used[fork] = None
+        return value
+
+    def assign(self, name: str, value: Any, export: bool = False) -> None:
+        """``name=value``; ``None`` for a value that is not known."""
+        self.values[name] = Unknown() if value is None else value
         self.templates.pop(name, None)
         if export or self.export_all:
-            self.exported.add(name)
+            self.exports[name] = True
 
     def remove(self, name: str) -> None:
         """``unset name``."""
         self.values.pop(name, None)
         self.templates.pop(name, None)
-        self.exported.discard(name)
+        self.exports.pop(name, None)
+        self.refined.pop(name, None)
 
-    def forget(self, names: Iterable[str] | None) -> None:
+    def forget(self, names: Iterable[str] | None, why: str = "") -> None:
         """These variables (``None``: all) may have changed."""
         if names is None:
             self.open = True
-            self.values = dict.fromkeys(self.values)
+            self.epoch = object()
             self.templates = {}
-        else:
-            self.values.update(dict.fromkeys(names))
-            self.templates = {n: t for n, t in self.templates.items() if n not in names}
+            self.refined = {}
+            names = list(self.values)
+        for name in names:
+            self.values[name] = Unknown(why)
+            self.templates.pop(name, None)
+
+    def join(self, other: Scope, guards: tuple[Guard, ...]) -> None:
+        """Control flow may have come here with either state: with the other one where the guards hold."""
+
+        def either(mine: Any, theirs: Any) -> Any:
+            return mine if mine is theirs else chosen(guards, theirs, mine)
+
+        for name in self.values.keys() | other.values.keys():
+            held = either(self.values.get(name, UNSET), other.values.get(name, UNSET))
+            self.values[name] = held
+            if held is UNSET:
+                del self.values[name]
+        for name in self.exports.keys() | other.exports.keys():
+            self.exports[name] = either(self.exports.get(name, False), other.exports.get(name, False))
+        for name in self.templates.keys() | other.templates.keys():
+            self.templates[name] = either(self.templates.get(name, False), other.templates.get(name, False))
+        self.directory = either(self.directory, other.directory)
+        self.world = dict(self.world.items() & other.world.items())
+        self.limits = tuple(group for group in self.limits if any(group is g for g in other.limits))
+        self._meet(other)
 
     def merge(self, other: Scope) -> None:
-        """Control flow may have come here with either state: what differs is not known."""
+        """The same where nothing tells the two apart: what differs is not known."""
         for name in self.values.keys() | other.values.keys():
-            mine, theirs = self.values.get(name, _UNSET), other.values.get(name, _UNSET)
-            if mine is None or theirs is None or (mine.text, mine.items) != (theirs.text, theirs.items):
-                self.values[name] = None
-        self.forget(self.exported ^ other.exported)
+            mine, theirs = self.values.get(name, UNSET), other.values.get(name, UNSET)
+            if mine is not theirs and (isinstance(mine, Unknown) or not is_same(mine, theirs)):
+                self.values[name] = Unknown("set in a loop")
+        names = [n for n in self.exports.keys() | other.exports.keys() if not self._same("exports", n, other)]
+        self.forget(names, "exported in a loop")
+        for name in names:
+            self.exports[name] = True
         self.templates = {n: t for n, t in self.templates.items() if other.templates.get(n) is t}
-        self.exported |= other.exported
+        if not is_same(self.directory, other.directory):
+            self.directory = unknown("the directory depends on a loop")
+        self._meet(other)
+
+    def _same(self, part: str, name: str, other: Scope) -> bool:
+        return is_same(getattr(self, part).get(name, False), getattr(other, part).get(name, False))
+
+    def _meet(self, other: Scope) -> None:
         self.open = self.open or other.open
         self.export_all = self.export_all or other.export_all
-        if self.cwd.value != other.cwd.value or self.cwd.state != other.cwd.state:
-            self.cwd = unknown("the directory depends on a condition")
+        self.epoch = self.epoch if self.epoch is other.epoch else object()
+        self.refined = {n: r for n, r in self.refined.items() if other.refined.get(n) is r}
 
-    def lookup(self) -> Lookup:
-        """The view that word expansion needs."""
-        return Lookup(
-            self.values.get,
-            lambda name: name not in self.values and not self.open,
+    @property
+    def cwd(self) -> Fact[str]:
+        """The directory, as far as the place says which one it is."""
+        try:
+            found: Fact[str] = resolve(self.directory, self.here())
+        except ForkNeededError:
+            return unknown("the directory depends on a condition")
+        return found
+
+    def lookup(self, world: World | None = None) -> Lookup:
+        """The view that word expansion needs, in this world."""
+        inner = self.here() if world is None else world
+        if world is not None and not self.world.items() <= world.arms.items():
+            inner = World({**self.world, **world.arms}, world.limits, (), world.depth)
+            inner.used = world.used
+
+        def get(name: str) -> Value | None:
+            held = self.held(name, inner)
+            return held if isinstance(held, Value) else None
+
+        def is_unset(name: str) -> bool:
+            found = not self.open and self.held(name, inner) is UNSET
+            lookup.has_default |= found
+            return found
+
+        def reason(name: str) -> str:
+            held = self.held(name, inner)
+            return held.why if isinstance(held, Unknown) else _unset_reason(name, self.open)
+
+        folder = None if self.script is None else self.at(inner).cwd if isinstance(self.directory, Choice) else self.cwd
+        lookup = Lookup(
+            get,
+            is_unset,
             split="IFS" not in self.values,
             script=self.script,
-            folder=None if self.cwd.is_unknown or self.script is None else self.cwd.get_or("."),
+            folder=None if folder is None or folder.is_unknown else folder.get_or("."),
+            reason=reason,
         )
+        return lookup
 
-    def environment(self) -> dict[str, Fact[str]]:
+    def undecided(self) -> list[str]:
+        """Exported names that are not the same in all worlds."""
+        return [
+            name
+            for name, export in self.exports.items()
+            if export is not False
+            and (isinstance(export, Choice) or isinstance(self.values.get(name), (Choice, Deferred)))
+        ]
+
+    def exported(self, name: str, world: World) -> Fact[str]:
+        """What a command started here finds in its environment under this name.
+
+        Raises:
+            ForkNeededError: the world does not say.
+        """
+        held = self.values.get(name, UNSET)
+        if resolve(self.exports.get(name, False), world) is False:
+            places = held.origins if isinstance(held, Value) else ()
+            return unknown(f"`{name}` {NOT_EXPORTED}", *places)
+        held = self.held(name, world)
+        if isinstance(held, Value) and held.items is not None:
+            return absent()  # arrays stay in the shell
+        if isinstance(held, Value):
+            return known(held.text, *held.origins)
+        return absent() if held is UNSET else unknown(held.why or f"`{name}` is computed")
+
+    def environment(self, world: World | None = None) -> dict[str, Fact[str]]:
         """What a command started here finds in its environment, as far as this script sets it."""
         env: dict[str, Fact[str]] = {}
-        for name, value in self.values.items():
+        where = self.here() if world is None else world
+        for name in {**self.values, **self.exports}:
             if not name[0].isalpha() and name[0] != "_":
                 continue  # an argument of the script or of a function
-            if value is None:
-                env[name] = unknown(f"`{name}` is computed or set under a condition")
-            elif name not in self.exported:
-                env[name] = unknown(f"`{name}` {NOT_EXPORTED}", *value.origins)
-            else:
-                env[name] = known(value.text, *value.origins)
+            try:
+                fact = self.exported(name, where)
+            except ForkNeededError:
+                fact = unknown(TOO_MANY)
+            if not fact.is_absent:
+                env[name] = fact
         if self.open:
             env[""] = unknown("a sourced file or `eval` may set any variable")
         return env
 
 
-# A text that no variable holds, so that "set here, unset there" counts as a difference.
-_UNSET = Value("\0unset")
+_FIELDS = tuple(f.name for f in fields(Scope))
+
+
+def _unset_reason(name: str, is_open: bool) -> str:
+    if name.isdigit() or name in ("@", "*"):
+        return f"`${name}` is an argument of the script"
+    return f"`${name}` may come from a sourced file" if is_open else f"`${name}` is never set in this file"

@@ -1,0 +1,1 @@
+"""Control flow of a shell script: tests, choices between the arms of a test, loops."""
