@@ -25,7 +25,10 @@ from dslint.surroundings import Surroundings, vocabulary_of
 if TYPE_CHECKING:
     from dslint.cache import ResultCache
     from dslint.core.profile import Profile
+    from dslint.core.source import Location
     from dslint.judge import Job
+    from dslint.model.launch.command import Condition
+    from dslint.model.launch.document import LaunchDoc
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
@@ -158,6 +161,9 @@ class _Run:
             # A YAML file that cannot be read to its end says too little about what is missing in it.
             if kind == "accelerate" and doc.problems:
                 continue
+            if kind == "launch":
+                yield from self._launch_rules(rules, doc, context)
+                continue
             for rule in rules:
                 # Before the rule is loaded: most rules have nothing to say about most configs.
                 if kind == "config" and not (rule.may_concern(doc) and _is_for_reader(rule, doc, context)):
@@ -165,6 +171,19 @@ class _Run:
                 check = load_rule(rule.code).module.check
                 for finding in self._run(rule.code, path, partial(check, doc, context)):
                     yield _with_run(kind, finding, doc, context)
+
+    def _launch_rules(self, rules: Sequence[RuleInfo], doc: LaunchDoc, context: Context) -> Iterator[Finding]:
+        from dslint.alternatives import told, variants
+
+        ways = variants(doc)
+        for rule in rules:
+            check = load_rule(rule.code).module.check
+            found = [
+                (finding, "", conditions)
+                for conditions, variant in ways
+                for finding in self._run(rule.code, doc.source.path, partial(check, variant, context))
+            ]
+            yield from told(found, {"": [conditions for conditions, _ in ways]})
 
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""
@@ -207,19 +226,24 @@ class _Run:
     def _plan_rules(self, plans: Sequence[RunPlan], given: set[str]) -> Iterator[Finding]:
         if not plans:
             return
+        from dslint.alternatives import told
         from dslint.model.versions.locked import has_monitor
 
+        found: list[tuple[Finding, Location, tuple[Condition, ...]]] = []
+        alternatives: dict[Location, list[tuple[Condition, ...]]] = {}
         rules = [(rule.code, load_rule(rule.code).module.check) for rule in self._rules("plan")]
         for plan in plans:
-            path = plan.command.location.path
-            context = self.surroundings.context(path)
+            place, conditions = plan.command.location, plan.command.conditions
+            alternatives.setdefault(place, []).append(conditions)
+            context = self.surroundings.context(place.path)
             if plan.config is not None and has_monitor(plan.config):
-                context = replace(context, locked=self.surroundings.locked(path))
+                context = replace(context, locked=self.surroundings.locked(place.path))
             for code, check in rules:
-                for finding in self._run(code, path, partial(check, plan, context)):
+                for finding in self._run(code, place.path, partial(check, plan, context)):
                     # A hook passes only what changed: report when one end of the edge is among it.
                     if finding.location.path in given or any(r.path in given for r in finding.related):
-                        yield _with_text(finding, plan)
+                        found.append((_with_text(finding, plan), place, conditions))
+        yield from told(found, alternatives)
 
     @contextmanager
     def _scripts(self, inputs: Inputs, contexts: Mapping[str, Context]) -> Iterator[Callable[[], list[Finding]]]:

@@ -35,6 +35,7 @@ TOP = {
     "engine": "engine",
     "scripts": "engine",
     "judge": "engine",
+    "alternatives": "engine",
     "projectfiles": "engine",
     "projectrules": "engine",
     "extend": "integrations",

@@ -1,0 +1,64 @@
+"""Findings of commands that have alternatives: each is told once, with the condition under which it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from dslint.core.finding import Finding
+
+if TYPE_CHECKING:
+    from dslint.model.launch.command import Condition
+    from dslint.model.launch.document import LaunchDoc
+
+    Conditions = tuple[Condition, ...]
+
+P = TypeVar("P", bound=Hashable)
+
+
+def variants(doc: LaunchDoc) -> list[tuple[Conditions, LaunchDoc]]:
+    """The document once for each way that its tests may go, so that no rule sees two alternatives of one command."""
+    ways = list(dict.fromkeys(command.conditions for command in doc.commands))
+    if not any(ways):
+        return [((), doc)]
+    found: list[tuple[Conditions, LaunchDoc]] = []
+    for way in ways:
+        assumed, commands = list(way), []
+        for command in doc.commands:
+            if not any(_contradict(a, b) for a in assumed for b in command.conditions):
+                assumed += command.conditions
+                commands.append(command)
+        found.append((way, replace(doc, commands=tuple(commands))))
+    return found
+
+
+def _contradict(one: Condition, other: Condition) -> bool:
+    if one.location != other.location or one == other:
+        return False
+    return one.text == other.text or (one.text.startswith("case ") and other.text.startswith("case "))
+
+
+def told(
+    found: Iterable[tuple[Finding, P, Conditions]], alternatives: Mapping[P, Sequence[Conditions]]
+) -> Iterable[Finding]:
+    """Every finding once; one that not all alternatives of a command have ends with what those that have it share.
+
+    ``found`` names the command (or document) and its conditions with each finding, ``alternatives`` the conditions of
+    all alternatives of each.
+    """
+    groups: dict[object, list[tuple[Finding, P, Conditions]]] = {}
+    for item in found:
+        groups.setdefault((item[0].sort_key, item[0].location.span), []).append(item)
+    for group in groups.values():
+        seen: dict[P, set[Conditions]] = {}
+        for _, place, conditions in group:
+            seen.setdefault(place, set()).add(conditions)
+        finding = group[0][0]
+        if any(() in ways or ways >= set(alternatives[place]) for place, ways in seen.items()):
+            yield finding
+            continue
+        shared = [c for c in group[0][2] if all(c in conditions for _, _, conditions in group)]
+        yield (
+            replace(finding, message=f"{finding.message}, when {' and '.join(map(str, shared))}") if shared else finding
+        )
