@@ -59,6 +59,5 @@ def told(
             yield finding
             continue
         shared = [c for c in group[0][2] if all(c in conditions for _, _, conditions in group)]
-        yield (
-            replace(finding, message=f"{finding.message}, when {' and '.join(map(str, shared))}") if shared else finding
-        )
+        when = f", when {' and '.join(map(str, shared))}" if shared else ""
+        yield replace(finding, message=finding.message + when)
