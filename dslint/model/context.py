@@ -116,4 +116,5 @@ class Context:
     @property
     def is_one_process(self) -> bool:
         """The commands of a script start it once, unless it starts more processes itself."""
-        return self.world_size.get_or(0) == 1 or self.launcher.get_or("") == "python"
+        is_plain = self.launcher.get_or("") == "python"
+        return self.world_size.get_or(1 if is_plain else 0) == 1

@@ -31,22 +31,22 @@ def joins_group(source: SourceFile) -> Location | None:
     if script.tree is None:
         return None
     functions = {n.name: n for n in script.tree.body if isinstance(n, ast.FunctionDef) and not n.decorator_list}
-    for call in _reached(script.tree.body, functions, 0):
+    for call in reached_calls(script.tree.body, functions, 0):
         if script.qualified(call.func) in _INIT:
             return script.location(call) if _asks_environment(script, call) else None
     return None
 
 
-def _reached(body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], depth: int) -> Iterator[ast.Call]:
+def reached_calls(body: Sequence[ast.stmt], functions: dict[str, ast.FunctionDef], depth: int) -> Iterator[ast.Call]:
     """The calls that run in any case, in their order, through functions of the file."""
     for statement in body:
         if (isinstance(statement, ast.If) and _is_main(statement.test)) or isinstance(statement, ast.With):
-            yield from _reached(statement.body, functions, depth)
+            yield from reached_calls(statement.body, functions, depth)
         elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign)) and statement.value is not None:
             for call in _calls(statement.value):
                 inner = functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
                 if inner is not None and depth < _DEPTH:
-                    yield from _reached(inner.body, functions, depth + 1)
+                    yield from reached_calls(inner.body, functions, depth + 1)
                 yield call
         elif _may_leave(statement):
             return

@@ -36,6 +36,7 @@ from dslint.model.plan.recipe import (
     started_by_hand,
 )
 from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
+from dslint.model.plan.spawned import spawn_world, spawned
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts, contradictions, filled_counts
 from dslint.model.workspace import Workspace
@@ -200,6 +201,9 @@ def _build(
     arguments = _arguments(command, profile, arguments_file, consumer)
     parser, given_to = _words(command, script, workspace)
     found = run_counts(command, choice.accelerate, hostfile_counts(command, files))
+    spawn = workspace.memo("spawned", script, spawned) if script is not None and _is_plain(command) else None
+    if spawn is not None:
+        found = spawn_world(command, spawn)
     # Plain Python is one process, unless something shows that DeepSpeed is at work.
     is_open = told.counts is not None and (command.launcher != "python" or choice.doc is not None)
     numbers = told.counts(command.location.path) if told.counts is not None and is_open else StatedCounts()
