@@ -185,15 +185,17 @@ class _Look:
 class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
-    ``applies`` says from the path and the context whether the rule can fire, ``precheck`` from the cheap syntax tree;
-    a precheck with a second parameter is asked again with the names of imported functions that may wait.
+    ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
+    bytes; ``precheck`` says it from the cheap syntax tree, and is asked again, if it has a second parameter, with the
+    names of imported functions that may wait.
     """
 
     meta: RuleMeta
     check: type[ScriptCheck]
-    applies: Callable[[str, Context], bool] | None
+    applies: Callable[..., bool] | None
     precheck: Callable[..., bool] | None
     sees_imports: bool = False
+    sees_bytes: bool = False
 
 
 def load(code: str) -> ScriptRule:
@@ -209,13 +211,16 @@ def _load(code: str, _: int) -> ScriptRule:
 
     module = load_rule(code).module
     precheck = getattr(module, "precheck", None)
+    applies = getattr(module, "applies", None)
     sees_imports = precheck is not None and len(signature(precheck).parameters) > 1
-    return ScriptRule(module.META, module.Check, getattr(module, "applies", None), precheck, sees_imports)
+    sees_bytes = applies is not None and len(signature(applies).parameters) > 2
+    return ScriptRule(module.META, module.Check, applies, precheck, sees_imports, sees_bytes)
 
 
 def _applies(rule: ScriptRule, job: Job) -> bool:
     try:
-        return rule.applies is None or rule.applies(job.path, job.context)
+        known = (job.path, job.context, job.raw) if rule.sees_bytes else (job.path, job.context)
+        return rule.applies is None or rule.applies(*known)
     except Exception:
         return True  # a first look that fails proves nothing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from functools import lru_cache
 from typing import TypeVar, cast
 
@@ -104,3 +105,19 @@ def writes_environment(tree: ast.Module, name: str) -> bool:
         return True
     updates = (call.func for call in nodes.nodes(ast.Call) if call_name(call) == "update")
     return any(isinstance(f, ast.Attribute) and expression_name(f.value) == "environ" for f in updates)
+
+
+def derived(nodes: Flat, known: Set[str]) -> set[str]:
+    """The classes of the file below known ones, and other names for those."""
+    bases = {n.name: {expression_name(_generic(base)) for base in n.bases} for n in nodes.nodes(ast.ClassDef)}
+    for assign in nodes.nodes(ast.Assign):
+        if isinstance(assign.targets[0], ast.Name):
+            bases.setdefault(assign.targets[0].id, set()).add(expression_name(assign.value))
+    found: set[str] = set()
+    while fresh := {name for name, above in bases.items() if name not in found and above & (known | found)}:
+        found |= fresh
+    return found
+
+
+def _generic(base: ast.expr) -> ast.expr:
+    return base.value if isinstance(base, ast.Subscript) else base

@@ -27,6 +27,7 @@ import ast
 import re
 
 from dslint.core.finding import Severity
+from dslint.model.script.precheck import may_skip_collective
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.model.script.traces.data import DataDivergence
 from dslint.rules.base import RuleMeta, bad, good
@@ -52,20 +53,10 @@ META = RuleMeta(
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Something waits for other ranks, and a loop branches on its data, or on what one rank knows."""
+    """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
     nodes = flat(tree)
-    if not any(call_name(call) in _WAITING for call in nodes.nodes(ast.Call)):
-        return False
     tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
-    return _sets_on_some(nodes, tests) or _asks_in_loop(nodes)
-
-
-_WAITING = frozenset(
-    {
-        *("backward", "all_reduce", "all_gather", "all_gather_object", "barrier", "gather", "broadcast", "step"),
-        *("save_checkpoint", "train_batch", "initialize", "reduce", "broadcast_object_list", "wait_for_everyone"),
-    }
-)
+    return (_sets_on_some(nodes, tests) or _asks_in_loop(nodes)) and may_skip_collective(tree)
 
 
 def _asks_in_loop(nodes: Flat) -> bool:

@@ -31,8 +31,10 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.context import Context
 from dslint.model.script.quick import flat
 from dslint.model.script.zero.partialmodel import PartialModels, PartialPart
+from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -154,6 +156,11 @@ EXAMPLES = (
     ),
 )
 _DUMMIES = re.compile(r"dummy_?(?:image|pixel|audio|video|vision)|(?:image|pixel|audio|video)s?_?dummy", re.I)
+
+
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """Only where the ZeRO stage is certain is there anything to say."""
+    return may_know_stage(context, raw)
 
 
 def precheck(tree: ast.Module) -> bool:

@@ -29,9 +29,11 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Fix
+from dslint.model.context import Context
 from dslint.model.script.callargs import keyword_edit
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -139,6 +141,11 @@ EXAMPLES = (
 )
 _SINCE = "4.28"
 _ENGINES = frozenset({"engine", "engine_module"})
+
+
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """Only where the ZeRO stage is certain is there anything to say."""
+    return may_know_stage(context, raw)
 
 
 def precheck(tree: ast.Module) -> bool:

@@ -28,8 +28,10 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.context import Context
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.model.script.zero.zeroparams import READ_ATTRIBUTES, READ_FUNCTIONS, READS
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -189,6 +191,11 @@ EXAMPLES = (
         },
     ),
 )
+
+
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """Only where the ZeRO stage is certain is there anything to say."""
+    return may_know_stage(context, raw)
 
 
 def precheck(tree: ast.Module) -> bool:

@@ -29,8 +29,10 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.context import Context
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -173,6 +175,11 @@ def main(dataset):
 _SAVERS = frozenset({"save", "save_file", "async_save"})
 _QUALIFIED_SAVERS = frozenset({"torch.save", "safetensors.torch.save_file", "safetensors.torch.save"})
 _STATE_DICT = "state_dict"
+
+
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """Only where the ZeRO stage is certain is there anything to say."""
+    return may_know_stage(context, raw)
 
 
 def precheck(tree: ast.Module) -> bool:

@@ -25,7 +25,9 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.context import Context
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -140,6 +142,11 @@ def train(teacher, student, batch):
     ),
 )
 _ENGINES = frozenset({"engine", "prepared"})
+
+
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """Only where the ZeRO stage is certain is there anything to say."""
+    return may_know_stage(context, raw)
 
 
 def precheck(tree: ast.Module) -> bool:

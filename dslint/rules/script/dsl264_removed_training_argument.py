@@ -37,7 +37,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.script.quick import call_name, expression_name, flat
+from dslint.model.script.quick import call_name, derived, expression_name, flat
 from dslint.model.script.training.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
     Releases,
@@ -75,9 +75,9 @@ def precheck(tree: ast.Module) -> bool:
     """A call of such a class, or of `__init__` in a subclass, passes a name that not every release takes."""
     nodes = flat(tree)
     names, titles = changing_names(), class_names()
-    local = {n.name for n in nodes.nodes(ast.ClassDef) if n.bases}
     imported = {a.asname for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.asname and a.name in titles}
-    known = titles | local | imported | {"__init__"}
+    local = derived(nodes, titles | imported)
+    known = titles | imported | local | ({"__init__"} if local else set())
     removed = (n for n in nodes.nodes(ast.Attribute) if n.attr in removed_fields())
     if any(expression_name(node.value).endswith(("args", "arguments")) for node in removed):
         return True

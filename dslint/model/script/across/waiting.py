@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Protocol
 
 from dslint.model.script.collective.vocabulary import ACCELERATE_FUNCTIONS, GROUP_POSITION, METHODS, MMENGINE
-from dslint.model.script.precheck import Waiting, may_wait
+from dslint.model.script.marked import Waiting, may_wait
 from dslint.model.script.quick import Flat, expression_name
 
 # The names under which something may be called that waits, by the name that a module gives it: a function has one, a

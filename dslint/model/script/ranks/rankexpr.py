@@ -24,17 +24,8 @@ from dslint.model.script.ranks.rankset import (
     number_of,
 )
 from dslint.model.script.ranks.rankvalues import WORLD_CALLS, RankValues
+from dslint.model.script.ranks.rankwords import MAIN_NAMES
 
-# Without leading underscores.
-_MAIN_NAMES = frozenset(
-    {
-        *("is_main_process", "is_local_main_process", "is_world_process_zero", "is_local_process_zero"),
-        *("is_global_zero", "is_rank_0", "is_rank0", "is_rank_zero", "is_master", "is_master_process", "is_main_rank"),
-        *("is_local_master", "is_local_rank_0", "is_local_rank0", "is_local_rank_zero", "is_local_main"),
-        *("is_world_main_process", "is_first_rank", "is_node_main_process", "is_node_master", "is_main"),
-        *("is_rank0_process", "is_local_dist_rank_0", "is_torch_dist_rank_zero", "master_process"),
-    }
-)
 _DISTRIBUTED_NAMES = frozenset(
     {
         *(
@@ -89,7 +80,7 @@ class RankExpressions:
         """A test that is a value: ``is_main``, ``args.should_save``, ``trainer.is_world_process_zero()``, ``rank``."""
         called = node.func if isinstance(node, cst.Call) else node
         name = last_name(called)
-        is_main = name.lstrip("_") in _MAIN_NAMES or self._names.is_own(called, self._names.own.guards)
+        is_main = name.lstrip("_") in MAIN_NAMES or self._names.is_own(called, self._names.own.guards)
         if is_main and not (isinstance(node, cst.Call) and _asks_for_group(node)):
             return MAIN
         if name == "should_save" and isinstance(called, cst.Attribute):

@@ -10,21 +10,10 @@ from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import dotted, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankset import number_of
+from dslint.model.script.ranks.rankwords import RANK_CALLS, RANK_KEYS, RANK_NAMES, RANK_VARIABLES
 
-# The rank of the process in the job or node. Ranks within a subgroup (``tp_rank``) and LoRA ranks are others.
-_RANK_NAMES = frozenset(
-    {
-        *("rank", "local_rank", "global_rank", "process_index", "local_process_index", "world_rank", "proc_rank"),
-        *("ddp_rank", "ddp_local_rank", "dist_rank", "my_rank", "cur_rank", "current_rank", "this_rank", "rank_id"),
-        *("process_rank", "local_rank_id", "global_rank_id"),
-    }
-)
-_RANK_CALLS = frozenset({"get_rank", "get_local_rank", "get_global_rank", "get_process_index"})
-_RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK"})
 _WORLD_NAMES = frozenset({"world_size", "num_processes", "n_processes", "num_replicas", "n_gpu", "num_gpus", "ngpus"})
 WORLD_CALLS = frozenset({"get_world_size", "get_num_processes"})
-# Keys of settings that hold the rank; a bare "rank" may be that of a LoRA.
-_RANK_KEYS = frozenset({"rank", "local_rank", "global_rank"})
 _PER_NODE = re.compile(r"gpu|device|node|local|nproc")
 _MAX_ALIASES = 4
 
@@ -45,11 +34,11 @@ class RankValues:
             return self.is_rank(node.value, depth + 1)
         if isinstance(node, cst.Subscript):
             text = _subscript_text(node)
-            return text in _RANK_VARIABLES if _is_environ(node.value) else text in _RANK_KEYS
+            return text in RANK_VARIABLES if _is_environ(node.value) else text in RANK_KEYS
         if isinstance(node, cst.Attribute):
-            return node.attr.value.lower() in _RANK_NAMES
+            return node.attr.value.lower() in RANK_NAMES
         if isinstance(node, cst.Name):
-            return node.value.lower() in _RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
+            return node.value.lower() in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
         return False
 
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:
@@ -82,13 +71,13 @@ class RankValues:
 
     def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
         name = last_name(node.func)
-        if name in _RANK_CALLS:
+        if name in RANK_CALLS:
             return not node.args  # ``get_rank(group)`` is the rank within a subgroup
         if name in ("int", "str") and len(node.args) == 1:
             return self.is_rank(node.args[0].value, depth + 1)
         if name == "getattr" and len(node.args) > 1:
-            return _text(node.args[1].value).lower() in _RANK_NAMES
-        return _environ_variable(node) in _RANK_VARIABLES
+            return _text(node.args[1].value).lower() in RANK_NAMES
+        return _environ_variable(node) in RANK_VARIABLES
 
     def is_last(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
         """``rank == world_size - 1``."""

@@ -1,0 +1,222 @@
+"""Places of the cheap syntax tree that matter to several first looks: ranks, and calls that wait for other ranks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Set
+
+from dslint.model.script.collective.frameworks import CALLED, MAKERS
+from dslint.model.script.collective.vocabulary import (
+    CHECKPOINT_FUNCTIONS,
+    COLLECTIVE_NAMES,
+    COMMON,
+    SHARDED_METHODS,
+)
+from dslint.model.script.quick import Flat, call_name, expression_name
+from dslint.model.script.ranks.rankwords import ASKING_TEXTS, asks
+
+# How scripts call ``torch.distributed.checkpoint``.
+_CHECKPOINT_MODULE = re.compile(r"dcp|_cp$|checkpoint")
+# What makes a model whose forward gathers its parameters.
+SHARDING = frozenset({"FullyShardedDataParallel", "fully_shard"})
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Marked:
+    """Places in the order of the nodes of which a node may hold one."""
+
+    def __init__(self, nodes: Flat) -> None:
+        self.nodes = nodes
+        self.places: list[int] = []
+        self._functions: list[int] | None = None
+
+    def add(self, places: Iterable[int]) -> None:
+        """Mark more nodes."""
+        self.places = sorted({*self.places, *places})
+
+    def inside(self, at: int) -> bool:
+        """A marked node is, or stands inside, the node at a place."""
+        found = bisect_left(self.places, at)
+        return found < len(self.places) and self.places[found] < self.nodes.ends[at]
+
+    def add_callers(self) -> None:
+        """Mark the calls of functions that hold a marked node, and of functions that hold those."""
+        calls: dict[str, list[int]] = {}
+        for at in self.nodes.places(ast.Call):
+            call = self.nodes.order[at]
+            if isinstance(call, ast.Call):
+                calls.setdefault(call_name(call), []).append(at)
+        functions = {(at, defined(self.nodes.order[at])) for at in self.nodes.places(*FUNCTIONS)}
+        while fresh := {f for f in functions if self.inside(f[0])}:
+            functions -= fresh
+            self.add(at for _, name in fresh for at in calls.pop(name, ()))
+
+    def around(self, at: int) -> bool:
+        """A marked node stands in the innermost function (or in the module) around a place."""
+        if self._functions is None:
+            self._functions = self.nodes.places(*FUNCTIONS)
+        ends = self.nodes.ends
+        return self.inside(next((f for f in reversed(self._functions) if f < at < ends[f]), 0))
+
+
+class Ranks(Marked):
+    """Names and texts that speak of ranks."""
+
+    def __init__(self, nodes: Flat) -> None:
+        super().__init__(nodes)
+        self._named: dict[str, list[int]] = {}
+        texts: dict[str, list[int]] = {}
+        for at in nodes.places(ast.Name, ast.Attribute, ast.Constant):
+            node = nodes.order[at]
+            if not isinstance(node, ast.Constant):
+                self._named.setdefault(name_of(node), []).append(at)
+            elif isinstance(node.value, str):
+                texts.setdefault(node.value, []).append(at)
+        self.add(at for word, places in self._named.items() if asks(word) for at in places)
+        self.add(at for word, places in texts.items() if word in ASKING_TEXTS or asks(word) for at in places)
+
+    def follow(self) -> None:
+        """Mark also the variables whose value, and the functions whose result, is a rank or a test of it, and so on."""
+        nodes = self.nodes
+        # Which function returns it does not matter for a first look.
+        given: list[tuple[ast.expr, set[str]]] = [
+            (statement.value, {function.name})
+            for at in nodes.places(*FUNCTIONS)
+            if isinstance(function := nodes.order[at], Function)
+            for statement in function.body
+            if isinstance(statement, ast.Return) and statement.value is not None
+        ]
+        given += [(n.value, _targets(n)) for n in nodes.nodes(ast.Assign)]
+        given += [(n.value, {name_of(n.target)}) for n in nodes.nodes(ast.AnnAssign) if n.value is not None]
+        given += [(n.value, {name_of(n.target)}) for n in nodes.nodes(ast.NamedExpr)]
+        pending = [([nodes.place(part) for part in _handed_on(value)], names) for value, names in given]
+        while True:
+            told = [names for places, names in pending if any(map(self.inside, places))]
+            pending = [(places, names) for places, names in pending if not any(map(self.inside, places))]
+            fresh = {name for names in told for name in names if name in self._named}
+            if not fresh:
+                return
+            self.add(at for name in fresh for at in self._named.pop(name))
+
+
+# Calls that return their argument, as a rank or a test of one.
+_CONVERTING = frozenset({"int", "str", "bool", "getattr", "get", "getenv"})
+
+
+def _handed_on(value: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression that may be its value: ``Runner(rank)`` is no rank, ``get_rank()`` is."""
+    if isinstance(value, ast.Call):
+        yield value if call_name(value) in _CONVERTING else value.func
+    elif isinstance(value, ast.Tuple | ast.List):
+        for element in value.elts:
+            yield from _handed_on(element)
+    elif isinstance(value, ast.IfExp):
+        yield from _handed_on(value.body)
+        yield from _handed_on(value.orelse)
+    elif isinstance(value, ast.BoolOp):
+        for side in value.values:
+            yield from _handed_on(side)
+    else:
+        yield value
+
+
+def _targets(node: ast.Assign) -> set[str]:
+    return {name_of(n) for t in node.targets for n in (t.elts if isinstance(t, ast.Tuple) else (t,))} - {""}
+
+
+class Waiting(Marked):
+    """Calls that may wait for other ranks: by ``waits``, by an ``imported`` name, or through functions of the file."""
+
+    def __init__(
+        self,
+        nodes: Flat,
+        imported: Set[str] = frozenset(),
+        waits: Callable[[ast.Call, str, Set[str]], bool] | None = None,
+    ) -> None:
+        super().__init__(nodes)
+        self._calls: dict[str, list[int]] = {}
+        waits = waits or may_wait
+        direct = []
+        holders = CALLED | _holders(nodes)
+        for at in nodes.places(ast.Call):
+            call = nodes.order[at]
+            if isinstance(call, ast.Call):
+                name = call_name(call)
+                self._calls.setdefault(name, []).append(at)
+                if waits(call, name, holders):
+                    direct.append(at)
+        self.add(direct)
+        self._call_by_name(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING) | imported)
+        functions = {(at, defined(nodes.order[at])) for at in nodes.places(*FUNCTIONS)}
+        while self.any() and (waiting := {f for f in functions if self.inside(f[0])}):
+            functions -= waiting
+            self._call_by_name({name for _, name in waiting})
+
+    def any(self) -> bool:
+        """There is such a call."""
+        return bool(self.places)
+
+    def _call_by_name(self, names: set[str]) -> None:
+        self.add(at for name in names for at in self._calls.pop(name, ()))
+
+
+def defined(function: ast.AST) -> str:
+    """The name of a function."""
+    return function.name if isinstance(function, Function) else ""
+
+
+def name_of(node: ast.AST) -> str:
+    """The last part of what an expression names; empty for other nodes."""
+    return expression_name(node) if isinstance(node, ast.expr) else ""
+
+
+def _engines(nodes: Flat) -> set[str]:
+    """Names of engines, which may be called like functions."""
+    found: set[str] = set()
+    for node in nodes.nodes(ast.Assign):
+        value = node.value.value if isinstance(node.value, ast.Subscript) else node.value
+        if isinstance(value, ast.Call) and call_name(value) in ("initialize", "prepare"):
+            target = node.targets[0]
+            found |= {name_of(n) for n in (target.elts if isinstance(target, ast.Tuple) else (target,))}
+    return found | {"module"} if found - {""} else set()
+
+
+def _wrappers(nodes: Flat) -> set[str]:
+    """Other names for what waits when it is called: ``from ... import DistributedDataParallel as DDP``."""
+    imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names)
+    return {a.asname for a in imports if a.asname and a.name in COLLECTIVE_NAMES}
+
+
+def _holders(nodes: Flat) -> set[str]:
+    """Names of what frameworks make, under the names that the file has for their classes."""
+    return {name.lower() for name in _made(nodes, MAKERS | SHARDING) | MAKERS}
+
+
+def _made(nodes: Flat, makers: Set[str]) -> set[str]:
+    """Names that are assigned what a maker returns, under whatever name it is imported, or that one takes."""
+    imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names)
+    names = makers | {a.asname for a in imports if a.asname and a.name in makers}
+    made = (n for n in nodes.nodes(ast.Assign) if isinstance(n.value, ast.Call) and call_name(n.value) in names)
+    taken = (n.args[0] for n in nodes.nodes(ast.Call) if n.args and call_name(n) == "fully_shard")
+    return {name for node in made for name in _targets(node)} | {name_of(n) for n in taken}
+
+
+def may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
+    """The call may be a collective; ``model.train()`` and ``loss.backward()`` are not."""
+    receiver = name_of(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
+    if name == "prepare":
+        return "accel" in receiver
+    if name in ("log", "log_dict"):
+        return any(k.arg == "sync_dist" for k in call.keywords)
+    if name in COMMON | SHARDED_METHODS and (receiver in holders or name in ("full_tensor", "clip_grad_norm_")):
+        return True
+    if name not in COLLECTIVE_NAMES:
+        return name in CHECKPOINT_FUNCTIONS and _CHECKPOINT_MODULE.search(receiver) is not None
+    if name == "train":
+        return "trainer" in receiver or receiver in holders
+    if name == "backward":
+        return bool(call.args)
+    return not (name == "step" and ("optim" in receiver or "sched" in receiver))
