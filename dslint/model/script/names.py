@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from functools import cached_property
 
 import libcst as cst
 
@@ -29,11 +30,11 @@ class Names:
 
     def scope(self, node: cst.CSTNode) -> cst.CSTNode:
         """The module, function, class or comprehension whose names a node sees first."""
-        # The node of another tree sees the module, and may not live as long as this object.
-        if self.tree.parent(node) is None:
-            return self.tree.module
         found = self._scopes.get(id(node))
         if found is None:
+            # The node of another tree sees the module, and may not live as long as this object.
+            if self.tree.parent(node) is None:
+                return self.tree.module
             found = self._scopes[id(node)] = scope_of(self.tree, node)
         return found
 
@@ -201,13 +202,19 @@ class Names:
 
     def imported(self, *roots: str) -> bool:
         """The module imports one of these packages (or something from one)."""
+        return any(t == r or t.startswith(r + ".") for t in self._imports for r in roots)
+
+    @cached_property
+    def _imports(self) -> list[str]:
         targets = list(self._bound.star_imports)
         for _, binding in self.all_bindings():
+            if binding.kind != "import":
+                continue
             if isinstance(binding.node, cst.Import):  # ``import torch.distributed`` binds ``torch`` only
                 targets += [dotted(alias.name) or "" for alias in binding.node.names]
-            elif binding.kind == "import":
+            else:
                 targets.append(binding.target)
-        return any(t == r or t.startswith(r + ".") for t in targets for r in roots)
+        return list(dict.fromkeys(targets))
 
 
 def _is_nothing(value: cst.BaseExpression | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import libcst as cst
 
@@ -35,6 +36,8 @@ from dslint.model.script.objects.objects import Objects
 
 # Objects whose call is a forward pass. What accelerate prepared may be a loader, but that is never called.
 _FORWARDS = ("engine", "engine_module", "prepared", "prepared_model")
+# In the names of what makes or is such an object; the tables of ``objectkinds.py`` say which.
+_MAKES_MODELS = re.compile(r"(?<!mm)engine|deepspeed|initialize|prepare|fully_?shard", re.IGNORECASE)
 _MODEL = re.compile(r"(?:^|_)(?:model|unet|net|transformer)$")
 # Kind -> family, and the methods that wait for all ranks.
 _METHODS: dict[str, tuple[str, Mapping[str, bool]]] = {
@@ -71,9 +74,15 @@ class Collectives:
         self._names = names
         self._objects = objects
         self._sharded = ShardedCalls(names, objects)
+        self._known: dict[int, Collective | None] = {}
 
     def of(self, call: cst.Call) -> Collective | None:
         """The collective that a call is, or ``None``; calls on a subgroup are not for all ranks."""
+        if id(call) not in self._known:
+            self._known[id(call)] = self._of(call)
+        return self._known[id(call)]
+
+    def _of(self, call: cst.Call) -> Collective | None:
         name = self._names.qualified(call.func)
         if self._names.is_own(call.func, self._names.own.collectives):
             return Collective((name or last_name(call.func)).rpartition(".")[2], "project")
@@ -145,11 +154,18 @@ class Collectives:
 
     def _forward(self, called: cst.BaseExpression) -> Collective | None:
         """``engine(batch)``: every forward of a partitioned model gathers its parameters."""
-        if isinstance(called, cst.Name | cst.Attribute) and self._objects.likely(called) in _FORWARDS:
+        if not (isinstance(called, cst.Name | cst.Attribute) and self._has_models):
+            return None
+        if self._objects.likely(called) in _FORWARDS:
             return Collective("forward", "engine", needs_stage3=True)
-        if isinstance(called, cst.Name | cst.Attribute) and self._sharded.is_sharded(called):
-            return Collective("forward", "fsdp")
-        return None
+        return Collective("forward", "fsdp") if self._sharded.is_sharded(called) else None
+
+    @cached_property
+    def _has_models(self) -> bool:
+        """The file has some word by which an engine, a prepared or a sharded model comes into it: most have none."""
+        if self._names.own.engines:
+            return True
+        return any(_MAKES_MODELS.search(node.value) for node in self._names.tree.every(cst.Name))
 
     def _on_subgroup(self, call: cst.Call, function: str) -> bool:
         group = keyword(call, "group")

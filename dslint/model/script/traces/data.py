@@ -16,7 +16,7 @@ from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Op
 from dslint.model.script.traces.ranks import RankTruth
-from dslint.model.script.traces.record import Recorder
+from dslint.model.script.traces.record import Ground, Recorder
 from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.traces.variance import Variances, Variant
 from dslint.model.script.tree import Tree
@@ -104,6 +104,7 @@ class DataDivergences:
         self._variances = variances
         self._is_sharded = is_sharded
         self._collectives = Collectives(names, objects)
+        self._ground = Ground(tree, names)
         self._truth = RankTruth(guards, names, 3 if is_sharded else None)
         self._symbols = Symbols(tree, names, objects.reaching, guards)
         self._calls: dict[int, Collective | None] = {}
@@ -161,7 +162,7 @@ class DataDivergences:
             yield DataDivergence(cause, mismatch.op, skips=mismatch.side == 1)
 
     def _recorder(self, side: _DataSide) -> Recorder:
-        return Recorder(self._tree, self._names, self._collective, side, self._symbols)
+        return Recorder(self._ground, self._collective, side, self._symbols)
 
     def _steps(self, body: cst.BaseSuite) -> list[cst.Call]:
         """The calls of a body that train: each works on data of its own and may fail for one rank."""
@@ -190,7 +191,7 @@ class DataDivergences:
     def _exchanges(self) -> bool:
         """The file calls a model that exchanges gradients: what it trains is that."""
         if self._has_exchange is None:
-            called = (n.func for n in self._tree.order if isinstance(n, cst.Call))
+            called = (n.func for n in self._tree.every(cst.Call))
             self._has_exchange = any(
                 isinstance(f, cst.Name | cst.Attribute) and self._objects.likely(f) in _EXCHANGING for f in called
             )

@@ -19,7 +19,7 @@ from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Decided, Op, Repeat, Scope, Trace, operations, parts
 from dslint.model.script.traces.path import may_leave
 from dslint.model.script.traces.ranks import LAST, RankTruth, ranks_of_interest
-from dslint.model.script.traces.record import Recorder
+from dslint.model.script.traces.record import Ground, Recorder
 from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.traces.variance import Variances
 from dslint.model.script.tree import Tree
@@ -106,6 +106,7 @@ class Divergences:
         self.variances = Variances(tree, names, guards, objects)
         self._symbols = Symbols(tree, names, objects.reaching, guards)
         self._collectives = Collectives(names, objects)
+        self._ground = Ground(tree, names)
         self._truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
         self._splitting: list[cst.CSTNode] | None = None
@@ -166,7 +167,7 @@ class Divergences:
         key = (rank, ranks, sharded, is_first)
         if key not in self._recorders:
             side = RankSide(self._truths[sharded], self._guards, list(ranks), rank)
-            self._recorders[key] = Recorder(self._tree, self._names, collective, side, self._symbols, elsewhere)
+            self._recorders[key] = Recorder(self._ground, collective, side, self._symbols, elsewhere)
         return self._recorders[key]
 
     def _is_told_apart(self, call: cst.Call, ranks: tuple[int, ...]) -> bool:

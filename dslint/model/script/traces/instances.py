@@ -60,8 +60,8 @@ class Instances:
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
         if self._callers is None:
             self._callers = {}
-            for node in self._tree.order:
-                if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+            for node in self._tree.every(cst.Call):
+                if isinstance(node.func, cst.Name):
                     called = self._names.local_function(node)
                     if called is not None:
                         self._callers.setdefault(id(called), []).append(node)

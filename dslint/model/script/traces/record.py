@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 import libcst as cst
 
@@ -48,26 +49,39 @@ _MAYBE_COLLECTIVE = re.compile(
 )
 
 
+class Ground:
+    """What the recorders of all sides of a module walk on."""
+
+    def __init__(self, tree: Tree, names: Names) -> None:
+        self.tree = tree
+        self.names = names
+        self.instances = Instances(tree, names)
+
+    @cached_property
+    def news(self) -> News:
+        """Where something happens."""
+        return News(self.tree)
+
+
 class Recorder:
     """Records traces of one side. One instance for each module and side; functions are recorded once."""
 
     def __init__(
         self,
-        tree: Tree,
-        names: Names,
+        ground: Ground,
         collective: Callable[[cst.Call], Collective | None],
         side: Side,
         symbols: Symbols,
         elsewhere: Callable[[cst.Call], tuple[Foreign, Recorder] | None] = lambda _: None,
     ) -> None:
         self._elsewhere = elsewhere
-        self._tree = tree
-        self._names = names
+        self._tree = ground.tree
+        self._names = ground.names
+        self._news = ground.news
+        self._instances = ground.instances
         self._collective = collective
         self._side = side
         self._functions: dict[int, Trace] = {}
-        self._news = News(tree)
-        self._instances = Instances(tree, names)
         self._symbols = symbols
         self._split = 0
         self._depth = 0

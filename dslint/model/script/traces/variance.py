@@ -282,11 +282,11 @@ class Variances:
         name = last_name(node)
         if self._agreed is None:
             self._agreed = {}
-            for at, call in enumerate(self._tree.order):
-                if isinstance(call, cst.Call) and _AGREES.search(last_name(call.func)):
+            for call in self._tree.every(cst.Call):
+                if _AGREES.search(last_name(call.func)):
                     for arg in call.args:
                         for given in _handed(arg.value):
-                            self._agreed.setdefault(given, []).append(at)
+                            self._agreed.setdefault(given, []).append(self._tree.position(call))
         start, end = self._tree.position(binding.node), self._tree.position(node)
         return any(start < at < end for at in self._agreed.get(name, ()))
 
