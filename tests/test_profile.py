@@ -75,7 +75,8 @@ def test_questions_are_apart_from_the_rule_and_the_model_is_as_before() -> None:
     row = judged.spent.rules["DSL201"]
     assert row["model"] > 0
     walk, _ = judged.spent.stages["walk with all script rules"]
-    assert row["model"] + row["handlers"] < walk
+    assert judged.spent.shared["traces of the ranks"] > 0
+    assert row["model"] + row["handlers"] + sum(judged.spent.shared.values()) < walk
 
 
 def test_a_judge_without_profile_keeps_no_time() -> None:
@@ -89,9 +90,11 @@ def test_profiles_add_up_and_the_cheap_rules_share_a_line() -> None:
         profile.charge("DSL201", "handlers", 0.5)
         profile.charge("DSL202", "markers", 0.0001)
         profile.count("DSL201")
+        profile.share("names", 0.125)
     one.add(two)
     lines = [line.split() for line in one.table().splitlines()]
     assert ["walk", "0.500", "2"] in lines
+    assert ["names", "0.250"] in lines
     assert ["DSL201", "2", "0.000", "0.000", "1.000", "0.000", "1.000"] in lines
     assert lines[-1] == ["1", "others:", "0.000"]
 

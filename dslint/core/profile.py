@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# What a rule may spend time on. ``model``: in the answers to its questions; who asks first pays for all.
+# What a rule may spend time on. ``model``: in the answers to its questions that no other rule asks.
 COLUMNS = ("markers", "precheck", "handlers", "model")
 _SHOWN = 0.001
 
@@ -18,15 +18,17 @@ class Profile:
     """Seconds and counts, added up over files and processes.
 
     ``stages``: seconds and times by name of the stage; ``rules``: seconds by code and column (``COLUMNS``); ``files``:
-    how many documents each rule was run on.
+    how many documents each rule was run on; ``shared``: seconds of the analyses that several rules use, of which the
+    first to ask would else pay for all.
     """
 
-    __slots__ = ("files", "rules", "stages")
+    __slots__ = ("files", "rules", "shared", "stages")
 
     def __init__(self) -> None:
         self.stages: dict[str, list[float]] = {}
         self.rules: dict[str, dict[str, float]] = {}
         self.files: dict[str, int] = {}
+        self.shared: dict[str, float] = {}
 
     def spend(self, stage: str, seconds: float, times: int = 1) -> None:
         """Time of a stage."""
@@ -38,6 +40,10 @@ class Profile:
         """Time of a rule."""
         row = self.rules.setdefault(code, dict.fromkeys(COLUMNS, 0.0))
         row[column] += seconds
+
+    def share(self, analysis: str, seconds: float) -> None:
+        """Time of an analysis that rules share."""
+        self.shared[analysis] = self.shared.get(analysis, 0.0) + seconds
 
     def count(self, code: str) -> None:
         """The rule was run on one more document."""
@@ -67,14 +73,20 @@ class Profile:
         for code, row in other.rules.items():
             for column, seconds in row.items():
                 self.charge(code, column, seconds)
+        for analysis, seconds in other.shared.items():
+            self.share(analysis, seconds)
         for code, files in other.files.items():
             self.files[code] = self.files.get(code, 0) + files
 
     def table(self) -> str:
-        """Both tables as text, the most expensive first; rules below a millisecond share a line."""
+        """The tables as text, the most expensive first; rules below a millisecond share a line."""
         lines = [f"{'stage':<30}{'seconds':>10}{'times':>8}"]
         for stage, (seconds, times) in sorted(self.stages.items(), key=lambda item: -item[1][0]):
             lines.append(f"{stage:<30}{seconds:>10.3f}{int(times):>8}")
+        if self.shared:
+            lines += ["", f"{'analysis that rules share':<30}{'seconds':>10}"]
+        for analysis, seconds in sorted(self.shared.items(), key=lambda item: -item[1]):
+            lines.append(f"{analysis:<30}{seconds:>10.3f}")
         lines += ["", f"{'rule':<12}{'runs':>8}" + "".join(f"{column:>10}" for column in (*COLUMNS, "seconds"))]
         totals = {code: sum(row.values()) for code, row in self.rules.items()}
         shown = [code for code in sorted(totals, key=lambda code: (-totals[code], code)) if totals[code] >= _SHOWN]

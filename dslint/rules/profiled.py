@@ -1,4 +1,8 @@
-"""The walk with a clock at every handler, and at every question to the model that a handler asks."""
+"""The walk with a clock at every handler, and at every question to the model that a handler asks.
+
+An answer is kept, and the next rule that asks has it for nothing. So the time of the analyses that several rules share
+is shown by analysis; a rule pays for what it asks alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from functools import cached_property, wraps
 from importlib import import_module
 from pkgutil import walk_packages
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import dslint.model.script
 from dslint.core.profile import Profile
@@ -18,25 +22,55 @@ from dslint.rules.walk import ScriptContext
 
 # These are asked so often, and answer so fast, that a clock would cost more than what it measures.
 _UNWATCHED = frozenset({"Tree", "Flat"})
+# The analyses that rules share: by the room of the model in which the question is answered, and by what the context of
+# the rules calls it.
+_ROOMS = {
+    "traces": "traces of the ranks",
+    "objects": "kinds of objects",
+    "ranks": "rank guards",
+    "collective": "calls that wait",
+    "across": "imported functions",
+    "zero": "ZeRO stage and parameters",
+    "names": "names",
+    "bindings": "names",
+    "constants": "constants",
+    "arguments": "constants",
+}
+_QUESTIONS = {
+    **dict.fromkeys(("divergences", "data_divergences"), "traces"),
+    **dict.fromkeys(("objects", "kind", "excludes", "implies"), "objects"),
+    **dict.fromkeys(("guards", "guard"), "ranks"),
+    **dict.fromkeys(("zero", "zero3", "zero3_evidence", "stage"), "zero"),
+    **dict.fromkeys(("names", "qualified_name", "class_bases", "imports"), "names"),
+    **dict.fromkeys(("constants", "constant"), "constants"),
+    "summaries": "collective",
+    "project": "across",
+}
 
 
 class _Clock:
-    """Time in the model, of outermost questions only."""
+    """Time in the model, of outermost questions only; ``shared`` is what of it rules share, since the last look."""
 
     inside = False
     seconds = 0.0
+    shared: ClassVar[dict[str, float]] = {}
 
 
 def timed(profile: Profile, code: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler whose time its rule pays, apart from that of its questions."""
+    """A handler whose time its rule pays, apart from that of its questions, and of these what others ask, too."""
 
     def run(*arguments: Any) -> Any:
+        _Clock.shared.clear()  # what was asked before this handler is in a stage of its own
         before, start = _Clock.seconds, perf_counter()
         try:
             return call(*arguments)
         finally:
             asked = _Clock.seconds - before
-            profile.charge(code, "model", asked)
+            shared = sum(_Clock.shared.values())
+            for room, seconds in _Clock.shared.items():
+                profile.share(_ROOMS[room], seconds)
+            _Clock.shared.clear()
+            profile.charge(code, "model", asked - shared)
             profile.charge(code, "handlers", perf_counter() - start - asked)
 
     return run
@@ -56,7 +90,7 @@ def watched_model() -> Iterator[None]:
                 # What a generator does is done where it is walked.
                 if inspect.isfunction(method) and not inspect.isgeneratorfunction(method):
                     kept.append((owner, attribute, method))
-                    setattr(owner, attribute, _watched(method))
+                    setattr(owner, attribute, _watched(method, _room(kind, name)))
         yield
     finally:
         for kind, name, method in kept:
@@ -74,7 +108,15 @@ def _classes() -> Iterator[type]:
                 yield kind
 
 
-def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
+def _room(kind: type, name: str) -> str:
+    """The shared analysis that answers a method; empty when rules do not share it."""
+    if kind is ScriptContext:
+        return _QUESTIONS.get(name, "")
+    inside = kind.__module__.removeprefix("dslint.model.script.").partition(".")[0]
+    return inside if inside in _ROOMS else ""
+
+
+def _watched(method: Callable[..., Any], room: str) -> Callable[..., Any]:
     @wraps(method)
     def run(*arguments: Any, **keywords: Any) -> Any:
         if _Clock.inside:
@@ -84,6 +126,9 @@ def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*arguments, **keywords)
         finally:
             _Clock.inside = False
-            _Clock.seconds += perf_counter() - start
+            spent = perf_counter() - start
+            _Clock.seconds += spent
+            if room:
+                _Clock.shared[room] = _Clock.shared.get(room, 0.0) + spent
 
     return run

@@ -25,6 +25,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+_MAY_WAIT = COLLECTIVE_NAMES | COMMON | SHARDED_METHODS | CHECKPOINT_FUNCTIONS | {"prepare", "log", "log_dict"}
+
+
 class Marked:
     """Places in the order of the nodes of which a node may hold one."""
 
@@ -45,10 +48,8 @@ class Marked:
     def add_callers(self) -> None:
         """Mark the calls of functions that hold a marked node, and of functions that hold those."""
         calls: dict[str, list[int]] = {}
-        for at in self.nodes.places(ast.Call):
-            call = self.nodes.order[at]
-            if isinstance(call, ast.Call):
-                calls.setdefault(call_name(call), []).append(at)
+        for at, call in zip(self.nodes.places(ast.Call), self.nodes.nodes(ast.Call), strict=True):
+            calls.setdefault(call_name(call), []).append(at)
         functions = {(at, defined(self.nodes.order[at])) for at in self.nodes.places(*FUNCTIONS)}
         while fresh := {f for f in functions if self.inside(f[0])}:
             functions -= fresh
@@ -69,12 +70,13 @@ class Ranks(Marked):
         super().__init__(nodes)
         self._named: dict[str, list[int]] = {}
         texts: dict[str, list[int]] = {}
-        for at in nodes.places(ast.Name, ast.Attribute, ast.Constant):
-            node = nodes.order[at]
-            if not isinstance(node, ast.Constant):
-                self._named.setdefault(name_of(node), []).append(at)
-            elif isinstance(node.value, str):
-                texts.setdefault(node.value, []).append(at)
+        for at, name in zip(nodes.places(ast.Name), nodes.nodes(ast.Name), strict=True):
+            self._named.setdefault(name.id, []).append(at)
+        for at, owned in zip(nodes.places(ast.Attribute), nodes.nodes(ast.Attribute), strict=True):
+            self._named.setdefault(owned.attr, []).append(at)
+        for at, text in zip(nodes.places(ast.Constant), nodes.nodes(ast.Constant), strict=True):
+            if type(text.value) is str:
+                texts.setdefault(text.value, []).append(at)
         self.add(at for word, places in self._named.items() if asks(word) for at in places)
         self.add(at for word, places in texts.items() if word in ASKING_TEXTS or asks(word) for at in places)
 
@@ -141,13 +143,11 @@ class Waiting(Marked):
         waits = waits or may_wait
         direct = []
         holders = CALLED | _holders(nodes)
-        for at in nodes.places(ast.Call):
-            call = nodes.order[at]
-            if isinstance(call, ast.Call):
-                name = call_name(call)
-                self._calls.setdefault(name, []).append(at)
-                if waits(call, name, holders):
-                    direct.append(at)
+        for at, call in zip(nodes.places(ast.Call), nodes.nodes(ast.Call), strict=True):
+            name = call_name(call)
+            self._calls.setdefault(name, []).append(at)
+            if waits(call, name, holders):
+                direct.append(at)
         self.add(direct)
         self._call_by_name(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING) | imported)
         functions = {(at, defined(nodes.order[at])) for at in nodes.places(*FUNCTIONS)}
@@ -206,6 +206,8 @@ def _made(nodes: Flat, makers: Set[str]) -> set[str]:
 
 def may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
     """The call may be a collective; ``model.train()`` and ``loss.backward()`` are not."""
+    if name not in _MAY_WAIT:
+        return False
     receiver = name_of(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""
     if name == "prepare":
         return "accel" in receiver

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Set
 from functools import lru_cache
 from typing import TypeVar, cast
 
 Node = TypeVar("Node", bound=ast.AST)
 
-# Values of fields that hold no node with children: most values of most nodes.
-_PLAIN = frozenset(
-    {int, str, float, complex, bool, bytes, type(None), type(...)}.union(
-        *(base.__subclasses__() for base in (ast.expr_context, ast.operator, ast.cmpop, ast.unaryop, ast.boolop))
-    )
+# Fields in which no node with children stands: most fields of most nodes.
+_PLAIN_FIELDS = frozenset(
+    {"id", "attr", "ctx", "op", "ops", "n", "s", "kind", "type_comment", "level", "module", "is_async", "simple"}
 )
+_LEAVES = (ast.Name, ast.Constant, ast.alias, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal)
+
+
+class _Fields(dict[type[ast.AST], tuple[str, ...]]):
+    """The fields of a type in which nodes stand."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        is_leaf = issubclass(kind, _LEAVES)
+        self[kind] = found = () if is_leaf else tuple(name for name in kind._fields if name not in _PLAIN_FIELDS)
+        return found
+
+
+_child_fields = _Fields()
 
 
 class Flat:
@@ -26,28 +38,27 @@ class Flat:
     def __init__(self, tree: ast.Module) -> None:
         self.order: list[ast.AST] = []
         parents: list[int] = []
+        by_type: defaultdict[type[ast.AST], list[int]] = defaultdict(list)
         stack: list[tuple[ast.AST, int]] = [(tree, -1)]
-        pop, push, plain = stack.pop, stack.append, _PLAIN
+        pop, push, add, fields_of = stack.pop, stack.append, self.order.append, _child_fields
+        at = -1
         while stack:
             node, parent = pop()
-            at = len(parents)
-            self.order.append(node)
+            at += 1
+            kind = type(node)
+            add(node)
             parents.append(parent)
-            # ``ast.walk`` would ask each node for its fields by name.
-            for value in node.__dict__.values():
-                kind = type(value)
-                if kind in plain:
-                    continue
-                if kind is list:
+            by_type[kind].append(at)
+            for name in fields_of[kind]:
+                value = getattr(node, name, None)
+                if type(value) is list:
                     for item in value:
                         if isinstance(item, ast.AST):
                             push((item, at))
                 elif isinstance(value, ast.AST):
                     push((value, at))
         self.ends = _ends(parents)
-        self._by_type: dict[type[ast.AST], list[int]] = {}
-        for at, node in enumerate(self.order):
-            self._by_type.setdefault(type(node), []).append(at)
+        self._by_type = dict(by_type)
         self._index: dict[int, int] = {}
 
     def place(self, node: ast.AST) -> int:
@@ -64,7 +75,13 @@ class Flat:
 
     def nodes(self, kind: type[Node]) -> list[Node]:
         """All nodes of exactly this type, in order."""
-        return [cast(Node, self.order[at]) for at in self._by_type.get(kind, ())]
+        order = self.order
+        return cast("list[Node]", [order[at] for at in self._by_type.get(kind, ())])
+
+    def inside(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all nodes inside it, as ``ast.walk`` without its price."""
+        at = self.place(node)
+        return self.order[at : self.ends[at]]
 
 
 def _ends(parents: list[int]) -> list[int]:
@@ -85,7 +102,10 @@ def flat(tree: ast.Module) -> Flat:
 
 def call_name(call: ast.Call) -> str:
     """The last part of the called name: ``barrier`` for ``dist.barrier()``; "" for other callees."""
-    return expression_name(call.func)
+    func = call.func
+    if type(func) is ast.Name:
+        return func.id
+    return func.attr if type(func) is ast.Attribute else expression_name(func)
 
 
 def expression_name(node: ast.expr | None) -> str:

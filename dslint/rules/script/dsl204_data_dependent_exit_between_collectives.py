@@ -67,14 +67,14 @@ def _asks_in_loop(nodes: Flat) -> bool:
     told = {
         target.id
         for assign in nodes.nodes(ast.Assign)
-        if any(n in asking for n in ast.walk(assign.value))
+        if any(n in asking for n in nodes.inside(assign.value))
         for target in assign.targets
         if isinstance(target, ast.Name)
     }
     for at in nodes.places(ast.For, ast.While, ast.AsyncFor):
         for node in nodes.order[at : nodes.ends[at]]:
             if isinstance(node, ast.If | ast.While):
-                inside = ast.walk(node.test)
+                inside = nodes.inside(node.test)
                 if any(n in asking or (isinstance(n, ast.Name) and n.id in told) for n in inside):
                     return True
     return False
@@ -82,18 +82,18 @@ def _asks_in_loop(nodes: Flat) -> bool:
 
 def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
     """A variable that is tested is assigned a call or comparison behind a test of the rank."""
-    tested = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
+    tested = {n.id for test in tests for n in nodes.inside(test) if isinstance(n, ast.Name)}
 
     def is_tested(target: ast.expr) -> bool:
         return expression_name(target) in tested or expression_name(getattr(target, "value", None)) in tested
 
     for assign in nodes.nodes(ast.Assign):
-        choice = next((n for n in ast.walk(assign.value) if isinstance(n, ast.IfExp)), None)
-        if choice is not None and is_tested(assign.targets[0]) and _asks_for_rank(choice.test):
+        choice = next((n for n in nodes.inside(assign.value) if isinstance(n, ast.IfExp)), None)
+        if choice is not None and is_tested(assign.targets[0]) and _asks_for_rank(nodes, choice.test):
             return True
     for at in nodes.places(ast.If):
         node = nodes.order[at]
-        if not isinstance(node, ast.If) or not _asks_for_rank(node.test):
+        if not isinstance(node, ast.If) or not _asks_for_rank(nodes, node.test):
             continue
         for inner in nodes.order[at : nodes.ends[at]]:
             if isinstance(inner, ast.AugAssign) and is_tested(inner.target):
@@ -104,9 +104,9 @@ def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
     return False
 
 
-def _asks_for_rank(test: ast.expr) -> bool:
+def _asks_for_rank(nodes: Flat, test: ast.expr) -> bool:
     """The test, or a variable in it, has a name that speaks of ranks."""
-    for node in ast.walk(test):
+    for node in nodes.inside(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             name = node.value

@@ -74,13 +74,15 @@ def precheck(tree: ast.Module) -> bool:
 
 def _rank_names(nodes: Flat) -> set[str]:
     """The variables that may hold something computed from the rank."""
-    assigned = [(n.value, [expression_name(t) for t in _targets(n)]) for n in nodes.nodes(ast.Assign)]
+    given = [(_words(n.value), {expression_name(t) for t in _targets(n)}) for n in nodes.nodes(ast.Assign)]
+    for at, test in zip(nodes.places(ast.If), nodes.nodes(ast.If), strict=True):
+        inside = (n for n in nodes.order[at : nodes.ends[at]] if isinstance(n, ast.Assign))
+        chosen = {expression_name(target) for assign in inside for target in _targets(assign)}
+        if chosen:
+            given.append((_words(test.test), chosen))
     found: set[str] = set()
     while True:
-        fresh = {name for value, names in assigned if _mentions(value, found) for name in names}
-        tests = (node for node in nodes.nodes(ast.If) if _mentions(node.test, found))
-        chosen = (n for test in tests for n in ast.walk(test) if isinstance(n, ast.Assign))
-        fresh |= {expression_name(target) for node in chosen for target in _targets(node)}
+        fresh = {name for words, names in given if words is None or words & found for name in names}
         fresh -= found | {""}
         if not fresh:
             return found
@@ -93,13 +95,22 @@ def _targets(node: ast.Assign) -> Iterator[ast.expr]:
 
 
 def _mentions(value: ast.expr, names: set[str]) -> bool:
+    words = _words(value)
+    return words is None or bool(words & names)
+
+
+def _words(value: ast.expr) -> set[str] | None:
+    """The names in an expression; ``None`` when one of them, or a text, speaks of ranks."""
+    found = set()
     for node in ast.walk(value):
-        if isinstance(node, ast.Constant):
-            if isinstance(node.value, str) and _RANK.search(node.value):
-                return True
-        elif isinstance(node, ast.expr) and ((name := expression_name(node)) in names or _RANK.search(name)):
-            return True
-    return False
+        word = expression_name(node) if isinstance(node, ast.expr) else ""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            word = node.value
+        elif word:
+            found.add(word)
+        if _RANK.search(word):
+            return None
+    return found
 
 
 class Check(ScriptCheck):
