@@ -61,16 +61,17 @@ def rendezvous(command: LaunchCommand) -> Rendezvous | None:
     )
 
 
-def starts_node_0_here(commands: Sequence[LaunchCommand], command: LaunchCommand) -> bool:
-    """Another command is node 0 at the loopback: all nodes of this rendezvous are agents on one machine."""
-    for other in commands:
-        how = rendezvous(other) if other is not command else None
-        if how is None or other.nodes.get_or(1) < 2 or other.outer or how.standalone is not None:
+def owners_of_loopback(commands: Sequence[LaunchCommand]) -> frozenset[int]:
+    """The commands, by their number, that are node 0 at the loopback: other nodes there are agents on one machine."""
+    found = set()
+    for number, command in enumerate(commands):
+        how = rendezvous(command)
+        if how is None or command.nodes.get_or(1) < 2 or command.outer or how.standalone is not None:
             continue
         at_loopback = how.meets_at_loopback or (how.is_static and how.host is None)
         if at_loopback and (not how.is_static or how.node_rank.get_or("") == "0"):
-            return True
-    return False
+            found.add(number)
+    return frozenset(found)
 
 
 def _stated(command: LaunchCommand, name: str) -> Fact[str]:

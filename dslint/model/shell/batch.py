@@ -58,11 +58,12 @@ def directives(shell: ShellDoc) -> tuple[Directive, ...]:
     first = next((c for c in shell.tree.root_node.named_children if c.type != "comment"), None)
     end = shell.span(first).start if first is not None else shell.span_in_source.end
     found: list[Directive] = []
+    heredoc = shell.text.find("<<") if shell.errors else -1
     for comment in shell.comments:
         text = shell.text[comment.start - shell.base : comment.end - shell.base]
         if text.startswith("#!") and (found or comment.start > end):
             break
-        if shell.errors and "<<" in shell.text[: comment.start - shell.base]:
+        if 0 <= heredoc < comment.start - shell.base:
             break  # a text of another shell, whose heredocs are not seen as such
         begins = comment.start == shell.base or shell.text[comment.start - shell.base - 1] == "\n"
         if begins and re.match(r"#SBATCH[ \t]", text):

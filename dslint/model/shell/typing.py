@@ -17,14 +17,18 @@ LAUNCH = re.compile(
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 _SMART = re.compile(f"[{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]")
 _DASH = re.compile(rf"(?:^|(?<=\s))-?[{_DASHES}]+-?(?=[A-Za-z])")
-_OPENS, _DOUBLE = r"(?:^|(?<=[\s=]))(?=.\S.*?)", "\u201c\u201d\u201e\u201f\uff02"
+_OPENS, _DOUBLE = r"(?:^|(?<=[\s=]))(?=.\S)", "\u201c\u201d\u201e\u201f\uff02"
 _SINGLE = "\u2018\u2019\uff07"
 # Both marks are wrong, or one of them: ``"$MODEL`` and a typographic mark. Blanks inside: a list of characters.
 _QUOTED = re.compile(
     rf"{_OPENS}(?:[{_DOUBLE}][^\"'{_DOUBLE}]*[{_DOUBLE}\"]|\"[^\"{_DOUBLE}]*[{_DOUBLE}]"
     rf"|[{_SINGLE}][^\"'{_SINGLE}]*[{_SINGLE}']|'[^'{_SINGLE}]*[{_SINGLE}])(?<=\S.)(?=[\s\\;&|)]|$)"
 )
-_LOOSE = re.compile(r"[ \t]*(--[A-Za-z][\w.-]*)[ \t]+=[ \t]+([^\s=\\][^\s\\]*)[ \t]*\\?[ \t]*", re.MULTILINE)
+_LOOSE = re.compile(r"^[ \t]*(--[A-Za-z][\w.-]*)[ \t]+=[ \t]+([^\s=\\][^\s\\]*)[ \t]*\\?[ \t]*", re.MULTILINE)
+
+
+# Nobody writes a command of more lines.
+_MAX_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ def loose_equals(doc: ShellDoc) -> Iterator[Loose]:
         if match is None or not layout.is_code(line.start + match.start(1)):
             continue
         above = row
-        while above > 0 and re.match(r"[ \t]*(?:--?[A-Za-z]|#)", layout.lines[above].text):
+        while above > max(0, row - _MAX_LINES) and re.match(r"[ \t]*(?:--?[A-Za-z]|#)", layout.lines[above].text):
             above -= 1
         if LAUNCH.search(layout.lines[above].text) and not layout.lines[above].text.lstrip().startswith("#"):
             yield Loose(match[1], Span(line.start + match.start(1), line.start + match.end(2)), match[2])
@@ -91,9 +95,10 @@ def _is_quote(layout: Layout, line: Line, match: re.Match[str]) -> bool:
 
 def _is_launch(layout: Layout, row: int) -> bool:
     first = row
-    while first > 0 and re.search(r"(?<!\\)\\[ \t]*$", layout.lines[first - 1].text):
+    while first > max(0, row - _MAX_LINES) and re.search(r"(?<!\\)\\[ \t]*$", layout.lines[first - 1].text):
         first -= 1
-    above = "\n".join(line.text for line in layout.lines[first : row + 1])
+    # The launcher stands at the begin of its command.
+    above = "\n".join(line.text for line in layout.lines[first : min(row + 1, first + 8)])
     return LAUNCH.search(above) is not None
 
 

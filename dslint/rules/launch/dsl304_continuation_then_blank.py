@@ -14,7 +14,6 @@ behind the `\` (DSL302).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -91,8 +90,9 @@ def _middle(doc: LaunchDoc, found: Break) -> Finding:
 
 
 def _last(doc: LaunchDoc, found: Break) -> Finding:
-    text = doc.source.text
-    start = found.backslash - len(re.search(r"[ \t]*$", text[: found.backslash])[0])  # type: ignore[index]
+    text, start = doc.source.text, found.backslash
+    while start > 0 and text[start - 1] in " \t":
+        start -= 1
     return META.finding(
         doc.source.location(Span(found.backslash, found.backslash + 1)),
         "nothing follows this `\\`: the command ends here, and options that somebody adds below are lost",

@@ -24,7 +24,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.rendezvous import Rendezvous, places, rendezvous, starts_node_0_here
+from dslint.model.launch.rendezvous import Rendezvous, owners_of_loopback, places, rendezvous
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -117,7 +117,8 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Multi-node commands whose nodes cannot find each other."""
     del context
-    for command in doc.commands:
+    owners = owners_of_loopback(doc.commands)
+    for number, command in enumerate(doc.commands):
         how = rendezvous(command)
         if how is None or how.standalone is not None:
             continue
@@ -125,7 +126,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         nodes = command.nodes
         if not missing or nodes.is_absent or nodes.get_or(2) < 2:
             continue
-        if missing == ["--master_addr"] and starts_node_0_here(doc.commands, command):
+        if missing == ["--master_addr"] and owners - {number}:
             continue
         if nodes.is_unknown and not (how.is_static and how.node_rank.is_unknown and _is_variable(command)):
             continue

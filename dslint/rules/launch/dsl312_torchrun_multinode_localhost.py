@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.rendezvous import places, rendezvous, starts_node_0_here
+from dslint.model.launch.rendezvous import owners_of_loopback, places, rendezvous
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -64,13 +64,14 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Rendezvous of several nodes at a loopback."""
     del context
-    for command in doc.commands:
+    owners = owners_of_loopback(doc.commands)
+    for number, command in enumerate(doc.commands):
         how = rendezvous(command)
         if how is None or how.standalone is not None or not how.meets_at_loopback or command.nodes.get_or(1) < 2:
             continue
         if how.is_static and (how.node_rank.is_absent or how.node_rank.get_or("") == "0"):
             continue
-        if how.backend.is_unknown or how.host is None or starts_node_0_here(doc.commands, command):
+        if how.backend.is_unknown or how.host is None or owners - {number}:
             continue
         yield META.finding(
             how.host.location,
