@@ -198,8 +198,8 @@ def _build(
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
     consumer = stated.or_else(run_consumer(command, profile, choice))
-    arguments = _arguments(command, profile, arguments_file, consumer)
     parser, given_to = _words(command, script, workspace)
+    arguments = _arguments(command, profile, arguments_file, consumer, given_to)
     found = run_counts(command, choice.accelerate, hostfile_counts(command, files))
     spawn = workspace.memo("spawned", script, spawned) if script is not None and _is_plain(command) else None
     if spawn is not None:
@@ -252,11 +252,16 @@ def _words(
 
 
 def _arguments(
-    command: LaunchCommand, profile: ScriptProfile | None, found: Recipe | None, consumer: Fact[str]
+    command: LaunchCommand,
+    profile: ScriptProfile | None,
+    found: Recipe | None,
+    consumer: Fact[str],
+    given: Passed | None,
 ) -> dict[str, Fact[Any]]:
     if found is not None:
         return recipe_arguments(command, found, default_arguments(command, profile))
-    return effective_arguments(command, profile, consumer)
+    own = given.values if given is not None and consumer.get_or("") != "hf" else {}
+    return {**own, **effective_arguments(command, profile, consumer)}
 
 
 def _is_plain(command: LaunchCommand) -> bool:
