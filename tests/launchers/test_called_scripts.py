@@ -87,6 +87,11 @@ def test_calls(call: str, expected: tuple[object, ...]) -> None:
     assert (shown(command.nodes), shown(command.processes_per_node), stage.value.text) == expected
 
 
+def test_a_variable_that_only_a_launcher_reads() -> None:
+    (command,) = called({"run.sh": "NPROC_PER_NODE=4 bash train.sh\n", "train.sh": "swift sft --model x\n"})
+    assert shown(command.world_size) == 4
+
+
 def test_options_of_sbatch_win_over_the_directives_of_the_script() -> None:
     job = "#!/bin/bash\n#SBATCH -N 2\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node $1 t.py\n"
     (command,) = called({"run.sh": "sbatch -N 4 job.sbatch 2\n", "job.sbatch": job})
@@ -130,6 +135,7 @@ def test_a_fence_of_markdown_calls_too() -> None:
         ("bash /opt/train.sh 4", TRAIN),
         ("ssh host bash train.sh 4", TRAIN),  # another machine, with files of its own
         ("bash train.sh 4", "echo $1\n"),
+        ("A=1 bash train.sh 4", "torchrun --nproc_per_node 4 t.py\n"),  # reads nothing of it
         ("bash train.sh 4", "bash run.sh $1\n"),  # for ever
         ("bash train.sh 4", "bash train.sh $1\n"),
         # It chooses among many commands by its arguments.

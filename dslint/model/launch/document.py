@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BEGINS = re.compile(
     r"^[ \t]*(?:\$[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
     r"(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner[ \t]+train"
-    r"|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train"
+    r"|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train|colossalai[ \t]+run|composer[ \t]+-|horovodrun"
     r"|python3?[ \t]+(?:-m[ \t]|\S+\.py)))",
     re.MULTILINE,
 )

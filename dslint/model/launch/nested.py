@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import may_be_config, may_call, may_launch
-from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.command import LaunchCommand, Word
+from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
@@ -29,8 +30,11 @@ if TYPE_CHECKING:
 _DEPTH = 3
 # Commands that the calls of one text start, and characters of a script that is read again for a call.
 _MOST_CALLED = 64
+_ARGUMENT = re.compile(r"\$\{?[#!]?[1-9@*#]|\bshift\b|\bgetopts\b")
+_NAME = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 # A script that starts more than so many commands chooses among them: which ones a call starts is not clear.
 _MOST_OF_A_CALL = 16
+_MOST_IN_VAIN = 2
 _LONGEST = 200_000
 # Finds the file that a path means in a script, given the state that the script is in.
 Locate = Callable[[str, Scope, str], "SourceFile | None"]
@@ -60,6 +64,8 @@ class TextReader:
     inner: list[ShellDoc] = field(default_factory=list)
     written: list[WrittenConfig] = field(default_factory=list)
     called: list[LaunchCommand] = field(default_factory=list)
+    # How many calls of a script said nothing.
+    in_vain: dict[str, int] = field(default_factory=dict)
 
     def find_file(self, path: str, scope: Scope) -> SourceFile | None:
         """The file of the project that a script sources."""
@@ -133,21 +139,27 @@ class TextReader:
         By itself the script is read with its own file: a call that hands nothing over adds nothing to that.
         """
         name, *arguments = call.words
-        hands_over = any(w.text is not None for w in arguments) or any(f.is_known for f in invocation.env.values())
+        names = {variable for variable, fact in invocation.env.items() if fact.is_known}
+        hands_over = any(w.text is not None for w in arguments) or names
         if not hands_over or len(self.chain) > _DEPTH or len(self.called) >= _MOST_CALLED:
             return
         source = self.locate(name.text or "", invocation.scope, self.chain[-1])
         if source is None or source.path in self.chain or len(source.text) > _LONGEST or source.text.count("\0"):
             return
+        if self.in_vain.get(source.path, 0) >= _MOST_IN_VAIN:
+            return
         raw = source.text.encode("utf-8", "surrogatepass")
-        if not (may_launch(raw) or may_call(raw)):
+        if not (may_launch(raw) or may_call(raw)) or not _takes(source.text, arguments, names):
             return
         scope = _exported(invocation)
         scope.script = source.path
         bind_words(arguments, scope)
         reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path))
         found = reader.script(parse_shell(source), scope, call.outer, directives, depth + 1, call.directives)
-        for command in (*found, *reader.called) if len(found) <= _MOST_OF_A_CALL else ():
+        if len(found) > _MOST_OF_A_CALL or not (found or reader.called):
+            self.in_vain[source.path] = self.in_vain.get(source.path, 0) + 1
+            return
+        for command in (*found, *reader.called):
             inner = replace(_under([command], invocation)[0], called_from=(name.location, *command.called_from))
             if inner not in self.called:
                 self.called.append(inner)
@@ -232,6 +244,13 @@ def _add(command: LaunchCommand, out: list[LaunchCommand]) -> None:
             out[at] = replace(out[at], conditions=shared)
             return
     out.append(command)
+
+
+def _takes(text: str, arguments: Sequence[Word], names: set[str]) -> bool:
+    """A script reads its arguments, or one of these variables, itself or through a launcher."""
+    if any(w.text is not None for w in arguments) and _ARGUMENT.search(text):
+        return True
+    return bool(names) and not names.isdisjoint({*_NAME.findall(text), *READ})
 
 
 def _wanted(raw: str) -> bool:

@@ -56,6 +56,10 @@ READS: Mapping[str, frozenset[str]] = {
 }
 
 
+# The variables that some launcher reads.
+READ = frozenset(name for names in READS.values() for name in names)
+
+
 def reads(command: LaunchCommand, name: str) -> bool:
     """Whether the launcher of a command, or the one around it, looks a variable up before its processes start."""
     names = READS.get(command.launcher, frozenset()) | READS.get(command.outer, frozenset())
