@@ -298,6 +298,14 @@ def test_dataclasses(arguments: str, problems: list[tuple[str, str]]) -> None:
     assert found == problems
 
 
+def test_a_value_that_is_not_known() -> None:
+    _, given = read({"train.py": PLAIN}, "--lr=$LR --mode=$MODE --unknown=$X --num-steps 3")
+    assert given is not None
+    assert [(p.kind, p.word.raw if p.word else "") for p in given.problems] == [("unknown", "--unknown=$X")]
+    assert given.values["lr"].is_unknown
+    assert given.values["num_steps"].get() == 3
+
+
 def test_values_have_places() -> None:
     parser, given = read({"train.py": PLAIN}, "--lr 0.1 --bf16")
     assert parser is not None

@@ -59,6 +59,9 @@ _ELSEWHERE = {
 EXAMPLES = (
     bad("a hyphen for an underscore", {"run.sh": _WRONG, "train.py": _HEAD + _BITS + _END}, "run.sh:1 error",
         fixed={"run.sh": _RUN}),
+    bad("with a value that is not known", {
+        "run.sh": _WRONG.replace("bits 4", "bits=$BITS"), "train.py": _HEAD + _BITS + _END,
+    }, "run.sh:1 error", fixed={"run.sh": _RUN.replace("bits 4", "bits=$BITS")}),
     bad("a parser that two other modules build", {"run.sh": _WRONG, **_ELSEWHERE}, "run.sh:1 error"),
     bad("a misspelt argument of the Trainer", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --learing_rate 1e-4\n", "train.py": TRAINER,
@@ -146,7 +149,7 @@ def _follows_switch(plan: RunPlan, parser: ScriptParser, word: Word) -> bool:
 
 
 def _unknown(plan: RunPlan, parser: ScriptParser, problem: Problem, word: Word) -> Finding:
-    flag = (word.text or "").partition("=")[0]
+    flag = (word.text or word.raw).partition("=")[0]
     meant = similar(flag, parser)
     option = parser.option(meant) if meant else None
     ends = "`ValueError: Some specified arguments are not used by the HfArgumentParser`"

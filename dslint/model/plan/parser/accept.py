@@ -7,6 +7,7 @@ and go on, so that one mistake does not hide the next. A word that is not known 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -42,7 +43,7 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
     where all of its words are seen.
     """
     hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
-    judge = _Judge(parser)
+    judge = _judge_of(parser)
     texts = [_text(w) for w in command.script_args]
     namespace, extras = judge.parse(texts)
     problems = list(judge.problems)
@@ -52,13 +53,20 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
         extras = [t for t in texts if _is_unknown_flag(t, judge)]
         return Passed({}, tuple(_unknown(extras, True) + problems))
     problems = _unknown(extras, hides) + problems
-    if not hides and not any(e.word.text is None for e in extras):
+    if not hides and not any(e.startswith("\ue000") for e in extras):
         problems += [Problem("missing", option=o) for o in parser.options if o.required and o.dest not in judge.seen]
     return Passed(_values(parser, judge, hides), tuple(problems))
 
 
 def _text(word: Word) -> _Text:
-    text = _Text("\ue000" + word.raw if word.text is None else word.text)
+    """The word as argparse would see it; what is not known of it is a text that no option has."""
+    name, equals, _ = word.raw.partition("=")
+    if word.text is not None:
+        text = _Text(word.text)
+    elif equals and re.fullmatch(r"--?[A-Za-z][\w.-]*", name):
+        text = _Text(f"{name}=\ue000{word.raw}")
+    else:
+        text = _Text("\ue000" + word.raw)
     text.word = word
     return text
 
@@ -70,7 +78,7 @@ def _unknown(extras: Sequence[_Text], hides: bool) -> list[Problem]:
         word = text.word
         if text == "--":
             continue
-        if word.text is not None and text.startswith("-") and not _is_number(text):
+        if text.startswith("-") and not _is_number(text):
             problems.append(Problem("unknown", word))
             after_unknown = True
         elif not after_unknown and not hides and word.text is not None:
@@ -93,6 +101,33 @@ def _is_unknown_flag(text: _Text, judge: _Judge) -> bool:
     if not text.startswith("--") or len(text) == 2 or " " in name:
         return False
     return not any(flag == name or flag.startswith(name) for flag in judge.flags)
+
+
+_BARE = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version", "boolean")
+
+
+class _Note(argparse.Action):
+    """Any action of the script: it only writes down what it gets."""
+
+    judge: _Judge
+    option: Option
+
+    def __call__(self, *words: Any) -> None:
+        self.judge.take(self.option, words[2])
+
+
+_judges: dict[int, tuple[ScriptParser, _Judge]] = {}
+_KEPT = 16  # parsers; most commands of a project start few scripts
+
+
+def _judge_of(parser: ScriptParser) -> _Judge:
+    """The judge of a parser, which costs milliseconds to make."""
+    kept = _judges.get(id(parser))
+    if kept is None or kept[0] is not parser:
+        if len(_judges) >= _KEPT:
+            _judges.clear()
+        kept = _judges[id(parser)] = (parser, _Judge(parser))
+    return kept[1]
 
 
 class _Judge:
@@ -120,7 +155,7 @@ class _Judge:
 
     def parse(self, texts: Sequence[_Text]) -> tuple[argparse.Namespace | None, list[_Text]]:
         """The namespace, ``None`` when the parser stops; and the words that nobody takes."""
-        self.texts = texts
+        self.problems, self.stopped, self.seen, self.texts = [], None, {}, texts
         try:
             namespace, extras = self.made.parse_known_args(list(texts))
         except _RefusedError as stop:
@@ -129,39 +164,32 @@ class _Judge:
         return namespace, [_same(e, texts) for e in extras]
 
     def _add(self, option: Option) -> None:
-        judge = self
-
-        class Note(argparse.Action):
-            def __call__(self, *words: Any) -> None:
-                values = words[2]
-                given = values if isinstance(values, list) else [] if values is None else [values]
-                if given or option.flags:
-                    judge._take(option, [_of(v, judge.texts) for v in given])
-
         nargs: Any = "*" if option.is_opaque else option.nargs
-        if option.action in (
-            "store_true",
-            "store_false",
-            "store_const",
-            "append_const",
-            "count",
-            "help",
-            "version",
-            "boolean",
-        ):
+        if option.action in _BARE:
             nargs = 0
         if not option.flags:
             nargs = "?" if nargs is None else "*" if nargs == "+" else nargs
-            self.made.add_argument(option.dest, action=Note, nargs=nargs)
+            self._note(option, self.made.add_argument(option.dest, action=_Note, nargs=nargs))
             return
         flags = list(option.flags)
         if option.action == "boolean":
             flags += [f"--no-{flag[2:]}" for flag in flags if flag.startswith("--")]
             self.flags |= set(flags)
         try:
-            self.made.add_argument(*flags, dest=option.dest, action=Note, nargs=nargs)
+            added = self.made.add_argument(*flags, dest=option.dest, action=_Note, nargs=nargs)
         except (ValueError, TypeError):  # the script itself would stop here
-            self.made.add_argument(*flags, dest=option.dest, action=Note, nargs="*")
+            added = self.made.add_argument(*flags, dest=option.dest, action=_Note, nargs="*")
+        self._note(option, added)
+
+    def _note(self, option: Option, added: argparse.Action) -> None:
+        assert isinstance(added, _Note)
+        added.judge, added.option = self, option
+
+    def take(self, option: Option, given: Any) -> None:
+        """Write down what an option gets."""
+        values = given if isinstance(given, list) else [] if given is None else [given]
+        if values or option.flags:
+            self._take(option, [_of(value, self.texts) for value in values])
 
     def _take(self, option: Option, values: list[_Text]) -> None:
         self.seen[option.dest] = (option, values)
