@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dslint.core.finding import Finding
 
 if TYPE_CHECKING:
+    from dslint.core.source import Location
     from dslint.model.launch.command import Condition
     from dslint.model.launch.document import LaunchDoc
 
@@ -31,6 +32,16 @@ def variants(doc: LaunchDoc) -> list[tuple[Conditions, LaunchDoc]]:
                 commands.append(command)
         found.append((way, replace(doc, commands=tuple(commands))))
     return found
+
+
+def place_of(finding: Finding, doc: LaunchDoc) -> Location | None:
+    """The command that a finding stands in, ``None`` for one about the text around."""
+    where = finding.location
+    for command in doc.commands:
+        span = command.location.span
+        if command.location.path == where.path and span.start <= where.span.start and where.span.end <= span.end:
+            return command.location
+    return None
 
 
 def _contradict(one: Condition, other: Condition) -> bool:
@@ -58,6 +69,8 @@ def told(
         if any(() in ways or ways >= set(alternatives[place]) for place, ways in seen.items()):
             yield finding
             continue
-        shared = [c for c in group[0][2] if all(c in conditions for _, _, conditions in group)]
+        # What all alternatives have in common is the place of the command, not a condition of the finding.
+        usual = set.intersection(*(set(way) for place in seen for way in alternatives[place]))
+        shared = [c for c in group[0][2] if c not in usual and all(c in conditions for _, _, conditions in group)]
         when = f", when {' and '.join(map(str, shared))}" if shared else ""
         yield replace(finding, message=finding.message + when)

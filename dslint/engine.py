@@ -173,17 +173,21 @@ class _Run:
                     yield _with_run(kind, finding, doc, context)
 
     def _launch_rules(self, rules: Sequence[RuleInfo], doc: LaunchDoc, context: Context) -> Iterator[Finding]:
-        from dslint.alternatives import told, variants
+        from dslint.alternatives import place_of, told, variants
 
         ways = variants(doc)
+        alternatives: dict[Location | None, list[tuple[Condition, ...]]] = {None: [way for way, _ in ways]}
+        for way, variant in ways:
+            for place in dict.fromkeys(command.location for command in variant.commands):
+                alternatives.setdefault(place, []).append(way)
         for rule in rules:
             check = load_rule(rule.code).module.check
             found = [
-                (finding, "", conditions)
+                (finding, place_of(finding, variant), conditions)
                 for conditions, variant in ways
                 for finding in self._run(rule.code, doc.source.path, partial(check, variant, context))
             ]
-            yield from told(found, {"": [conditions for conditions, _ in ways]})
+            yield from told(found, alternatives)
 
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""

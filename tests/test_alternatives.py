@@ -40,6 +40,13 @@ def test_a_port_that_one_arm_sets_is_told_with_its_condition(tmp_path: Path, mon
     assert messages(tmp_path, fine + run, "DSL309", monkeypatch) == []
 
 
+def test_the_place_of_a_command_is_no_condition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = "torchrun --nproc_per_node 8 --master_port $P train.py\n"
+    (plain,) = messages(tmp_path, f"P=70000\n{run}", "DSL309", monkeypatch)
+    script = f'P=1; if [ "$1" = a ]; then P=70000; fi\nif [ "$1" = a ]; then\n{run}fi\n'
+    assert messages(tmp_path, script, "DSL309", monkeypatch) == [plain]
+
+
 def test_alternatives_do_not_run_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = "torchrun --nproc_per_node 8 --master_port 29500 train.py --lr $LR &\n"
     assert messages(tmp_path, f"LR=1\n{run}LR=2\n{run}wait\n", "DSL350", monkeypatch)

@@ -166,6 +166,7 @@ def ways(script: str) -> list[tuple[str, ...]]:
         ('if [ -z "${X:-}" ]; then\n  export X=4\nfi\nrun $X', [("4",)]),
         ('[ -n "$X" ] || X=4\nrun $X', [("4",)]),
         ("if [[ -z ${X+x} ]]; then X=4; fi\nrun $X", [("4",)]),
+        ('N=$1\nif [ "$N" == "" ]; then N=4; fi\nrun $N', [("4",)]),
         # Tests that nobody can decide.
         (
             "N=2\nif [ $1 ]; then N=4; fi\nrun $N",

@@ -12,7 +12,7 @@ from dslint.core.source import Location, Span
 from dslint.model.launch.command import Condition, Word
 from dslint.model.shell.builtins import BUILTINS, CONTROL, NAME_OPERANDS, default_assignment, run_builtin
 from dslint.model.shell.effects import assigned_names, side_effects
-from dslint.model.shell.flow.choices import Deferred, ForkNeededError, World, leaves, resolve, tree_of
+from dslint.model.shell.flow.choices import UNSET, Deferred, ForkNeededError, Unknown, World, leaves, resolve, tree_of
 from dslint.model.shell.flow.expansion import alternatives_of
 from dslint.model.shell.functions import Functions
 from dslint.model.shell.pieces import UnknownWordError, Value
@@ -166,7 +166,7 @@ class CommandReader:
         states: list[Scope] = []
         is_array = any(isinstance(v, Value) and v.items is not None for v in leaves(scope.values.get(match["name"])))
 
-        def compute(world: World) -> Value:
+        def compute(world: World) -> Value | Unknown:
             # A value for later is worked out in the state of the assignment.
             state = states[0] if states else scope
             lookup = state.lookup(world)
@@ -183,7 +183,10 @@ class CommandReader:
                 raise UnknownWordError from None
             except UnknownWordError as error:
                 error.why = error.why or reason_of(raw[begin:])
-                raise
+                name = _INPUT.fullmatch(raw[begin:])
+                if name is None or match["append"] or isinstance(error, ForkNeededError):
+                    raise
+                return Unknown(error.why, is_input=not state.open and state.held(name[1], world) is UNSET)
             if match["append"]:
                 return _appended(state.held(match["name"], world), value)
             if is_array and value.items is None:
@@ -325,6 +328,8 @@ def _mention(command: str, name: str, export: bool, scope: Scope) -> None:
 
 
 _DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "unset"})
+# A value that the caller hands over as it is.
+_INPUT = re.compile(r"""["']?\$\{?(\w+)(?::?-)?\}?["']?""")
 _VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 
 

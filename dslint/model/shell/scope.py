@@ -287,6 +287,8 @@ _FIELDS = tuple(f.name for f in fields(Scope))
 
 
 def _unset_reason(name: str, is_open: bool) -> str:
+    if name == "RANDOM":
+        return "`$RANDOM` is another number each time"
     if name.isdigit() or name in ("@", "*"):
         return f"`${name}` is an argument of the script"
     return f"`${name}` may come from a sourced file" if is_open else f"`${name}` is never set in this file"

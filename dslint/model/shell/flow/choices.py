@@ -28,12 +28,16 @@ TOO_MANY = "too many alternatives"
 
 
 class Unknown:
-    """A value that cannot be read, and why. Two of them are never the same value."""
+    """A value that cannot be read, and why. Two of them are never the same value.
 
-    __slots__ = ("why",)
+    ``is_input``: it is what the caller of the script hands over (``STAGE=$1``), so that a default may replace it.
+    """
 
-    def __init__(self, why: str = "") -> None:
+    __slots__ = ("is_input", "why")
+
+    def __init__(self, why: str = "", is_input: bool = False) -> None:
         self.why = why
+        self.is_input = is_input
 
 
 class Unset:
@@ -162,7 +166,7 @@ class Deferred:
 
     __slots__ = ("compute", "memo")
 
-    def __init__(self, compute: Callable[[World], Value]) -> None:
+    def __init__(self, compute: Callable[[World], Value | Unknown]) -> None:
         self.compute = compute
         self.memo: dict[frozenset[tuple[Fork, int]], tuple[Value | Unknown, tuple[Fork, ...]]] = {}
 

@@ -114,8 +114,10 @@ class Test:
         except UnknownWordError:
             match = _OF_NAME.fullmatch(raw)
             name = (match[1] or match[2]) if match else ""
-            if name and self._assumes(name) and self.scope.held(name, world) is UNSET:
-                return True
+            if name and self._assumes(name):
+                held = self.scope.held(name, world)
+                if held is UNSET or (isinstance(held, Unknown) and held.is_input):
+                    return True
             return self._is_one_of(f"${name}" if name else raw, "", world)
 
     def _assumes(self, name: str) -> bool:
