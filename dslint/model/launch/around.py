@@ -11,9 +11,6 @@ from dslint.model.launch.document import LaunchDoc
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_WHOLE = frozenset({"command", "redirected_statement", "pipeline", "list", "negated_command"})
-_LOOPS = frozenset({"for_statement", "while_statement", "c_style_for_statement"})
-
 
 def enclosing(doc: LaunchDoc, command: LaunchCommand) -> Iterator[Node]:
     """The nodes around the first word of the command, from the inside out; none for a text that stands nowhere."""
@@ -50,7 +47,7 @@ def in_background(doc: LaunchDoc, command: LaunchCommand) -> bool:
     for node in enclosing(doc, command):
         if node.next_sibling is not None and node.next_sibling.type == "&":
             return True
-        if node.type in _LOOPS or node.type in ("program", "function_definition"):
+        if node.type in ("program", "function_definition"):
             break
     return False
 

@@ -7,6 +7,8 @@ stays off, the time-out is that of the process group.
 **Fix.** Write the name that was meant. The time-out of a collective is `init_process_group(timeout=...)`,
 `--ddp_timeout` of transformers or `DEEPSPEED_TIMEOUT` (minutes).
 
+A time-out is information only: some scripts read `NCCL_TIMEOUT` themselves.
+
 **When it stays quiet.** For every name that a release of NCCL, RCCL or PyTorch has read, also old ones; for the names
 of plug-ins (`NCCL_NET_*`, `NCCL_OFI_*`, `NCCL_UCX_*`, `NCCL_TUNER_*`), of tests and of builds (`NCCL_HOME`,
 `NCCL_VERSION`); when the file uses the variable itself; and for unknown names that resemble none.
@@ -46,7 +48,7 @@ EXAMPLES = (
         {"run.sh": "export NCCL_SOCKET_IFNAME=eth0\n" + _RUN}),
     bad("NCCL's own variable with the prefix of PyTorch", {"run.sh": "TORCH_NCCL_PROTO=Simple " + _RUN, **_SCRIPT},
         "run.sh:1", {"run.sh": "NCCL_PROTO=Simple " + _RUN}),
-    bad("NCCL has no time-out", {"run.sh": "export NCCL_TIMEOUT=1800000\n" + _RUN, **_SCRIPT}, "run.sh:1"),
+    bad("NCCL has no time-out", {"run.sh": "export NCCL_TIMEOUT=1800000\n" + _RUN, **_SCRIPT}, "run.sh:1 info"),
     good("names that are read", {
         "run.sh": "export NCCL_SOCKET_IFNAME=eth0 NCCL_IB_TIMEOUT=22 TORCH_NCCL_DUMP_ON_TIMEOUT=1\n" + _RUN, **_SCRIPT,
     }),
@@ -71,9 +73,10 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if is_timeout(name):
             yield META.finding(
                 setting.location,
-                f"NCCL and PyTorch read no variable `{name}`: the collectives time out when the process group says so",
+                f"NCCL and PyTorch read no variable `{name}`: unless the script does, the collectives time out when the"
+                " process group says so",
                 hint="Set `timeout` of `init_process_group`, `--ddp_timeout` of transformers or `DEEPSPEED_TIMEOUT`",
-                severity=Severity.INFO if doc.in_docs else None,
+                severity=Severity.INFO,
             )
         elif other := meant(name):
             yield META.finding(
