@@ -73,7 +73,7 @@ def test_a_setting_is_told_once_and_at_its_place() -> None:
         ("declare -x A=1\ntorchrun a.py\n", []),
         ("A=1 torchrun a.py\n", []),
         ("torchrun a.py\nA=1\n", []),
-        ("if true; then A=1; fi\ntorchrun a.py\n", []),
+        ("if $X; then A=1; fi\ntorchrun a.py\n", []),
     ],
 )
 def test_what_the_shell_keeps_for_itself(script: str, expected: list[str]) -> None:
