@@ -13,12 +13,16 @@ from dslint.model.shell.scope import NOT_EXPORTED
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """``NAME=value`` that a command finds in its environment; ``location`` is the place of both."""
+    """``NAME=value`` that a command finds in its environment; ``location`` is the place of both.
+
+    ``is_certain``: no condition decides whether the command finds it.
+    """
 
     name: str
     value: str
     location: Location
     command: LaunchCommand
+    is_certain: bool = True
 
     @property
     def text(self) -> str:
@@ -34,9 +38,16 @@ def settings(doc: LaunchDoc) -> Iterator[Setting]:
             if not fact.is_known or not fact.origins or not name or name.startswith("SBATCH_"):
                 continue
             place = fact.origins[0]
-            if place.path == doc.source.path:
-                found.setdefault((name, place.span), Setting(name, fact.get(), place, command))
+            if place.path == doc.source.path and (name, place.span) not in found:
+                found[name, place.span] = Setting(name, fact.get(), place, command, _is_certain(doc, command, name))
     yield from sorted(found.values(), key=lambda setting: setting.location.span)
+
+
+def _is_certain(doc: LaunchDoc, command: LaunchCommand, name: str) -> bool:
+    """All alternatives of the command have the same value."""
+    value = command.variable(name)
+    others = (c for c in doc.commands if c.location.span == command.location.span) if command.conditions else ()
+    return all(other.variable(name).get_or(None) == value.get() for other in others)
 
 
 def name_span(doc: LaunchDoc, setting: Setting) -> Span | None:

@@ -59,7 +59,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         return
     for setting in settings(doc):
         cost = _COSTS.get((setting.name, setting.value.lower()))
-        if cost is not None:
+        if cost is not None and setting.is_certain:
             yield META.finding(
                 setting.location, f"`{setting.text}` is for debugging: {cost}", hint="Delete it when the search is over"
             )

@@ -62,7 +62,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         return
     for setting in settings(doc):
         loss = _LOSSES.get(setting.name)
-        if loss is not None and setting.value == "1" and not is_explained(doc, setting.location):
+        if loss is not None and setting.is_certain and setting.value == "1" and not is_explained(doc, setting.location):
             yield META.finding(
                 setting.location,
                 f"`{setting.text}` costs bandwidth wherever the transport works: {loss}",
