@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dslint.core.source import Location
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 
@@ -14,9 +15,14 @@ if TYPE_CHECKING:
 
 def enclosing(doc: LaunchDoc, command: LaunchCommand) -> Iterator[Node]:
     """The nodes around the first word of the command, from the inside out; none for a text that stands nowhere."""
+    return nodes_at(doc, command.location)
+
+
+def nodes_at(doc: LaunchDoc, place: Location) -> Iterator[Node]:
+    """The nodes around the begin of a place, from the inside out."""
     shell = doc.shell
-    offset = command.location.span.start - shell.base
-    if shell.anchor is not None or command.location.path != doc.source.path or not 0 <= offset < len(shell.text):
+    offset = place.span.start - shell.base
+    if shell.anchor is not None or place.path != doc.source.path or not 0 <= offset < len(shell.text):
         return
     node, path = shell.tree.root_node, [shell.tree.root_node]
     while True:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.core.source import Location, Span
+from dslint.model.launch.around import nodes_at
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.shell.scope import NOT_EXPORTED
@@ -39,15 +40,14 @@ def settings(doc: LaunchDoc) -> Iterator[Setting]:
                 continue
             place = fact.origins[0]
             if place.path == doc.source.path and (name, place.span) not in found:
-                found[name, place.span] = Setting(name, fact.get(), place, command, _is_certain(doc, command, name))
+                found[name, place.span] = Setting(name, fact.get(), place, command, _is_certain(doc, place))
     yield from sorted(found.values(), key=lambda setting: setting.location.span)
 
 
-def _is_certain(doc: LaunchDoc, command: LaunchCommand, name: str) -> bool:
-    """All alternatives of the command have the same value."""
-    value = command.variable(name)
-    others = (c for c in doc.commands if c.location.span == command.location.span) if command.conditions else ()
-    return all(other.variable(name).get_or(None) == value.get() for other in others)
+def _is_certain(doc: LaunchDoc, place: Location) -> bool:
+    """The assignment stands behind no condition."""
+    kinds = ("if_statement", "case_statement", "list", "while_statement", "for_statement", "function_definition")
+    return all(node.type not in kinds for node in nodes_at(doc, place))
 
 
 def name_span(doc: LaunchDoc, setting: Setting) -> Span | None:
