@@ -16,10 +16,10 @@ from dslint.gitindex import repository, tracked
 if TYPE_CHECKING:
     from dslint.gitignore import Ignores
 
-# Never training code; the list of ruff plus bytecode folders.
+# Never training code; the list of ruff plus bytecode folders. ``.vscode`` holds launch.json, which starts programs.
 BUILTIN_EXCLUDES = (
     ".bzr", ".direnv", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache", ".nox",
-    ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
+    ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv",
     "__pycache__", "__pypackages__", "_build", "buck-out", "dist", "node_modules", "site-packages", "venv",
 )  # fmt: skip
 
@@ -43,6 +43,14 @@ KIND_BY_SUFFIX = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".mdx": "markdown",
+    ".mk": "makefile",
+    ".dockerfile": "dockerfile",
+}
+KIND_BY_NAME = {
+    "makefile": "makefile",
+    "gnumakefile": "makefile",
+    "dockerfile": "dockerfile",
+    "containerfile": "dockerfile",
 }
 
 
@@ -74,6 +82,9 @@ class Discovery:
 def kind_of(name: str) -> str:
     """The kind a file name promises, "" when the content must tell (no suffix), "-" when it is nothing of ours."""
     suffix = os.path.splitext(name)[1].lower()
+    kind = KIND_BY_NAME.get(name.partition(".")[0].lower())
+    if kind is not None and suffix not in KIND_BY_SUFFIX:  # also ``Dockerfile.gpu``
+        return kind
     if not suffix:
         # .gitignore, .env and the like are known by name: nothing of ours.
         return "-" if name.startswith(".") else ""

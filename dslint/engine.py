@@ -123,7 +123,8 @@ class _Run:
                 *self._plan_rules(plans, given),
                 *of_scripts(),
             ]
-        findings = [f for f in findings if f.code in self.enabled]
+        rewritten = {doc.source.path for doc in inputs.launch if doc.is_rewritten}
+        findings = [_writable(f, rewritten) for f in findings if f.code in self.enabled]
         from dslint.suppress.run import suppress
 
         with stage_of(self.profile, "suppressions"):
@@ -324,6 +325,13 @@ def _is_for_reader(rule: RuleInfo, doc: Any, context: Context) -> bool:
     from dslint.model.deepspeed.view import view_of
 
     return not rule.consumers or view_of(doc, context).consumer in rule.consumers
+
+
+def _writable(finding: Finding, rewritten: set[str]) -> Finding:
+    """Without a fix of a command whose text stands in its file in another form."""
+    if finding.fix is None or not rewritten or BY_CODE[finding.code].kind not in ("launch", "plan"):
+        return finding
+    return replace(finding, fix=None) if any(e.path in rewritten for e in finding.fix.edits) else finding
 
 
 def _with_run(kind: str, finding: Finding, doc: Any, context: Context) -> Finding:

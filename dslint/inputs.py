@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.discovery import Candidate, Discovery, kind_by_content
-from dslint.model.firstlook import may_be_recipe, may_call, may_hold_config, may_launch, may_write_config
+from dslint.model.firstlook import (
+    may_be_recipe,
+    may_call,
+    may_hold_commands,
+    may_hold_config,
+    may_launch,
+    may_start_processes,
+    may_write_config,
+)
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 from dslint.standard_input import NAMELESS, kind_of_text
@@ -106,9 +114,11 @@ class _Loader:
             return
         if kind == "script":
             self.out.scripts[path] = raw
+            if may_start_processes(raw):
+                self._launch(path, kind, raw)
         elif kind == "notebook":
             self.out.notebooks[path] = raw
-        elif kind in ("shell", "markdown"):
+        elif kind in ("shell", "markdown", "makefile", "dockerfile"):
             self._launch(path, kind, raw)
         elif kind in ("json", "yaml"):
             self._data(candidate, kind, raw)
@@ -149,6 +159,10 @@ class _Loader:
         accelerate = kind == "yaml" and detect.may_be_accelerate_config(name, raw)
         if b"deepspeed" in raw:
             self._recipe(path, kind, raw)
+        if kind == "yaml" and may_hold_commands(raw):
+            self._launch(path, kind, raw)
+        elif name == "launch.json" and b'"configurations"' in raw:
+            self._launch(path, "vscode", raw)
         if not (deepspeed or accelerate):
             return
         text = self._text(path, raw)

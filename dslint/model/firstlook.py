@@ -22,6 +22,14 @@ _LAUNCHER_BYTES = re.compile(LAUNCHER.encode())
 _CALL_BYTES = re.compile(CALL.encode())
 # ``word in raw`` is many times faster than an expression with alternatives.
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
+_COMMAND_KEYS = re.compile(
+    rb"^[ \t-]*[\"']?(?:run|script|command|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
+)
+_STARTERS = (b"subprocess.", b"os.system(", b"os.popen(", b"sp.run(")
+_LAUNCHERS_IN_PYTHON = re.compile(
+    rb"[\"' ](?:torchrun|deepspeed|srun|mpirun|xtuner|accelerate[\"', ]+launch|torch\.distributed\.(?:run|launch))"
+    rb"[\"' ,]"
+)
 _NAMES_CONFIG = re.compile(
     rb"(?:^|[{,])[ \t]*[\"']?deepspeed[\"']?[ \t]*:[ \t]*[\"']?[^\s\"'{},]+\.(?:json|hjson)\b", re.M
 )
@@ -46,6 +54,16 @@ def may_launch(raw: bytes) -> bool:
 def may_call(raw: bytes) -> bool:
     """Whether a shell text can call a script that launches, with arguments or variables of its own."""
     return (b"sh" in raw or b"sbatch" in raw) and _CALL_BYTES.search(raw) is not None
+
+
+def may_hold_commands(raw: bytes) -> bool:
+    """Whether a YAML file may hold launch commands: of a workflow, a container, a cluster."""
+    return _COMMAND_KEYS.search(raw) is not None and may_launch(raw)
+
+
+def may_start_processes(raw: bytes) -> bool:
+    """Whether a Python file may start a launcher with a command line of its own."""
+    return any(word in raw for word in _STARTERS) and _LAUNCHERS_IN_PYTHON.search(raw) is not None
 
 
 def may_name_config(raw: bytes) -> bool:

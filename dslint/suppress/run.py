@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile, Span
 from dslint.core.suppressed import Suppressed
+from dslint.discovery import kind_of
 from dslint.parse.data import DataDoc
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED_SUPPRESSION
@@ -92,7 +93,10 @@ def _files(inputs: Inputs) -> Iterator[tuple[str, _File]]:
         yield path, _File("notebook", raw)
     for launch in inputs.launch:
         source = launch.source
-        kind = "markdown" if launch.in_docs else "shell"
+        if source.path in inputs.scripts:
+            continue
+        named = kind_of(source.path.rpartition("/")[2])
+        kind = "markdown" if launch.in_docs else named if named in ("yaml", "json") else "shell"
         yield source.path, _File(kind, source.text.encode("utf-8", "surrogatepass"))
     for doc in (*inputs.configs, *inputs.accelerate):
         yield doc.path, _File("data", doc.source.text.encode("utf-8", "surrogatepass"), doc)
@@ -134,8 +138,6 @@ def _data(source: SourceFile, kind: str) -> DataDoc | None:
 
 def _from_disk(path: str, overrides: Mapping[str, str]) -> _File:
     """A file that was not given but holds one end of a finding."""
-    from dslint.discovery import kind_of
-
     raw = overrides[path].encode("utf-8", "surrogatepass") if path in overrides else read_bytes(path)
     return _File(kind_of(path) or "shell", b"" if isinstance(raw, Unreadable) else raw)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile
@@ -20,7 +22,16 @@ from dslint.parse.shell import ShellDoc, parse_shell
 
 if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
+    from dslint.model.launch.sources.snippet import Snippet
 
+# The reader of each format in ``sources/``.
+SNIPPETS = {
+    "makefile": "makefile",
+    "dockerfile": "dockerfile",
+    "yaml": "yamlfile",
+    "script": "pythonfile",
+    "vscode": "vscode",
+}
 # A fence without a language is a shell block when a line of it begins like a launch.
 _BEGINS = re.compile(
     r"^[ \t]*(?:\$[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
@@ -48,21 +59,43 @@ class LaunchDoc:
     is_inner: bool = False
     # What scripts of the project start that this text calls with arguments or variables; they stand in those scripts.
     called: tuple[LaunchCommand, ...] = ()
+    # The text stands in the file in another form (a list of words, ``$$`` of make): edits would not fit.
+    is_rewritten: bool = False
 
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
-    """The launch documents of a file: one of a ``shell`` script, one per fenced block of ``markdown``.
+    """The launch documents of a file: one of a ``shell`` script, one per fenced block of ``markdown``, one per recipe
+    of a ``makefile``, instruction of a ``dockerfile``, scalar of a ``yaml`` file, call of a ``script``, configuration
+    of ``vscode``.
 
     With a ``workspace`` the files of the project that a script sources or calls are followed.
     """
     if kind == "shell":
         return _read(source, source.text, 0, False, workspace)
+    if kind in SNIPPETS:
+        return _of_snippets(source, kind)
     docs = []
     for fence in fences(source.text):
         wanted = fence.is_shell or (fence.language in ("", "text") and _BEGINS.search(fence.text))
         raw = fence.text.encode("utf-8", "surrogatepass") if wanted else b""
         if may_launch(raw) or may_call(raw):
             docs += _read(source, without_prompts(fence.text), fence.span.start, True, workspace)
+    return docs
+
+
+def _of_snippets(source: SourceFile, kind: str) -> list[LaunchDoc]:
+    """The commands inside a file of another format."""
+    module = import_module(f"dslint.model.launch.sources.{SNIPPETS[kind]}")
+    snippets: Iterator[Snippet] = getattr(module, f"{kind if kind != 'script' else 'python'}_snippets")(source)
+    docs = []
+    for snippet in snippets:
+        shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
+        commands = TextReader(False, lambda *_: None, (source.path,)).script(shell, snippet.scope(), Outer(), {}, 0)
+        is_rewritten = snippet.anchor is not None or kind == "makefile"
+        # Rules about the text itself look at text that stands in the file as the shell reads it.
+        shown = parse_shell(source, "", snippet.base) if is_rewritten else shell
+        if commands:
+            docs.append(LaunchDoc(source, shown, tuple(commands), is_rewritten=is_rewritten))
     return docs
 
 

@@ -1,0 +1,58 @@
+"""``.vscode/launch.json``: the programs that the debugger starts, with their arguments and variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import SourceFile
+from dslint.model.firstlook import may_launch
+from dslint.model.launch.sources.snippet import UNKNOWN_WORDS, Snippet, command_line, value_at
+from dslint.model.shell.pieces import Value
+from dslint.parse.jsondoc import parse_json
+
+_WORKSPACE = re.compile(r"\$\{workspace(?:Folder|Root)\}/?")
+_TYPES = frozenset({"python", "debugpy"})
+
+
+def vscode_snippets(source: SourceFile) -> Iterator[Snippet]:
+    """One command for each configuration that starts a Python program or module."""
+    doc = parse_json(source)
+    for _, at, entry in ((i, f"/configurations/{i}", e) for i, e in enumerate(doc.get("/configurations") or ())):
+        if not isinstance(entry, dict) or entry.get("type") not in _TYPES or entry.get("request") != "launch":
+            continue
+        key = "module" if isinstance(entry.get("module"), str) else "program"
+        if not isinstance(entry.get(key), str):
+            continue
+        target = _known(entry[key])
+        words: list[object] = ["python", "-m", target] if key == "module" else ["python", target]
+        given = entry.get("args", [])
+        tail = ""
+        if isinstance(given, list):
+            words += [_known(word) for word in given]
+        else:
+            tail = f" {given}" if isinstance(given, str) and "${" not in given else f" {UNKNOWN_WORDS}"
+        line = command_line(words) + tail
+        if not may_launch(line.encode("utf-8", "surrogatepass")):
+            continue
+        variables: dict[str, Value | None] = {}
+        for name, here, value in doc.children(f"{at}/env"):
+            text = _known(value)
+            variables[name] = value_at(source, text, doc.values[here]) if isinstance(text, str) else None
+        yield Snippet(line, 0, doc.values[f"{at}/{key}"], variables, frozenset(variables), True, _cwd(entry))
+
+
+def _known(value: object) -> object:
+    """A text in which only the folder of the workspace is filled in; ``None`` for anything else."""
+    if not isinstance(value, str):
+        return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    text = _WORKSPACE.sub("", value)
+    return None if "${" in text else text
+
+
+def _cwd(entry: dict[str, object]) -> Fact[str]:
+    if "cwd" not in entry:
+        return absent()
+    folder = _known(entry["cwd"])
+    return known(folder) if isinstance(folder, str) and not folder.startswith("/") else unknown("computed")

@@ -1,0 +1,192 @@
+"""Commands in YAML files: GitHub and GitLab workflows, docker compose, Kubernetes, SkyPilot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import SourceFile, Span
+from dslint.model.firstlook import may_launch
+from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
+from dslint.model.shell.pieces import Value
+from dslint.parse.data import DataDoc, join_pointer
+from dslint.parse.yamldoc import parse_yaml
+
+# ``${{ matrix.gpus }}`` of GitHub, ``$(NAME)`` that Kubernetes fills into a word.
+_EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+_SEPARATOR = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
+_DEPTH = 12
+Variables = Mapping[str, "Value | None"]
+
+
+def yaml_snippets(source: SourceFile) -> Iterator[Snippet]:
+    """The commands of all documents of a file."""
+    cuts = [m.start() for m in _SEPARATOR.finditer(source.text)]
+    bounds = [0, *(cut for cut in cuts if source.text[:cut].strip()), len(source.text)]
+    for begin, end in pairwise(bounds):
+        if may_launch(source.text[begin:end].encode("utf-8", "surrogatepass")):
+            # The other documents become blanks, so that every place stays what it is in the file.
+            around = [re.sub(r"[^\n]", " ", part) for part in (source.text[:begin], source.text[end:])]
+            alone = SourceFile(source.path, around[0] + source.text[begin:end] + around[1])
+            yield from _Reader(source, parse_yaml(alone)).snippets()
+
+
+class _Reader:
+    def __init__(self, source: SourceFile, doc: DataDoc) -> None:
+        self.source = source
+        self.doc = doc
+
+    def snippets(self) -> Iterator[Snippet]:
+        data = self.doc.data
+        if not isinstance(data, dict):
+            return
+        if isinstance(data.get("jobs"), dict):
+            yield from self._github(data)
+        elif isinstance(data.get("services"), dict):
+            yield from self._compose()
+        elif isinstance(data.get("run"), str) and {"resources", "num_nodes", "setup", "envs", "workdir"} & set(data):
+            yield from self._text("/run", self._variables("/envs"), cwd=absent())
+        elif "kind" in data and "apiVersion" in data:
+            yield from self._containers("", data, 0)
+        elif not self.doc.path.endswith(("config.yaml", "config.yml")):
+            yield from self._gitlab()
+
+    def _github(self, data: dict[str, Any]) -> Iterator[Snippet]:
+        """``jobs.*.steps[*].run`` with the variables of the workflow, the job and the step."""
+        for _, at, job in self.doc.children("/jobs"):
+            steps = job.get("steps") if isinstance(job, dict) else None
+            for number, step in enumerate(steps if isinstance(steps, list) else ()):
+                if not isinstance(step, dict) or not isinstance(step.get("run"), str):
+                    continue
+                here = f"{at}/steps/{number}"
+                variables = {
+                    **self._variables("/env"),
+                    **self._variables(f"{at}/env"),
+                    **self._variables(f"{here}/env"),
+                }
+                folder = step.get("working-directory") or _default_folder(job) or _default_folder(data)
+                cwd: Fact[str] = known(folder) if isinstance(folder, str) and "$" not in folder else absent()
+                yield from self._text(f"{here}/run", variables, cwd=cwd if folder is None or cwd.is_known else _UNSAID)
+
+    def _gitlab(self) -> Iterator[Snippet]:
+        """``script`` of each job: a text or a list of texts, which run one after the other in one shell."""
+        for _, at, job in self.doc.children(""):
+            if not isinstance(job, dict) or not isinstance(job.get("script"), list | str):
+                continue
+            variables = {**self._variables("/variables"), **self._variables(f"{at}/variables")}
+            script = job["script"]
+            items = [f"{at}/script"] if isinstance(script, str) else [f"{at}/script/{i}" for i in range(len(script))]
+            for item in items:
+                if isinstance(self.doc.get(item), str):
+                    yield from self._text(item, variables, cwd=absent())
+
+    def _compose(self) -> Iterator[Snippet]:
+        """``entrypoint`` and ``command`` of each service; the image decides over the directory."""
+        for _, at, service in self.doc.children("/services"):
+            if isinstance(service, dict):
+                variables = self._variables(f"{at}/environment")
+                yield from self._started(at, "entrypoint", "command", variables)
+
+    def _containers(self, at: str, data: Any, depth: int) -> Iterator[Snippet]:
+        """``command`` and ``args`` of each container, wherever an operator's resource keeps its pods."""
+        items = (
+            list(enumerate(data)) if isinstance(data, list) else list(data.items()) if isinstance(data, dict) else []
+        )
+        for key, value in items if depth < _DEPTH else ():
+            here = join_pointer(at, key)
+            if key in ("containers", "initContainers") and isinstance(value, list):
+                for number, container in enumerate(value):
+                    if isinstance(container, dict):
+                        pod = f"{here}/{number}"
+                        variables = {**_INJECTED, **self._variables(f"{pod}/env")}
+                        yield from self._started(pod, "command", "args", variables)
+            else:
+                yield from self._containers(here, value, depth + 1)
+
+    def _started(self, at: str, first: str, second: str, variables: Variables) -> Iterator[Snippet]:
+        """Two lists of words that are one command line, or a text for the shell."""
+        words: list[object] = []
+        places: list[str] = []
+        for name in (first, second):
+            value = self.doc.get(f"{at}/{name}")
+            if isinstance(value, str) and not words:
+                yield from self._text(f"{at}/{name}", variables, cwd=_IMAGE, is_open=True)
+            for number, word in enumerate(value if isinstance(value, list) else ()):
+                words.append(word)
+                places.append(f"{at}/{name}/{number}")
+        text = shell_text(words)
+        if text is not None:
+            yield from self._text(places[text], variables, cwd=_IMAGE, is_open=True)
+        elif words:
+            filled = [None if isinstance(w, str) and "$" in w else w for w in words]
+            line = command_line(filled)
+            if may_launch(line.encode("utf-8", "surrogatepass")):
+                span = Span(self.doc.values[places[0]].start, self.doc.values[places[-1]].end)
+                yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE)
+
+    def _text(self, at: str, variables: Variables, *, cwd: Fact[str], is_open: bool = False) -> Iterator[Snippet]:
+        """A scalar that a shell runs."""
+        span = self.doc.values[at]
+        text, base, anchor = _verbatim(self.source.text[span.start : span.end], span, self.doc.get(at))
+        text = _EXPRESSION.sub(lambda m: unset(len(m[0])), text)
+        if may_launch(text.encode("utf-8", "surrogatepass")):
+            yield Snippet(text, base, anchor, variables, frozenset(variables), is_open, cwd)
+
+    def _variables(self, at: str) -> dict[str, Value | None]:
+        """A mapping of variables, a list of ``NAME=value``, or a list of ``{name, value}``."""
+        found: dict[str, Value | None] = {}
+        data = self.doc.get(at)
+        for number, item in enumerate(data if isinstance(data, list) else ()):
+            if isinstance(item, str) and "=" in item:
+                name, _, text = item.partition("=")
+                found[name] = self._value(f"{at}/{number}", text)
+            elif isinstance(item, dict) and isinstance(item.get("name"), str):
+                here = f"{at}/{number}/value"
+                found[item["name"]] = self._value(here, item["value"]) if self.doc.has(here) else None
+        for name, here, value in self.doc.children(at):
+            found[name] = self._value(here, value)
+        return {name: value for name, value in found.items() if re.fullmatch(r"[A-Za-z_]\w*", name)}
+
+    def _value(self, at: str, value: object) -> Value | None:
+        if isinstance(value, bool) or not isinstance(value, str | int) or "$" in str(value):
+            return None
+        return value_at(self.source, str(value), self.doc.values[at])
+
+
+# What the operator of a PyTorchJob puts into the environment of torchrun, whatever the file says.
+_INJECTED: Variables = dict.fromkeys(
+    (
+        *("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+        *("PET_RDZV_ENDPOINT", "PET_RDZV_BACKEND", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"),
+    )
+)
+_IMAGE: Fact[str] = unknown("the image decides")
+_UNSAID: Fact[str] = unknown("the workflow computes the directory")
+
+
+def _default_folder(data: dict[str, Any]) -> object:
+    at: Any = data
+    for key in ("defaults", "run", "working-directory"):
+        at = at.get(key) if isinstance(at, dict) else None
+    return at
+
+
+def _verbatim(raw: str, span: Span, value: object) -> tuple[str, int, Span | None]:
+    """The text as it stands in the file, with its offset; the value itself where the scalar is escaped."""
+    if raw[:1] in ("|", ">"):
+        head, _, body = raw.partition("\n")
+        if raw[0] == ">":
+            body = re.sub(r"(?<!\n)\n(?!\n|$)", " ", body)
+        return body, span.start + len(head) + 1, None
+    if raw[:1] in ("'", '"') and len(raw) > 1:
+        inner = raw[1:-1]
+        if inner == value:
+            return inner, span.start + 1, None
+        return str(value), 0, span
+    if raw == value:
+        return raw, span.start, None
+    folded = re.sub(r"\n(?!\n)", " ", raw)
+    return (folded, span.start, None) if folded.split() == str(value).split() else (str(value), 0, span)
