@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 
 import pytest
@@ -38,23 +41,35 @@ def _empty() -> str:
     return folder
 
 
+def _output(arguments: list[str], environment: Mapping[str, str], patience: float) -> bytes | None:
+    """What bash prints; ``None`` when it takes too long: then its children end with it, which would fork for ever."""
+    with subprocess.Popen(
+        [str(BASH), *arguments],
+        env=environment,
+        cwd=_empty(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as bash:
+        try:
+            return bash.communicate(timeout=patience)[0]
+        except subprocess.TimeoutExpired:  # a loop whose counter a loop inside sets back, a function that calls itself
+            return None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(bash.pid, signal.SIGKILL)
+
+
 def run_bash(script: str, inputs: Mapping[str, str] | None = None) -> list[str] | None:
     """The words that the last command received, ``None`` when bash did not get there.
 
     ``inputs`` are variables of the caller.
     """
-    try:
-        done = subprocess.run(
-            [str(BASH), "--noprofile", "--norc", "-c", script],
-            env={**ENVIRONMENT, **(inputs or {})},
-            cwd=_empty(),
-            capture_output=True,
-            timeout=3,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:  # a loop whose counter a loop inside sets back
+    printed = _output(["--noprofile", "--norc", "-c", script], {**ENVIRONMENT, **(inputs or {})}, 3)
+    if printed is None:
         return None
-    words = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    words = printed.decode("utf-8", "surrogateescape").split("\0")
     return words[1:-1] if words[0] == "begin" else None
 
 
@@ -299,9 +314,7 @@ def test_every_word_that_is_known_is_the_word_that_bash_passes(script: str) -> N
 def test_every_variable_that_is_known_is_what_the_command_finds(body: list[str], prefix: str) -> None:
     script = "\n".join([*body, f"{prefix} /usr/bin/env -0"]) + "\n"
     invocations = read(script, "/usr/bin/env")
-    done = subprocess.run(
-        [str(BASH), "-c", script], env=ENVIRONMENT, cwd=_empty(), capture_output=True, timeout=20, check=False
-    ).stdout.decode("utf-8", "surrogateescape")
+    done = (_output(["-c", script], ENVIRONMENT, 3) or b"").decode("utf-8", "surrogateescape")
     # ``set -a`` exports functions too.
     truth = dict(x.split("=", 1) for x in done.split("\0") if "=" in x and not x.startswith("BASH_FUNC_"))
     assume(truth and invocations)
