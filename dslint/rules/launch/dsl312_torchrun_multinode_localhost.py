@@ -46,6 +46,14 @@ EXAMPLES = (
         "run.sh:1",
     ),
     good("node 0", {"node0.sh": _RUN % (0, "localhost"), **_SCRIPT}),
+    good(
+        "node 0 by its own word, whatever c10d makes of it",
+        {
+            "README.md": "```bash\ntorchrun --nnodes=2 --node_rank=0 --rdzv_backend=c10d --rdzv_endpoint=localhost:29400"
+            " train.py\n```\n",
+            **_SCRIPT,
+        },
+    ),
     good("an address", {"run.sh": _RUN % ("$1", "10.0.0.1"), **_SCRIPT}),
     good(
         "two agents on one machine",
@@ -69,7 +77,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         how = rendezvous(command)
         if how is None or how.standalone is not None or not how.meets_at_loopback or command.nodes.get_or(1) < 2:
             continue
-        if how.is_static and (how.node_rank.is_absent or how.node_rank.get_or("") == "0"):
+        if how.node_rank.get_or("") == "0" or (how.is_static and how.node_rank.is_absent):
             continue
         if how.backend.is_unknown or how.host is None or owners - {number}:
             continue

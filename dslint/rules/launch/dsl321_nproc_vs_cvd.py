@@ -2,7 +2,8 @@
 
 **Why it hurts.** The processes beyond the last GPU stop with `CUDA error: invalid device ordinal`, or two processes
 share a GPU and NCCL refuses it (`Duplicate GPU detected`). With fewer processes than GPUs the others are idle: that is
-an info, for some runs spread one model over several GPUs.
+an info, for some runs spread one model over several GPUs. So are several processes on a single GPU, which is how people
+try out distributed code with gloo.
 
 **Fix.** Make both numbers agree.
 
@@ -44,7 +45,7 @@ EXAMPLES = (
     bad(
         "both are exported",
         {
-            "run.sh": "export CUDA_VISIBLE_DEVICES=0\nNGPU=2\naccelerate launch --num_processes $NGPU --num_machines 1"
+            "run.sh": "export CUDA_VISIBLE_DEVICES=0,3\nNGPU=4\naccelerate launch --num_processes $NGPU --num_machines 1"
             " train.py\n",
             **_SCRIPT,
         },
@@ -54,6 +55,11 @@ EXAMPLES = (
         "ms-swift reads the number from a variable",
         {"run.sh": "NPROC_PER_NODE=4 \\\nCUDA_VISIBLE_DEVICES=0,1 \\\nswift sft --model a\n"},
         "run.sh:1 warning",
+    ),
+    bad(
+        "two processes try out one GPU",
+        {"run.sh": "CUDA_VISIBLE_DEVICES=0 torchrun --nproc_per_node 2 train.py\n", **_SCRIPT},
+        "run.sh:1 info",
     ),
     bad(
         "four of eight are idle",
@@ -118,7 +124,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             f"{count} processes on a node see {there}: {effect}",
             hint="Make both numbers agree",
             related=(*visible.origins, *command.processes_per_node.origins[1:]),
-            severity=(Severity.INFO if doc.in_docs else Severity.WARNING) if more else Severity.INFO,
+            severity=Severity.WARNING if more and len(visible.ids) > 1 and not doc.in_docs else Severity.INFO,
             facts={"processes": count, "devices": len(visible.ids)},
         )
 
