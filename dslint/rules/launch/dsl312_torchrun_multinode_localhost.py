@@ -49,8 +49,8 @@ EXAMPLES = (
     good(
         "node 0 by its own word, whatever c10d makes of it",
         {
-            "README.md": "```bash\ntorchrun --nnodes=2 --node_rank=0 --rdzv_backend=c10d --rdzv_endpoint=localhost:29400"
-            " train.py\n```\n",
+            "README.md": "```bash\ntorchrun --nnodes=2 --node_rank=0 --rdzv_backend=c10d "
+            "--rdzv_endpoint=localhost:29400 train.py\n```\n",
             **_SCRIPT,
         },
     ),

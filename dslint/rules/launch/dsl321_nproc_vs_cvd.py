@@ -45,8 +45,8 @@ EXAMPLES = (
     bad(
         "both are exported",
         {
-            "run.sh": "export CUDA_VISIBLE_DEVICES=0,3\nNGPU=4\naccelerate launch --num_processes $NGPU --num_machines 1"
-            " train.py\n",
+            "run.sh": "export CUDA_VISIBLE_DEVICES=0,3\nNGPU=4\naccelerate launch --num_processes $NGPU "
+            "--num_machines 1 train.py\n",
             **_SCRIPT,
         },
         "run.sh:3 warning",
