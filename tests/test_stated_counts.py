@@ -81,6 +81,44 @@ def test_stated_numbers_fill_what_no_file_says(
     assert counts(*flags.split()) == expected
 
 
+OPEN_MPI = "# hosts\nnode1 slots=4 max_slots=8\nnode2 slots=4\n"
+
+
+@pytest.mark.parametrize(
+    ("launch", "hosts", "expected"),
+    [
+        ("mpirun --hostfile hosts python ", OPEN_MPI, (2, 4, 8)),
+        ("mpirun -np 8 --hostfile hosts python ", OPEN_MPI, (2, 4, 8)),
+        ("mpirun -np 4 --hostfile hosts python ", OPEN_MPI, (None, None, 4)),  # the mapping decides
+        ("mpirun -np 8 -machinefile hosts python ", "node1:4\nnode2:4  # spare\n", (2, 4, 8)),
+        ("mpiexec -f hosts python ", "node1:4\nnode2:4\n", (None, None, None)),  # MPICH starts one process
+        ("mpirun --hostfile hosts python ", "node1 slots=4\nnode2 slots=2\n", (2, None, 6)),
+        ("mpirun --hostfile hosts python ", "node1\nnode2\n", (None, None, None)),
+        ("mpirun --hostfile hosts python ", "node1 slots=4\nnode1 slots=4\n", (None, None, None)),
+        ("mpirun --hostfile hosts -H node1:2 python ", OPEN_MPI, (1, 2, 2)),
+        ("mpirun --hostfile /etc/hosts python ", OPEN_MPI, (None, None, None)),
+        ("printf x > hosts\nmpirun --hostfile hosts python ", OPEN_MPI, (None, None, None)),
+        ("horovodrun -np 8 --hostfile hosts python ", OPEN_MPI, (2, 4, 8)),
+        ("deepspeed --hostfile hosts ", "node1 slots=4\nnode2 slots=4\n", (2, 4, 8)),
+        ("deepspeed --hostfile hosts ", "node1 slots=4\nnode2 slots=2\n", (2, None, 6)),
+    ],
+)
+def test_host_files_of_the_project_are_read(
+    here: Path, launch: str, hosts: str, expected: tuple[int | None, ...]
+) -> None:
+    (here / "hosts").write_text(hosts)
+    (here / "run.sh").write_text(launch + REST)
+    assert counts() == expected
+
+
+def test_the_lines_of_a_host_file_are_the_places(here: Path) -> None:
+    (here / "hosts").write_text(OPEN_MPI)
+    (here / "run.sh").write_text("mpirun --hostfile hosts python " + REST)
+    places = plan()["origins"]["world_size"]
+    assert [(place["file"], place["line"]) for place in places] == [("run.sh", 1), ("hosts", 2), ("hosts", 3)]
+    assert plan("--nnodes", "4")["remarks"][-1].startswith("--nnodes 4 is not used: the run has 2 (run.sh:1, hosts:2")
+
+
 def test_plain_python_without_deepspeed_stays_one_process(here: Path) -> None:
     (here / "run.sh").write_text("python convert.py\n")
     assert counts("--world-size", "8") == (None, None, None)

@@ -11,6 +11,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World
 from dslint.model.plan.appearing import is_mentioned, is_written, may_appear
 from dslint.model.plan.files import Files
+from dslint.model.plan.mpihosts import LAUNCHERS, mpi_counts
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
 # Host -> how many processes, or which of its slots.
@@ -69,6 +70,8 @@ def hostfile_counts(command: LaunchCommand, files: Files) -> World | None:
 
     ``None`` when the command names no hostfile of this project.
     """
+    if command.launcher in LAUNCHERS:
+        return mpi_counts(command, files)
     flag = command.launcher_flag("-H", "--hostfile") if command.launcher == "deepspeed" else None
     if flag is None or flag.value is None or not flag.value.text:
         return None
