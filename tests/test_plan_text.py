@@ -90,6 +90,19 @@ def test_no_line_is_wider_than_the_terminal(here: Path, monkeypatch: pytest.Monk
     assert max(map(len, done.out.splitlines())) <= width
 
 
+def test_long_paths_do_not_leave_the_terminal(here: Path) -> None:
+    folder = here / ("deep/" * 12)
+    folder.mkdir(parents=True)
+    name = f"{'deep/' * 12}accelerate_config_for_two_nodes.yaml"
+    (here / name).write_text(
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 8\n"
+    )
+    (here / "run.sh").write_text(f"accelerate launch --config_file {name} train.py\n")
+    out = dslint("plan").out
+    assert "accelerate: 2 nodes x 4 processes = 8 ranks" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_unknown_counts_say_why_and_quoted_words_stay_quoted(here: Path) -> None:
     (here / "run.sh").write_text(SCRIPT)
     (here / "train.py").write_text("print()\n")

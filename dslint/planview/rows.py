@@ -12,7 +12,7 @@ from dslint.core.fact import Fact
 from dslint.core.source import Location
 from dslint.core.words import counted
 from dslint.model.deepspeed.config import version_named
-from dslint.model.plan.effective import DERIVED
+from dslint.model.plan.effective import DERIVED, OPEN_PART
 from dslint.parse.data import dotted_key
 from dslint.planview.describe import View, why_of
 
@@ -170,10 +170,18 @@ def parser_text(view: View, is_brief: bool = False) -> str:
 def _arguments(view: View, is_all: bool) -> Iterator[Row]:
     shown = []
     for name, fact in view.arguments.items():
-        if fact.is_known and (is_all or (_ARGUMENT.search(name) and fact.origins)):
+        if fact.is_known and (is_all or (_ARGUMENT.search(name) and _is_stated(view, fact))):
             why = f" ({fact.reason})" if fact.reason else ""
             shown.append(Row("", f"{name} {shlex.quote(str(fact.get()))}{why}", fact.origins))
     yield from _listed("with", shown)
+
+
+def _is_stated(view: View, fact: Fact[Any]) -> bool:
+    """The command or a file of arguments says it, or a default of the script switches something on."""
+    if not fact.origins:
+        return False
+    recipe = view.plan.recipe.path if view.plan.recipe is not None else ""
+    return fact.origins[0].path in (view.command.location.path, recipe) or fact.get() not in (None, False, -1)
 
 
 def _configs(view: View) -> Iterator[Row]:
@@ -239,7 +247,7 @@ def _batch(view: View) -> Iterator[Row]:
 
 def _term(name: str, fact: Fact[Any], path: str) -> str:
     if not fact.is_known:
-        return f"{name} ? ({fact.reason or 'nobody states it'})"
+        return f"{name} ?" if fact.reason == OPEN_PART else f"{name} ? ({fact.reason or 'nobody states it'})"
     said = [*places_text(fact.origins[:2], path), *([fact.reason] if fact.reason not in ("", DERIVED) else [])]
     return f"{name} {fact.get()}" + (f" ({', '.join(said)})" if said else "")
 
@@ -253,7 +261,7 @@ def _machines(view: View) -> Iterator[Row]:
     if place.is_standalone:
         yield Row("meet", "on a free port of this machine (--standalone)", place.backend.origins)
         return
-    if all(fact.is_absent for fact in facts):
+    if not any(fact.is_known for fact in facts):
         return
     said = [f"{value_of(place.address)}:{value_of(place.port)}" if not place.address.is_absent else ""]
     said += [f"port {value_of(place.port)}" if place.address.is_absent and not place.port.is_absent else ""]

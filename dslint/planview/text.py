@@ -17,6 +17,7 @@ from dslint.report.place import one_line
 _LABEL = 9
 # Columns that a value keeps even where its place is long.
 _LEAST = 24
+_MOST = 4
 _STYLES = {"head": "bold", "unknown": "yellow", "remark": "bold red"}
 
 
@@ -70,8 +71,8 @@ def _row(row: Row, first: str, rest: str, path: str, width: int) -> Iterator[Tex
 
 def _columns(row: Row, prefix: str, label: str, rest: str, path: str, width: int) -> Iterator[Text]:
     """The text at the left, its places at the right of the last line that has room for them."""
-    value, places = one_line(row.text), one_line(", ".join(places_text(row.places[:4], path)))
     room = width - cell_len(prefix) - len(label)
+    value, places = one_line(row.text), _joined(places_text(row.places, path), room)
     parts = _wrapped(value, room)
     if places and cell_len(parts[-1]) + 2 + cell_len(places) > room:
         parts = _wrapped(value, max(_LEAST, room - cell_len(places) - 2)) if cell_len(places) < room // 2 else parts
@@ -81,10 +82,21 @@ def _columns(row: Row, prefix: str, label: str, rest: str, path: str, width: int
     for index, part in enumerate(parts):
         text = Text.assemble((rest if index else prefix, "blue"), ("" if index else label, "cyan"), (part, style))
         if places and index == len(parts) - 1:
-            gap = max(1, room - cell_len(part) - cell_len(places))
+            gap = max(1 if part else 0, room - cell_len(part) - cell_len(places))
             text.append(" " * gap)
             text.append(places, "bright_black")
         yield text
+
+
+def _joined(places: Sequence[str], room: int) -> str:
+    """The first places, as many as fit into a line and never more than four."""
+    shown = ""
+    for number, place in enumerate(map(one_line, places)):
+        longer = f"{shown}, {place}" if shown else place
+        if number == _MOST or (shown and cell_len(longer) > room - 3):
+            return f"{shown}, …"
+        shown = longer
+    return shown if cell_len(shown) <= room else "…" + shown[len(shown) - room + 1 :]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -15,6 +15,7 @@ from dslint.parse.data import DataDoc, join_pointer
 
 # Why a part of the arithmetic has no place.
 DERIVED = "worked out from the other numbers"
+OPEN_PART = "a part of the product is not known"
 _REWRITTEN = "the script changes the config before it is used"
 _BUCKETS = "computed from the hidden size of the model"
 
@@ -97,7 +98,7 @@ def _product(*parts: Fact[Any]) -> Fact[Any]:
     total = 1
     for part in parts:
         if not part.is_known:
-            return unknown(part.reason or "a part of the product is not known")
+            return unknown(OPEN_PART)
         total *= part.get()
     return _derived(total)
 
@@ -105,7 +106,7 @@ def _product(*parts: Fact[Any]) -> Fact[Any]:
 def _quotient(train: Fact[Any], *parts: Fact[Any]) -> Fact[Any]:
     divisor = _product(*parts)
     if not train.is_known or not divisor.is_known:
-        return unknown((divisor.reason if train.is_known else train.reason) or "a part of the batch size is not known")
+        return unknown(OPEN_PART)
     whole = divisor.get() > 0 and train.get() % divisor.get() == 0
     return _derived(int(train.get() // divisor.get())) if whole else unknown("the sizes do not fit")
 
