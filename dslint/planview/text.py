@@ -94,7 +94,8 @@ def _joined(places: Sequence[str], room: int) -> str:
     for number, place in enumerate(map(one_line, places)):
         longer = f"{shown}, {place}" if shown else place
         if number == _MOST or (shown and cell_len(longer) > room - 3):
-            return f"{shown}, …"
+            shown += ", …"
+            break
         shown = longer
     return shown if cell_len(shown) <= room else "…" + shown[len(shown) - room + 1 :]
 
