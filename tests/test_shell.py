@@ -167,6 +167,20 @@ def ways(script: str) -> list[tuple[str, ...]]:
         ('[ -n "$X" ] || X=4\nrun $X', [("4",)]),
         ("if [[ -z ${X+x} ]]; then X=4; fi\nrun $X", [("4",)]),
         ('N=$1\nif [ "$N" == "" ]; then N=4; fi\nrun $N', [("4",)]),
+        # The other arm is read too: the caller may choose it.
+        ('if [ "${M:-a}" = a ]; then run a; N=1; else run b; N=2; fi\nrun $N', [("a",), ("b",), ("1",)]),
+        ("M=${M:-a}\nif [ $M = b ]; then run $M; fi\nrun $M", [("?",), ("a",)]),
+        ("case ${1:-a} in a) run a;; b) run b;; *) exit;; esac\nrun c", [("a",), ("b",), ("c",)]),
+        ('case "${1:-}" in a) run a;; *) exit;; esac\nrun c', [("a",), ("c",)]),
+        ('if [ "${M:-a}" = b ]; then run b; else run a; fi', [("b",), ("a",)]),
+        ('if [ "${M:-a}" = a ]; then run a; exit; fi\nrun b', [("a",), ("a",), ("b",)]),
+        (
+            "case $1 in a) N=1;& b) M=2;; *) exit;; esac\nrun ${N:-0} $M",
+            [
+                ("1", "2", "| `$1` is a (run.sh:1)"),
+                ("0", "2", "| `$1` is b (run.sh:1)"),
+            ],
+        ),
         # Tests that nobody can decide.
         (
             "N=2\nif [ $1 ]; then N=4; fi\nrun $N",

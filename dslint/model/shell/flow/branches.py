@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dslint.model.launch.command import Condition
@@ -20,12 +21,13 @@ from dslint.model.shell.flow.choices import (
     chosen,
     leaves,
     mapped,
+    overridden,
     paths,
     preferred,
     tree_of,
     two_arms,
 )
-from dslint.model.shell.flow.conditions import Test
+from dslint.model.shell.flow.conditions import EMPTY_DEFAULT, NAMES, Test
 from dslint.model.shell.flow.patterns import is_literal, matches
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope
@@ -80,13 +82,15 @@ class BranchReader(CommandReader):
         """Run ``yes`` or ``no``, or both where the test may go either way; the status."""
         if isinstance(test, bool):
             return yes(scope) if test else no(scope)
-        usual = preferred(test)
+        usual, begin = preferred(test), self.read_up_to
         if isinstance(usual, bool):
             inner = scope.copy()
             status = yes(inner) if usual else no(inner)
             if not inner.ended:
+                self._otherwise(scope.under(test, not usual), overridden(test), no if usual else yes, begin)
                 scope.become(inner)
                 return status
+            self.read_up_to = begin
         else:
             test = usual
         (first, ended), (second, _) = self.both(test, [(True, yes), (False, no)], scope)
@@ -94,17 +98,33 @@ class BranchReader(CommandReader):
             return second
         return None if first is None or second is None else chosen(((test, True),), first, second)
 
+    def _otherwise(self, scope: Scope, names: Collection[str], run: _Run, begin: int) -> None:
+        """Read the commands of an arm that runs when the caller sets ``names``; what it leaves is forgotten.
+
+        ``begin``: up to where the text was read before the arms.
+        """
+        scope.forget(names, "the caller may set it")
+        loops, self.loops = self.loops, []
+        end, self.read_up_to = self.read_up_to, begin
+        with self.functions.apart():
+            run(scope)
+        self.loops, self.read_up_to = loops, max(end, self.read_up_to)
+
     def both(self, test: Any, arms: Sequence[tuple[Any, _Run]], scope: Scope) -> list[tuple[Any, bool]]:
         """Run the arms, each in its own state, and bring the states together behind them.
 
         Returns the status of each arm, and whether the control flow ends there.
         """
         known, alive, ends = len(scope.guards), [], []
+        begin = end = self.read_up_to
         for result, run in arms:
             inner = scope.under(test, result)
+            self.read_up_to = begin
             ends.append((run(inner), inner.ended))
+            end = max(end, self.read_up_to)
             if not inner.ended:
                 alive.append((result, inner))
+        self.read_up_to = end
         if not alive:
             scope.ended = True
             return ends
@@ -194,35 +214,43 @@ class BranchReader(CommandReader):
         items = [c for c in node.named_children if c.type == "case_item"]
         if not items:
             return None
-        subject = self.doc.raw(node.named_children[0])
+        subject = EMPTY_DEFAULT.sub(r"${\1}", self.doc.raw(node.named_children[0]))
         patterns = [[self.doc.raw(p) for p in item.children_by_field_name("value")] for item in items]
-        tree = self._case(node, subject, patterns, scope)
+        soft: list[bool] = []
+        tree = self._case(node, subject, patterns, scope, soft)
         if any(c.type == ";;&" for item in items for c in item.children):
             scope.forget(assigned_names(self.doc, node))
 
-        def runner(number: int) -> _Run:
-            def run(inner: Scope) -> Any:
-                for item in items[number:]:
-                    self.sequence(item.named_children[len(item.children_by_field_name("value")) :], inner)
-                    if inner.ended or all(c.type != ";&" for c in item.children):
-                        break
-                return None
-
-            return run
-
+        runner = partial(self._run_items, items)
         possible = sorted(leaves(tree))
         if len(possible) == 1:
-            return runner(possible[0])(scope)
-        self.both(tree, [(number, runner(number)) for number in possible], scope)
+            others = [n for n in range(len(items)) if n != possible[0]] if any(soft) else []
+            begin = self.read_up_to
+            for number in others:
+                self._otherwise(scope.copy(), NAMES.findall(subject), partial(runner, number), begin)
+            self.read_up_to = begin
+            return runner(possible[0], scope)
+        self.both(tree, [(number, partial(runner, number)) for number in possible], scope)
         return None
 
-    def _case(self, node: Node, subject: str, patterns: list[list[str]], scope: Scope) -> Any:
-        """The number of the item that runs; behind the last one: none does."""
+    def _run_items(self, items: Sequence[Node], number: int, scope: Scope) -> None:
+        """Run an item of ``case``, and those that it falls into."""
+        for item in items[number:]:
+            self.sequence(item.named_children[len(item.children_by_field_name("value")) :], scope)
+            if scope.ended or all(c.type != ";&" for c in item.children):
+                break
+
+    def _case(self, node: Node, subject: str, patterns: list[list[str]], scope: Scope, soft: list[bool]) -> Any:
+        """The number of the item that runs; behind the last one: none does.
+
+        ``soft`` receives whether the default of a variable decided.
+        """
 
         def compute(world: World) -> int:
             try:
                 lookup = scope.lookup(world)
                 text = expand_assignment(subject, lookup)
+                soft.append(lookup.has_default)
                 hits = (n for n, group in enumerate(patterns) if any(matches(p, text, lookup) for p in group))
                 return next(hits, len(patterns))
             except ForkNeededError:

@@ -75,10 +75,14 @@ class Arm:
 
 @dataclass(eq=False, slots=True)
 class Fork:
-    """A test whose result is not known. ``preferred`` is the arm that runs unless the caller says otherwise."""
+    """A test whose result is not known.
+
+    ``preferred`` is the arm that runs unless the caller sets one of ``names``.
+    """
 
     arms: tuple[Arm, ...]
     preferred: int | None = None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -291,6 +295,14 @@ def preferred(tree: Any) -> Any:
     if tree.fork.preferred is not None:
         return preferred(tree.arms[tree.fork.preferred])
     return joined(tree.fork, [preferred(arm) for arm in tree.arms])
+
+
+def overridden(tree: Any) -> set[str]:
+    """Names that the caller may set, so that such forks go another way."""
+    if not isinstance(tree, Choice):
+        return set()
+    own = tree.fork.names if tree.fork.preferred is not None else ()
+    return set(own).union(*(overridden(arm) for arm in tree.arms))
 
 
 # A test and the result under which a piece of the script runs.

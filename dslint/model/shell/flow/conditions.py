@@ -36,11 +36,11 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "-le": operator.le,
     "-ge": operator.ge,
 }
-_NAMES = re.compile(r"\$\{?[#!]?(\w+|[@*#?!$-])")
+NAMES = re.compile(r"\$\{?[#!]?(\w+|[@*#?!$-])")
 # What is another one each time that it is asked: output of commands, files, status, random numbers.
 _CHANGES = re.compile(r"\$\((?!\()|`|\$\{?[?!$]|\$\{?(?:RANDOM|SECONDS|EPOCH\w*|LINENO|REPLY)\b|<\(")
 # ``${X:-}`` guards against ``set -u`` and gives no default.
-_EMPTY_DEFAULT = re.compile(r"\$\{(\w+):?-(?:\"\"|'')?\}")
+EMPTY_DEFAULT = re.compile(r"\$\{(\w+):?-(?:\"\"|'')?\}")
 _OF_NAME = re.compile(r"\"?\$(?:\{(\w+)(?::?\+\w+)?\}|(\w+))\"?")
 _MAX_TEXT = 80
 
@@ -59,7 +59,7 @@ class Test:
     def tree(self) -> Any:
         """The result, or a choice between the ways that the test may go."""
         try:
-            part = None if self.text.startswith("((") else read_test(_EMPTY_DEFAULT.sub(r"${\1}", self.text))
+            part = None if self.text.startswith("((") else read_test(EMPTY_DEFAULT.sub(r"${\1}", self.text))
         except UnreadableTestError:
             return self.whole()
         body = self.text[2:].rstrip().removesuffix("))")
@@ -69,7 +69,8 @@ class Test:
             return self.whole()
         if self.has_default and isinstance(tree, bool):
             # Unless the environment says something else, it goes this way.
-            return Choice(Fork(two_arms(self.place, self._short(self.text)), 0 if tree else 1), (True, False))
+            names = tuple(NAMES.findall(self.text)) + tuple(re.findall(r"[A-Za-z_]\w*", body) if part is None else ())
+            return Choice(Fork(two_arms(self.place, self._short(self.text)), 0 if tree else 1, names), (True, False))
         return tree
 
     def whole(self) -> Any:
@@ -103,6 +104,7 @@ class Test:
         if flag == "-v" and raw.isidentifier():
             held = self.scope.held(raw, world)
             if isinstance(held, Value) or (held is UNSET and self._assumes(raw)):
+                self.has_default |= held is UNSET
                 return isinstance(held, Value)
         return self._ask(f"{flag} {raw}", world, once=flag != "-v", names=(raw,))
 
@@ -117,6 +119,7 @@ class Test:
             if name and self._assumes(name):
                 held = self.scope.held(name, world)
                 if held is UNSET or (isinstance(held, Unknown) and held.is_input):
+                    self.has_default = True
                     return True
             return self._is_one_of(f"${name}" if name else raw, "", world)
 
@@ -203,7 +206,7 @@ class Test:
 
     def key_of(self, text: str, world: World, names: Collection[str] = ()) -> object:
         """What a test asks: the same text on unchanged variables is the same question."""
-        held = [self._identity(n, world) for n in dict.fromkeys([*_NAMES.findall(text), *names])]
+        held = [self._identity(n, world) for n in dict.fromkeys([*NAMES.findall(text), *names])]
         return (re.sub(r"\s+", " ", text), *held)
 
     def _identity(self, name: str, world: World) -> object:

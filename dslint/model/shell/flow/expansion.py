@@ -37,6 +37,8 @@ def alternatives_of(reader: CommandReader, raws: Raws, scope: Scope, inner: Scop
             ways += _words(reader, raws, scope, world, MAX_WORLDS - len(ways))
     ways = _split(ways, lambda w: resolve(inner.directory, w)) or ways
     for name in inner.undecided():
+        if len(ways) > MAX_WORLDS // 2:
+            break  # more of them would be too many
         ways = _split(ways, partial(inner.exported, name)) or ways
     return ways
 
