@@ -158,6 +158,6 @@ def test_a_file_without_a_telling_name_is_judged_by_its_content(raw: bytes, kind
 
 
 def test_suffixes_tell_the_kind() -> None:
-    assert [kind_of(n) for n in ("a.PY", "run.sbatch", "ds.jsonc", "b.txt", "Makefile")] == [
-        "script", "shell", "json", "-", "",
+    assert [kind_of(n) for n in ("a.PY", "run.sbatch", "ds.jsonc", "b.txt", "Makefile", "train")] == [
+        "script", "shell", "json", "-", "makefile", "",
     ]  # fmt: skip

@@ -2921,6 +2921,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.plan.dsl450_duplicate_flag",
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL451",

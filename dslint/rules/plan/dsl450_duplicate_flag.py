@@ -30,6 +30,7 @@ META = RuleMeta(
     name="duplicate-flag",
     kind="plan",
     severity=Severity.WARNING,
+    depends_on_run=True,
     summary="An option stands twice in a command, with different values",
     references=("https://docs.python.org/3/library/argparse.html#action",),
 )
