@@ -160,6 +160,8 @@ def _dollar(text: str, at: int) -> int:
         return closing_bracket(text, at + 1, ")")
     if following == "{":
         return closing_bracket(text, at + 1, "}")
+    if following == "[":
+        return closing_bracket(text, at + 1, "]")
     if following == "'":
         at += 2
         while at < len(text) and text[at] != "'":

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact, unknown
 from dslint.core.source import Location, Span
 from dslint.model.shell.effects import OPENERS, SETTERS, command_names, side_effects, text_names
-from dslint.model.shell.flow.choices import TOO_MANY, UNSET, Unknown, World, mapped, tree_of
+from dslint.model.shell.flow.choices import TOO_MANY, UNSET, Choice, Unknown, World, mapped, tree_of
 from dslint.model.shell.folder import changed_directory
 from dslint.model.shell.functions import argument, bind
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
+from dslint.model.shell.setters import values_set
 from dslint.model.shell.words import expand_assignment, expand_quoted
 
 if TYPE_CHECKING:
@@ -32,9 +33,15 @@ _MAX_CHAIN = 5
 
 
 def run_builtin(
-    reader: CommandReader, name: str, raws: list[tuple[str, Span]], raw: str, scope: Scope, redirects: list[Node]
+    reader: CommandReader,
+    name: str,
+    raws: list[tuple[str, Span]],
+    raw: str,
+    scope: Scope,
+    redirects: list[Node],
+    ifs: str | None = None,
 ) -> None:
-    """What the command does to ``scope``."""
+    """What the command does to ``scope``; ``ifs`` is the raw value of ``IFS=`` in front of it."""
     arguments = [text for text, _ in raws]
     if name == "cd":
         _change_directory(reader, arguments, scope)
@@ -48,8 +55,48 @@ def run_builtin(
         scope.forget(text_names(kept))
     elif name == "read" and (body := _heredoc(reader, arguments, scope, redirects)) is not None:
         scope.assign(arguments[-1], body)
+    elif name == "let" and all(_calculated(reader, text, scope) for text in arguments):
+        pass
+    elif name in ("read", "mapfile", "readarray", "printf") and raws:
+        given = [reader.doc.raw(r) for r in redirects]
+        _set_values(name, arguments, given, ifs, reader.location(raws[0][1]), raw, scope)
     else:
         scope.forget(command_names(raw))
+
+
+def _calculated(reader: CommandReader, text: str, scope: Scope) -> bool:
+    try:
+        return reader.calculate(expand_assignment(text, scope.lookup()), scope)
+    except UnknownWordError:
+        return False
+
+
+def _set_values(
+    name: str, raws: list[str], given: list[str], ifs: str | None, place: Location, raw: str, scope: Scope
+) -> None:
+    """``read A B <<< text``, ``mapfile -t L <<< text``, ``printf -v NAME ...``."""
+
+    def compute(world: World) -> Any:
+        return values_set(name, raws, given[0] if given else "", ifs, scope.lookup(world), place)
+
+    tree = tree_of(compute, scope.here()) if len(given) <= 1 else None
+    names = None if tree is None else _names_in(tree)
+    if names is None:
+        scope.forget(command_names(raw))
+    for each in names or ():
+        scope.assign(each, mapped(tree, partial(_value_of, name=each)))
+
+
+def _names_in(tree: Any) -> set[str] | None:
+    """The names that every leaf sets; ``None`` when nobody knows, or when they differ."""
+    if isinstance(tree, Choice):
+        found = [_names_in(arm) for arm in tree.arms]
+        return found[0] if all(names == found[0] for names in found) else None
+    return set(tree) if isinstance(tree, dict) else None
+
+
+def _value_of(values: Any, *, name: str) -> Any:
+    return values[name]
 
 
 def default_assignment(name: str, place: Location, raw: str, scope: Scope) -> None:

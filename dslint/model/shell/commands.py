@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact
 from dslint.core.source import Location, Span
 from dslint.model.launch.command import Condition, Word
+from dslint.model.shell.assigning import DECLARING, AssignmentReader
 from dslint.model.shell.builtins import BUILTINS, CONTROL, NAME_OPERANDS, default_assignment, run_builtin
 from dslint.model.shell.effects import assigned_names, side_effects
-from dslint.model.shell.flow.choices import UNSET, Deferred, ForkNeededError, Unknown, World, leaves, resolve, tree_of
+from dslint.model.shell.flow.choices import ForkNeededError, World, resolve
 from dslint.model.shell.flow.expansion import alternatives_of
-from dslint.model.shell.functions import Functions
-from dslint.model.shell.pieces import UnknownWordError, Value
+from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.reasons import reason_of
 from dslint.model.shell.scope import Scope, Template
-from dslint.model.shell.words import ASSIGNMENT, NAME, expand, expand_assignment
-from dslint.parse.shell import ShellDoc
-from dslint.parse.shelllex import UnfinishedWordError, array_items, simple_command
+from dslint.model.shell.words import ASSIGNMENT, expand
+from dslint.parse.shelllex import UnfinishedWordError, simple_command
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
     from dslint.core.source import SourceFile
-    from dslint.model.shell.flow.loops import Loop
 
-# Finds the file that ``source PATH`` reads, given the directory that the script is in.
-FindFile = Callable[[str, Scope], "SourceFile | None"]
 
 # Unquoted names that usually hold several words, and "$@" / "${array[@]}", which always may.
 _MANY = re.compile(
@@ -68,27 +63,8 @@ class Heredoc:
     scope: Scope
 
 
-class CommandReader:
+class CommandReader(AssignmentReader):
     """Runs simple commands in a scope. The syntax tree says where one begins, the lexer which words it has."""
-
-    def __init__(
-        self,
-        doc: ShellDoc,
-        wanted: Callable[[str], bool],
-        find_file: FindFile | None = None,
-        functions: Functions | None = None,
-    ) -> None:
-        self.doc = doc
-        self.wanted = wanted
-        self.find_file = find_file
-        self.found: list[Invocation] = []
-        self.heredocs: list[Heredoc] = []
-        self.functions = functions or Functions()
-        self.read_up_to = 0
-        self.depth = 0
-        # Names that the arms of the test at hand give a default.
-        self.loops: list[Loop] = []
-        self.assumed: Collection[str] = ()
 
     def visit(self, node: Node, scope: Scope) -> Any:
         """Run one statement in ``scope``; its status as a tree of booleans, ``None`` when nobody knows."""
@@ -96,6 +72,10 @@ class CommandReader:
 
     def control(self, name: str, arguments: list[str], scope: Scope) -> None:
         """``exit``, ``return``, ``break``, ``continue``."""
+        raise NotImplementedError
+
+    def calculate(self, text: str, scope: Scope) -> bool:
+        """Run ``i = 0`` or ``i++``; ``False`` when it is something else or its value is not known."""
         raise NotImplementedError
 
     def test(self, text: str, start: int, scope: Scope) -> Any:
@@ -127,8 +107,8 @@ class CommandReader:
             if self._next_line(node, command.end, scope, redirects):
                 return None
             return None if any("$(" in raw or "`" in raw for raw, _ in raws) else True
-        if raws[count][0] in _DECLARING:
-            self._declare(raws[count:], scope)
+        if raws[count][0] in DECLARING:
+            self.declare(raws[count:], scope)
             return None
         return self._run(node, raws[:count], raws[count:], scope, redirects or [])
 
@@ -139,113 +119,6 @@ class CommandReader:
         if following is not None:
             self._simple_at(node, end + following.end(), scope, redirects)
         return following is not None
-
-    def assign(self, raw: str, span: Span, scope: Scope, export: bool = False) -> None:
-        """``name=value``, ``name+=(a b)``."""
-        match = ASSIGNMENT.match(raw)
-        if match is None:
-            return
-        name = match["name"]
-        value = None if match["index"] else self._value(raw, span, match, scope)
-        scope.forget(side_effects(raw))
-        scope.assign(name, value, export)
-        if not match["append"] and self.wanted(raw):
-            self._keep_template(name, raw, span, scope)
-
-    def _keep_template(self, name: str, raw: str, span: Span, scope: Scope) -> None:
-        """``run="torchrun ..."``: a later ``eval $run`` reads the text as it stands here."""
-        # Quotes in the middle (``"... --schedule "LE" ..."``) make no difference to the text that eval reads.
-        match = re.fullmatch(r"\w+=(?:\"([^`]*)\"|'([^']*)')", raw, re.DOTALL)
-        if match is None or self.doc.anchor is not None or re.search(r"\\[^\n]", match[1] or ""):
-            return
-        start = span.start + match.start(1 if match[1] is not None else 2)
-        scope.templates[name] = Template(match[1] or match[2] or "", start + self.doc.base, scope.copy())
-
-    def _value(self, raw: str, span: Span, match: re.Match[str], scope: Scope) -> Any:
-        """What ``name=value`` assigns: where it depends on forks, a choice, or a value for later."""
-        states: list[Scope] = []
-        is_array = any(isinstance(v, Value) and v.items is not None for v in leaves(scope.values.get(match["name"])))
-
-        def compute(world: World) -> Value | Unknown:
-            # A value for later is worked out in the state of the assignment.
-            state = states[0] if states else scope
-            lookup = state.lookup(world)
-            begin = match.end()
-            try:
-                if raw.startswith("(", begin):
-                    spans = array_items(self.doc.text, span.start + begin + 1, span.end - 1)
-                    value = self._array(spans, span, state, world)
-                else:
-                    text = expand_assignment(raw[begin:], lookup)
-                    places = (self.location(span), *lookup.used)
-                    value = Value(text, None, places, is_default=lookup.has_default)
-            except UnfinishedWordError:
-                raise UnknownWordError from None
-            except UnknownWordError as error:
-                error.why = error.why or reason_of(raw[begin:])
-                name = _INPUT.fullmatch(raw[begin:])
-                if name is None or match["append"] or isinstance(error, ForkNeededError):
-                    raise
-                return Unknown(error.why, is_input=not state.open and state.held(name[1], world) is UNSET)
-            if match["append"]:
-                return _appended(state.held(match["name"], world), value)
-            if is_array and value.items is None:
-                # ``L=x`` sets the first element.
-                old = state.held(match["name"], world)
-                items = (old.items or ("",))[1:] if isinstance(old, Value) else ()
-                return replace(value, items=(value.text, *items), places=()) if items else value
-            return value
-
-        tree = tree_of(compute, scope.here())
-        if tree is None:
-            states.append(scope.copy())
-            return Deferred(compute)
-        return tree
-
-    def _array(self, spans: list[Span], whole: Span, scope: Scope, world: World) -> Value:
-        items: list[str] = []
-        places: list[Location] = []
-        used: list[Location] = []
-        for span in spans:
-            raw = self.doc.text[span.start : span.end]
-            lookup = scope.lookup(world)
-            if raw.startswith("["):
-                raise UnknownWordError
-            texts = expand(raw, lookup)
-            items += texts
-            copied = len(lookup.places) == len(texts)
-            places += lookup.places if copied else [self.location(span)] * len(texts)
-            used += [] if copied else lookup.used
-        return Value(items[0] if items else "", tuple(items), (self.location(whole), *used), tuple(places))
-
-    def location(self, span: Span) -> Location:
-        """The place of a range of the text in the host file."""
-        place = self.doc.anchor or span.shifted(self.doc.base)
-        return self.doc.source.location(place)
-
-    def _declare(self, raws: list[tuple[str, Span]], scope: Scope) -> None:
-        """``export``, ``declare``, ``local``, ``readonly``, ``unset``."""
-        (command, _), *arguments = raws
-        flags = [raw for raw, _ in arguments if raw.startswith(("-", "+"))]
-        if command == "local" and not self.functions.is_inside:
-            return  # an error in bash
-        export = command == "export" or any("x" in f for f in flags)
-        for raw, span in arguments:
-            if raw in flags:
-                continue
-            match = ASSIGNMENT.match(raw) or NAME.fullmatch(raw)
-            if match is None:
-                scope.forget(None)  # ``export $(cat .env)``
-                continue
-            name = match[1] if match.re is ASSIGNMENT else raw
-            if command in ("local", "declare", "typeset"):
-                self.functions.keep(name, scope)
-            if match.re is ASSIGNMENT and command != "unset":
-                self.assign(raw, span, scope, export)
-            else:
-                _mention(command, name, export, scope)
-            if any(not re.fullmatch(r"-[xrga]+", f) for f in flags):
-                scope.forget({name})
 
     def _run(
         self,
@@ -263,7 +136,9 @@ class CommandReader:
         if name in self.functions:
             self._call(name, prefix, raws[1:], scope)
         elif name in BUILTINS or name in NAME_OPERANDS:
-            run_builtin(self, name, raws[1:], raw, scope, redirects)
+            given = [*redirects, *(c for c in node.children if c.type in _REDIRECTIONS)]
+            ifs = next((text[4:] for text, _ in prefix if text.startswith("IFS=")), None)
+            run_builtin(self, name, raws[1:], raw, scope, given, ifs)
         elif name == "test":
             status = self.test(raw, raws[0][1].start, scope)
         elif name in CONTROL:
@@ -315,21 +190,7 @@ class CommandReader:
         return [Word(text, raw, location, origins) for text in texts]
 
 
-def _mention(command: str, name: str, export: bool, scope: Scope) -> None:
-    """``export NAME``, ``local NAME``, ``unset NAME``."""
-    if command == "unset":
-        scope.remove(name)
-    elif export:
-        scope.exports[name] = True
-        if name not in scope.values:
-            scope.forget({name}, f"`${name}` is set by who starts the script")
-    elif command == "local":
-        scope.values.pop(name, None)
-
-
-_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly", "unset"})
-# A value that the caller hands over as it is.
-_INPUT = re.compile(r"""["']?\$\{?(\w+)(?::?-)?\}?["']?""")
+_REDIRECTIONS = frozenset({"file_redirect", "herestring_redirect"})
 _VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 
 
@@ -350,18 +211,6 @@ def kept_template(raws: list[str], scope: Scope, world: World | None = None) -> 
             raise
         return None
     return template if isinstance(template, Template) else None
-
-
-def _appended(old: Any, new: Value) -> Value:
-    if not isinstance(old, Value):
-        raise UnknownWordError(getattr(old, "why", ""))
-    origins = (*old.origins, *(o for o in new.origins if o not in old.origins))
-    if new.items is not None and old.items is not None:
-        items = old.items + new.items
-        return Value(items[0] if items else "", items, origins, old.places + new.places)
-    if new.items is None and old.items is None:
-        return Value(old.text + new.text, None, origins, is_default=old.is_default or new.is_default)
-    raise UnknownWordError
 
 
 def _tail(raw: str, scope: Scope, world: World | None) -> tuple[str, tuple[Location, ...]]:

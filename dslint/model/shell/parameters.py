@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dslint.model.shell.ansi import ansi_end, ansi_text
 from dslint.model.shell.arith import evaluate
@@ -145,7 +145,7 @@ def _changed(
         change = _change(rest, lookup, quoted, words)
         if change is not None:
             items = tuple(map(change, _items(value)))
-            value = Value(value.text, items, value.origins, value.places, value.first)
+            value = replace(value, items=items)
         _whole(value, index, lookup, pieces, quoted)
 
 
@@ -180,8 +180,9 @@ def _indices(name: str, index: str, rest: str, lookup: Lookup, pieces: list[Piec
     """``${!array[@]}``."""
     if rest or name == "@":
         raise UnknownWordError
-    count = len(_items(lookup.read(name)))
-    _whole(Value("", tuple(str(n) for n in range(count))), index, lookup, pieces, quoted)
+    value = lookup.read(name)
+    keys = value.keys if value.keys is not None else tuple(str(n) for n in range(len(_items(value))))
+    _whole(Value("", keys), index, lookup, pieces, quoted, is_ordered=value.keys is None)
 
 
 def _pointed(name: str, index: str | None, lookup: Lookup) -> tuple[str, str | None]:
@@ -192,20 +193,35 @@ def _pointed(name: str, index: str | None, lookup: Lookup) -> tuple[str, str | N
     return target[1], target[2]
 
 
+def _key(index: str, lookup: Lookup, words: Words) -> str:
+    """The name of an element of an associative array."""
+    found = words.pieces(index, lookup)
+    if any(p.items is not None for p in found):
+        raise UnknownWordError
+    return "".join(p.text for p in found)
+
+
 def _items(value: Value) -> tuple[str, ...]:
     return value.items if value.items is not None else (value.text,)
 
 
 def _element(value: Value, index: str | None, lookup: Lookup, words: Words) -> str:
     items = _items(value)
+    if value.keys is not None:
+        key = _key(index or "0", lookup, words)
+        return items[value.keys.index(key)] if key in value.keys else ""
     at = arithmetic(index, lookup, words) if index else 0
     if index == "" or at < -len(items):
         raise UnknownWordError
     return items[at] if at < len(items) else ""
 
 
-def _whole(value: Value, index: str, lookup: Lookup, pieces: list[Piece], quoted: bool) -> None:
+def _whole(
+    value: Value, index: str, lookup: Lookup, pieces: list[Piece], quoted: bool, is_ordered: bool = True
+) -> None:
     items = _items(value)
+    if len(items) > 1 and not (is_ordered and value.keys is None):
+        raise UnknownWordError("the order of an associative array")
     if quoted and index == "*":
         if lookup.joiner is None:
             raise UnknownWordError
@@ -218,7 +234,7 @@ def _whole(value: Value, index: str, lookup: Lookup, pieces: list[Piece], quoted
 def _slice(value: Value, rest: str, lookup: Lookup, words: Words) -> Value:
     """``${array[@]:2}``, ``${@:1:3}``."""
     first, _, second = rest[1:].partition(":")
-    if set(rest) & set("?{("):
+    if set(rest) & set("?{(") or value.keys is not None:
         raise UnknownWordError
     items = _items(value)
     start = arithmetic(first, lookup, words)

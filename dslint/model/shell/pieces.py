@@ -17,7 +17,7 @@ class Value:
 
     ``places`` says for every element where it stands. ``first`` is the number of the first element: 0 in an
     array, 1 among the arguments of a script. ``is_default``: it stands for a variable that the environment may set
-    (``X=${X:-4}``).
+    (``X=${X:-4}``). ``keys`` are the names of the elements of an associative array, ``None`` for any other value.
     """
 
     text: str = ""
@@ -26,6 +26,7 @@ class Value:
     places: tuple[Location, ...] = ()
     first: int = 0
     is_default: bool = False
+    keys: tuple[str, ...] | None = None
 
 
 def _no_reason(_: str) -> str:

@@ -69,6 +69,8 @@ class Scope:
     # Another one after code that may have set any name.
     epoch: object = None
     flow: Flow = field(default_factory=Flow)
+    # Names that ``declare -i`` may have made numbers.
+    integers: frozenset[str] = frozenset()
 
     def copy(self) -> Scope:
         """The same state for a subshell or a branch."""
@@ -195,6 +197,7 @@ class Scope:
 
     def _meet(self, other: Scope) -> None:
         self.open = self.open or other.open
+        self.integers |= other.integers
         self.export_all = self.export_all or other.export_all
         self.epoch = self.epoch if self.epoch is other.epoch else object()
         self.refined = {n: r for n, r in self.refined.items() if other.refined.get(n) is r}

@@ -45,6 +45,7 @@ def _replacement(rest: str, parts: Parts, quoted: bool) -> Transform:
     if not pattern and op in ("/", "//"):
         raise UnknownWordError
     # Since bash 5.2 ``&`` may stand for what matched; quotes between quotes were kept once.
+    new = new.replace("\\/", "/")
     if "\\" in new or (quoted and set(new) & set("'\"")):
         raise UnknownWordError
     text = "".join(part for part, _ in parts(new))

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.source import SourceFile
-from dslint.model.shell.commands import FindFile, Heredoc, Invocation
+from dslint.model.shell.assigning import FindFile
+from dslint.model.shell.commands import Heredoc, Invocation
 from dslint.model.shell.effects import assigned_names, side_effects
 from dslint.model.shell.flow.loops import LoopReader
 from dslint.model.shell.functions import Function

@@ -158,7 +158,7 @@ def _expansion(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: b
             raise UnknownWordError from None
         pieces.append(Piece(output_of(raw[at + 2 : close], lookup, expand), quoted, not quoted))
         return close + 1
-    return dollar(raw, at, lookup, pieces, quoted, _WORDS)
+    return dollar(raw, at, lookup, pieces, quoted, INNER)
 
 
 def _backquoted_end(raw: str, at: int) -> int:
@@ -182,4 +182,16 @@ def _default(word: str, lookup: Lookup, quoted: bool) -> list[Piece]:
     ]
 
 
-_WORDS = Words(_default, lambda word, lookup: _pieces(word, lookup, top=False, inner=True), expand_quoted)
+def expand_inner(text: str, lookup: Lookup) -> str:
+    """A text inside ``${ }`` or between the brackets of an element: quotes removed, nothing split.
+
+    Raises:
+        UnknownWordError: the text is not known.
+    """
+    found = _pieces(text, lookup, top=False, inner=True)
+    if any(p.items is not None for p in found):
+        raise UnknownWordError
+    return "".join(p.text for p in found)
+
+
+INNER = Words(_default, lambda word, lookup: _pieces(word, lookup, top=False, inner=True), expand_quoted)

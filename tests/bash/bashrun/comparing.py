@@ -98,6 +98,7 @@ class Launch:
     """A launch that bash ran: ``line`` is where in the script, ``inner`` the line in a text that the script runs there.
 
     ``env`` is what the innermost program saw. ``is_certain``: of the run without input, whose words dslint must know.
+    ``tops`` are the folders that dslint writes as ``.``: the project, and where the script was started.
     """
 
     words: tuple[str, ...]
@@ -105,6 +106,7 @@ class Launch:
     inner: int
     env: Mapping[str, str]
     is_certain: bool
+    tops: tuple[str, str]
 
 
 def compare_script(
@@ -126,11 +128,17 @@ def compare_script(
 
     def compared(done: Sequence[Run]) -> Figures:
         figures = Figures(scripts=1)
+        # What no run reached.
+        idle: list[str] = []
         for index, given in enumerate(inputs):
             source = SourceFile(script, given.written_into(text))
             commands = [c for doc in read_launch_docs(source, "shell", Workspace(project)) for c in doc.commands]
             others = [r for r in done if r is not done[index]] if given == Inputs() else []
-            figures.add(_compare(source, commands, done[index], others))
+            found = _compare(source, commands, done[index], others)
+            idle = found.not_run if index == 0 else [x for x in idle if x in found.not_run]
+            found.not_run = []
+            figures.add(found)
+        figures.not_run += idle
         return figures
 
     found = [compared(runs("."))]
@@ -184,12 +192,12 @@ def _compare_group(source: SourceFile, group: list[LaunchCommand], launches: lis
     wrong = {
         launch.words
         for launch in launches
-        if launch.is_certain and not any(_agrees(pattern, launch.words) for pattern in patterns)
+        if launch.is_certain and not any(_agrees(pattern, launch) for pattern in patterns)
     }
     mine = tuple(w.text for w in patterns[0])
     figures.differences += [Difference("words", source.path, line, mine, words) for words in sorted(wrong)]
     for command, pattern in zip(group, patterns, strict=True):
-        agreeing = [launch for launch in launches if _agrees(pattern, launch.words)]
+        agreeing = [launch for launch in launches if _agrees(pattern, launch)]
         told = f"{source.path}:{line}: " + " ".join("?" if w.text is None else w.text for w in pattern)
         if not agreeing and not (wrong and len(group) == 1):
             figures.not_run.append(told)
@@ -211,7 +219,9 @@ def _compare_environment(source: SourceFile, command: LaunchCommand, launches: l
 
     def wrong(launch: Launch) -> list[tuple[str, str, str | None]]:
         pairs = [(name, value, launch.env.get(name)) for name, value in sorted(known.items())]
-        return [(n, mine, theirs) for n, mine, theirs in pairs if theirs is None or _plain(theirs) != _plain(mine)]
+        return [
+            (n, mine, theirs) for n, mine, theirs in pairs if theirs is None or not _is_same(mine, theirs, launch.tops)
+        ]
 
     least = min((wrong(launch) for launch in launches), key=len)
     line = source.line_column(command.location.span.start)[0]
@@ -231,7 +241,7 @@ def _paired(
         patterns = [_pattern(command) for command in group]
         here = [x for x in launches if not x.inner and first <= x.line <= last and any(_may_be(p, x) for p in patterns)]
         # Two commands of one line.
-        agreeing = [x for x in here if any(_agrees(p, x.words) for p in patterns)]
+        agreeing = [x for x in here if any(_agrees(p, x) for p in patterns)]
         pairs[span] = agreeing if len(agreeing) < len(here) and _shares_line(source, span, readings) else here
         taken |= {id(x) for x in pairs[span]}
     for span, group in readings.items():
@@ -244,7 +254,7 @@ def _paired(
 
 def _elsewhere(line: int, patterns: Sequence[Sequence[Word]], launches: Sequence[Launch]) -> list[Launch]:
     """A command in a text that another one runs (``bash -c``, ``ssh``), or that a variable keeps for ``eval``."""
-    agreeing = [x for x in launches if any(_agrees(p, x.words) for p in patterns)]
+    agreeing = [x for x in launches if any(_agrees(p, x) for p in patterns)]
     inner = [x for x in launches if x.inner and x.line <= line]
     nearest = max((x.line for x in inner), default=0)
     here = [x for x in inner if x.line == nearest]
@@ -272,9 +282,7 @@ def _launches(run: Run, source: SourceFile, is_certain: bool) -> Iterator[Launch
         inner = [r for r in run.records if r is record or record.id in _ancestors(r, parents)]
         line = record.at[0][1] if _is_same_file(record.at[0][0], source.path) else 0
         deeper = record.at[-1][1] if len(record.at) > 1 else 0
-        words_there = tuple(_home(text, run.project) for text in record.argv)
-        env = {name: _home(value, run.project) for name, value in inner[-1].env.items()}
-        yield Launch(words_there, line, deeper, env, is_certain)
+        yield Launch(record.argv, line, deeper, inner[-1].env, is_certain, (run.project, run.start))
 
 
 def _ancestors(record: Record, parents: Mapping[str, str]) -> Iterator[str]:
@@ -288,9 +296,12 @@ def _is_same_file(path: str, script: str) -> bool:
     return posixpath.basename(path) == posixpath.basename(script)
 
 
-def _home(text: str, project: str) -> str:
-    """A path of the project counts from its top, as everywhere in dslint."""
-    return re.sub(re.escape(project) + r"(?=/|\b|$)", ".", text)
+def _is_same(mine: str, theirs: str, tops: Iterable[str]) -> bool:
+    """The same word; a path of the project counts from its top, or from where the script was started."""
+    if mine == theirs:
+        return True
+    plain = _plain(mine)
+    return any(_plain(re.sub(re.escape(top) + r"(?=/|\b|$)", ".", theirs)) == plain for top in tops)
 
 
 def _plain(text: str) -> str:
@@ -310,12 +321,13 @@ def _may_be(pattern: Sequence[Word], launch: Launch) -> bool:
     return posixpath.basename(pattern[0].text) == posixpath.basename(launch.words[0])
 
 
-def _agrees(pattern: Sequence[Word], words: Sequence[str]) -> bool:
+def _agrees(pattern: Sequence[Word], launch: Launch) -> bool:
     """Every known word is there; an unknown one stands for one word in quotes, else for any number of words."""
+    words = launch.words
     at = {0}
     for word in pattern:
         if word.text is not None:
-            at = {i + 1 for i in at if i < len(words) and _plain(words[i]) == _plain(word.text)}
+            at = {i + 1 for i in at if i < len(words) and _is_same(word.text, words[i], launch.tops)}
         elif word.raw[:1] == '"' and word.raw[-1:] == '"' and not re.search(r"[@`]|\$\(", word.raw):
             at = {i + 1 for i in at if i < len(words)}
         else:

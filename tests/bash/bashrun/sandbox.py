@@ -41,11 +41,12 @@ _PREPARE = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one script did: ``records`` of the programs it started, its exit status, the folder that it ran in."""
+    """What one script did: ``records`` of the programs it started, its exit status, the project, where it started."""
 
     records: tuple[Record, ...]
     status: int
     project: str
+    start: str
     errors: str = ""
     timed_out: bool = False
 
@@ -169,7 +170,7 @@ class Sandbox:
         status, errors, late = _wait(command, {**env, **(environment or {})}, seconds)
         records = tuple(read_records(place / "records", env))
         shutil.rmtree(place, ignore_errors=True)
-        return Run(records, status, f"{here}/project", errors, late)
+        return Run(records, status, f"{here}/project", where, errors, late)
 
     def _copy_of(self, project: Path) -> Path:
         if project not in self._copies:

@@ -39,7 +39,9 @@ case ${name##*/} in
     exec "$DSLINT_TOOLS/env" "$@" ;;
   mpirun|mpiexec)
     while (($#)); do
-      [[ $1 == -x && $2 == *=* ]] && export "$2"
+      case $1 in
+        -x|-env|-genv) [[ $2 == *=* ]] && export "$2"; [[ $1 != -x && $2 != *=* ]] && export "$2=$3" && shift 2 ;;
+      esac
       is_program "$1" && exec "$@"
       shift
     done ;;

@@ -273,7 +273,7 @@ def is_same(one: Any, other: Any) -> bool:
     if one is other or (isinstance(one, Unknown) and isinstance(other, Unknown)):
         return True
     if isinstance(one, Value) and isinstance(other, Value):
-        return (one.text, one.items) == (other.text, other.items)
+        return (one.text, one.items, one.keys) == (other.text, other.items, other.keys)
     if isinstance(one, Fact) and isinstance(other, Fact):
         return (one.state, one.value) == (other.state, other.value)
     if isinstance(one, (Choice, Deferred, Unknown)) or isinstance(other, (Choice, Deferred, Unknown)):
