@@ -530,11 +530,38 @@ N=4 K=2
 E=
 L=(a.json 'b c.json' d.yaml)
 P=M
+declare -A T=([c d]=1 [e]=2)
+T[f]=3
+read -r R1 R2 <<< "x y z"
+IFS=, read -ra IDS <<< "$D"
+mapfile -t F < <(printf '%s\n' a 'b c')
+printf -v Q '%02d' 7
+let W=N*K
+declare -i I=N+2
+G=(a b)
+G[2]=c
+G[0]=d
+H=([1]=y [0]=x)
 set -- one 'two words' three
 """
 
 
 EXPANSIONS = r"""
+${T[e]}
+"${T[c d]}"
+${#T[@]}
+${T[f]}
+${T[none]}
+$R1
+$R2
+${#IDS[@]}
+${IDS[3]}
+"${F[@]}"
+$Q
+$W
+$I
+"${G[@]}"
+${H[*]}
 ${M,,}
 ${M^^}
 ${P,}
