@@ -530,7 +530,7 @@ N=4 K=2
 E=
 L=(a.json 'b c.json' d.yaml)
 P=M
-declare -A T=([c d]=1 [e]=2)
+declare -A T=(["c d"]=1 [e]=2)
 T[f]=3
 read -r R1 R2 <<< "x y z"
 IFS=, read -ra IDS <<< "$D"
