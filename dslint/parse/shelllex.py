@@ -14,7 +14,8 @@ from dslint.core.source import Span
 
 # ``<path to model>`` stands for a value in documentation; bash would read two redirections.
 PLACEHOLDER = re.compile(r"""(?<![<>&\d(])<(?=[^\W\d])[^<>\n"'`$|;&]*[^\s<>"'`$|;&](?<!\s\d)>(?!>)""")
-_BLANK = re.compile(r"(?:[ \t]|\\\r?\n|\r(?=\n))+")
+# Behind a backslash at the end of a file bash reads nothing more.
+_BLANK = re.compile(r"(?:[ \t]|\\\r?\n|\\\Z|\r(?=\n))+")
 _REDIRECT = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})?(?:<<<|<<-?|<>|<&|>&|>>|>\||<|>)(?!\()|&>>?")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$", re.ASCII)
 _PLAIN = re.compile(r"""[^\s\\'"$`<>()|&;]+""")
