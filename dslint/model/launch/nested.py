@@ -17,7 +17,7 @@ from dslint.model.launch.texts import may_start
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import UnknownWordError, Value
-from dslint.model.shell.scope import Scope
+from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.slurm import sbatch_directives
 from dslint.model.shell.values import read_statements
 from dslint.model.shell.words import expand_assignment
@@ -42,6 +42,8 @@ Locate = Callable[[str, Scope, str], "SourceFile | None"]
 _NEIGHBOURS = 32
 # Commands that run what a heredoc holds, or hand it to a batch system.
 _RUNS = re.compile(r"(?:^|[\s;&|(/])(?P<name>sbatch|srun|salloc|qsub|bsub|bash|zsh|sh|ssh|docker|kubectl)\b")
+# What a command line in a variable means nothing by unless ``eval`` runs it.
+_ACTIVE = re.compile(r"""['"\\`;|&<>]|\{[^{}$]*,""")
 # What a text means something by when it is read as a command line.
 _SPECIAL = re.compile(r"""[\\'"`$;|&<>(){}#*?\[~]""")
 _WRITES = re.compile(r">>?\s*\S+|\btee\b")
@@ -111,7 +113,7 @@ class TextReader:
     ) -> list[LaunchCommand]:
         raws = [w.raw for w in invocation.words]
         kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
-        if kept is not None and depth < _DEPTH:
+        if kept is not None and depth < _DEPTH and _reads_as_written(kept, raws):
             text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
             inner = parse_shell(shell.source, text, kept.start)
             scope = kept.scope.at(invocation.scope.here())
@@ -212,6 +214,16 @@ class TextReader:
         if body == heredoc.body:
             self.inner.append(doc)
         return self.script(doc, scope, Outer(), directives if here else {}, depth + 1)
+
+
+def _reads_as_written(kept: Template, raws: list[str]) -> bool:
+    """The command line in a variable means to bash what it means as a piece of the script.
+
+    ``eval`` sees quotes that came out of other variables, ``$CMD`` alone sees no quotes and operators at all.
+    """
+    if raws[0] == "eval":
+        return _holds_plain_words(kept.text, kept.scope)
+    return raws[0].startswith('"') or _ACTIVE.search(re.sub(r"\\\r?\n|\$\{[^}]*\}", " ", kept.text)) is None
 
 
 def _holds_plain_words(body: str, scope: Scope) -> bool:

@@ -259,7 +259,9 @@ def _elsewhere(line: int, patterns: Sequence[Sequence[Word]], launches: Sequence
     nearest = max((x.line for x in inner), default=0)
     here = [x for x in inner if x.line == nearest]
     exact = [x for x in here if x.line + x.inner - 1 == line]
-    return exact or [x for x in here if x in agreeing] or here or agreeing
+    # What runs at one line only, where nothing else is known to stand, is that command.
+    only = [x for x in launches if not x.inner] if len({x.line for x in launches}) == 1 else []
+    return exact or [x for x in here if x in agreeing] or here or agreeing or only
 
 
 def _shares_line(source: SourceFile, span: Span, readings: Iterable[Span]) -> bool:
