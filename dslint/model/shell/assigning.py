@@ -106,10 +106,9 @@ class AssignmentReader:
                 raise UnknownWordError from None
             except UnknownWordError as error:
                 error.why = error.why or reason_of(raw[begin:])
-                name = _INPUT.fullmatch(raw[begin:])
-                if name is None or match["append"] or match["index"] or isinstance(error, ForkNeededError):
+                if match["append"] or match["index"] or isinstance(error, ForkNeededError):
                     raise
-                return Unknown(error.why, is_input=not state.open and state.held(name[1], world) is UNSET)
+                return _unknown_input(raw[begin:], error, state, world)
             if match["append"]:
                 return _appended(state.held(match["name"], world), value)
             if is_array and value.items is None:
@@ -236,6 +235,18 @@ def _mention(command: str, name: str, flags: list[str], scope: Scope) -> None:
             scope.assign(name, EMPTY_MAP)
     elif command == "local":
         scope.values.pop(name, None)
+
+
+def _unknown_input(raw: str, error: UnknownWordError, scope: Scope, world: World) -> Unknown:
+    """The value of ``X=$Y``, where the caller may hand ``Y`` over.
+
+    Raises:
+        UnknownWordError: it is something else.
+    """
+    name = _INPUT.fullmatch(raw)
+    if name is None:
+        raise error
+    return Unknown(error.why, is_input=not scope.open and scope.held(name[1], world) is UNSET)
 
 
 def _as_integer(text: str, match: re.Match[str], lookup: Lookup, is_certain: bool) -> str:
