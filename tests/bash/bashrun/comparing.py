@@ -173,9 +173,11 @@ def slurm_environment(text: str) -> dict[str, str]:
 def _compare(source: SourceFile, commands: Sequence[LaunchCommand], run: Run, others: Sequence[Run]) -> Figures:
     figures = Figures(runs=1, timed_out=int(run.timed_out))
     launches = [launch for r in (run, *others) for launch in _launches(r, source, r is run)]
-    readings: dict[Span, list[LaunchCommand]] = {}
+    # Alternatives of one command begin at one place; where they end differs.
+    groups: dict[int, list[LaunchCommand]] = {}
     for command in commands:
-        readings.setdefault(command.location.span, []).append(command)
+        groups.setdefault(command.location.span.start, []).append(command)
+    readings = {Span(at, max(c.location.span.end for c in group)): group for at, group in groups.items()}
     pairs = _paired(source, readings, launches)
     for span, group in readings.items():
         _compare_group(source, group, pairs[span], figures)
