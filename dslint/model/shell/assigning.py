@@ -98,8 +98,7 @@ class AssignmentReader:
                     value = self._array(spans, span, state, world, match)
                 else:
                     text = expand_assignment(raw[begin:], lookup)
-                    if match["name"] in state.integers:
-                        text = _as_integer(text, match, lookup, is_integer)
+                    text = _as_integer(text, match, lookup, is_integer, state)
                     places = (self.location(span), *lookup.used)
                     value = Value(text, None, places, is_default=lookup.has_default)
             except UnfinishedWordError:
@@ -249,12 +248,14 @@ def _unknown_input(raw: str, error: UnknownWordError, scope: Scope, world: World
     return Unknown(error.why, is_input=not scope.open and scope.held(name[1], world) is UNSET)
 
 
-def _as_integer(text: str, match: re.Match[str], lookup: Lookup, is_certain: bool) -> str:
+def _as_integer(text: str, match: re.Match[str], lookup: Lookup, is_certain: bool, scope: Scope) -> str:
     """What ``declare -i`` makes of a text that is assigned: the value of the expression.
 
     Raises:
         UnknownWordError: it is not known, or nobody knows whether the variable is a number.
     """
+    if match["name"] not in scope.integers:
+        return text
     if match["append"] or not (is_certain or re.fullmatch(r"0|[1-9]\d*", text)):
         raise UnknownWordError
     return str(arithmetic(text, lookup, INNER))
