@@ -7,7 +7,8 @@ the run.
 **Fix.** `torchrun` (`python -m torch.distributed.run`) with the same options; the script reads the local rank from
 `os.environ["LOCAL_RANK"]`.
 
-**When it stays quiet.** Where the project pins torch below 1.9. In documentation it is information. The fix is safe
+**When it stays quiet.** Where the project pins torch below 1.9. It is information: torch 2.13 still has the module,
+and where its argument breaks a script, DSL413 says so. The fix is safe
 where the script takes its local rank from the environment anyway, and is not offered where only the argument tells it.
 
 **Evidence.** torch 2.13, `torch/distributed/launch.py`: the FutureWarning and `--local-rank`; both observed.
@@ -30,7 +31,7 @@ META = RuleMeta(
     code="DSL452",
     name="torch-distributed-launch",
     kind="plan",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     summary="`torch.distributed.launch` is deprecated, and passes an argument that scripts trip over",
     fix="safe",
     versions=("torch>=1.9",),
@@ -66,10 +67,10 @@ torch.cuda.set_device(args.local_rank)
 """
 
 EXAMPLES = (
-    bad("the script reads the environment", {"run.sh": _RUN, "train.py": _READS}, "run.sh:1 warning",
+    bad("the script reads the environment", {"run.sh": _RUN, "train.py": _READS}, "run.sh:1 info",
         {"run.sh": _NEW}),
-    bad("the environment is asked for", {"run.sh": _ENV, "train.py": _READS}, "run.sh:1 warning", {"run.sh": _NEW}),
-    bad("only the argument tells the rank", {"run.sh": _RUN, "train.py": _ONLY}, "run.sh:1 warning"),
+    bad("the environment is asked for", {"run.sh": _ENV, "train.py": _READS}, "run.sh:1 info", {"run.sh": _NEW}),
+    bad("only the argument tells the rank", {"run.sh": _RUN, "train.py": _ONLY}, "run.sh:1 info"),
     bad("in documentation", {"README.md": f"```bash\n{_RUN}```\n", "train.py": _READS}, "README.md:2 info"),
     good("torchrun", {"run.sh": "torchrun --nproc_per_node=8 train.py --lr 1\n" + _NEW, "train.py": _READS}),
     good("an old torch", {"run.sh": _RUN, "train.py": _READS, "requirements.txt": "torch==1.8.1\n"}),
@@ -94,7 +95,6 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         + (": it passes an argument `--local-rank` to the script that torchrun does not" if passes else ""),
         hint="Use torchrun, and read `LOCAL_RANK` from the environment in the script",
         fix=_fix(plan, command),
-        severity=Severity.INFO if command.in_docs else None,
     )
 
 
