@@ -182,11 +182,6 @@ def _of_the_key(doc: DataDoc, pointer: str, point: str) -> Iterator[Violation]:
         yield Violation("unknown", pointer)
 
 
-def is_dropped(doc: DataDoc, pointer: str) -> bool:
-    """DeepSpeed does not look at the member of a validated section: ``"auto"``, or an unread old name."""
-    return doc.get(pointer) == "auto" or _is_unread(doc, pointer)
-
-
 def _is_unread(doc: DataDoc, pointer: str) -> bool:
     """DeepSpeed looks at the old name of ``bf16`` only where the new one is missing."""
     return pointer.startswith("/bfloat16") and doc.get("/bf16") is not None

@@ -55,7 +55,6 @@ class Local:
 
 Value: TypeAlias = "Known | Hidden | Ref | Items | Choice | Local"
 CONDITION = Hidden("its value depends on a condition")
-ESCAPED = "other code may change it before it is read"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ They may say yes too often, never no wrongly for the patterns that the full anal
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Container, Set
 from functools import lru_cache
 
@@ -17,7 +16,6 @@ from dslint.model.script.collective.vocabulary import (
 from dslint.model.script.marked import FUNCTIONS, SHARDING, Function, Marked, Ranks, Waiting, defined, may_wait, name_of
 from dslint.model.script.quick import Flat, call_name, flat
 
-_SIZEISH = re.compile(r"world|size|num_processes|n_?gpus?", re.I)
 # Calls that deal out work, with their number of positional arguments (0: any).
 _STRIDED = {"range": 3, "islice": 4, "split_between_processes": 0, "shard": 0, "split_dataset_by_node": 0}
 _EXITS = frozenset({"exit", "_exit", "quit"})

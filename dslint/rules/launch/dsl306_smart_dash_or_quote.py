@@ -82,6 +82,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     for found in smart_characters(doc.shell):
         what = "dash" if found.kind == "dash" else "quotation mark"
         shown = found.text.replace("`", "'")
+        verb = "is" if len(shown) == 1 else "has"
         effect = (
             "to the shell this is no option but a word"
             if found.kind == "dash"
@@ -89,7 +90,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         )
         yield META.finding(
             doc.source.location(found.span),
-            f"`{shown if len(shown) < 40 else shown[:39] + '…'}` has a typographic {what}: {effect}",
+            f"`{shown if len(shown) < 40 else shown[:39] + '…'}` {verb} a typographic {what}: {effect}",
             hint=f"Write `{found.meant}`" if found.kind == "dash" else "Use plain quotation marks",
             fix=Fix("Type it plainly", (Edit(doc.source.path, found.span, found.meant),)),
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,

@@ -70,7 +70,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         yield META.finding(
             flag.location,
             f"deepspeed is asked for {nodes} nodes without a hostfile that names them: unless there is a"
-            " `/job/hostfile`, `ValueError: Num nodes is >1 but no extra nodes available via hostfile`",
+            " `/job/hostfile`, it stops with `ValueError: Num nodes is >1 but no extra nodes available via hostfile`",
             hint="Add `--hostfile FILE`, with a line `host slots=8` for each node",
             related=places(command, "--num_nodes")[1:],
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,

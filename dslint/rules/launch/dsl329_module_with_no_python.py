@@ -82,7 +82,7 @@ def _short(doc: LaunchDoc, command: LaunchCommand, flag: Flag) -> Finding:
     stands = doc.source.text[span.start : span.end] == "-m" and not doc.source.path.endswith(".ipynb")
     return META.finding(
         flag.location,
-        "`deepspeed` has no option `-m`: it ends with `unrecognized arguments: -m`",
+        "`deepspeed` has no option `-m`: it stops with `unrecognized arguments: -m`",
         hint="Write `--module`",
         fix=Fix("Write `--module`", (Edit(command.location.path, span, "--module"),)) if stands else None,
         severity=Severity.WARNING if doc.in_docs else None,

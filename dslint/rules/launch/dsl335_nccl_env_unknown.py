@@ -73,8 +73,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if is_timeout(name):
             yield META.finding(
                 setting.location,
-                f"NCCL and PyTorch read no variable `{name}`: unless the script does, the collectives time out when the"
-                " process group says so",
+                f"NCCL and PyTorch read no variable `{name}`: unless the script reads it, the time-out of the"
+                " process group stays what it was",
                 hint="Set `timeout` of `init_process_group`, `--ddp_timeout` of transformers or `DEEPSPEED_TIMEOUT`",
                 severity=Severity.INFO,
             )

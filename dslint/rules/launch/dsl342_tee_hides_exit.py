@@ -64,7 +64,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             yield META.finding(
                 command.location,
                 f"`{into}` at the end of the pipe hides the exit code of `{command.program}`: a failed training ends"
-                " with 0",
+                " with exit code 0",
                 hint="Write `set -o pipefail` at the top",
                 fix=_fix(doc),
                 severity=Severity.WARNING if is_batch else None,

@@ -54,6 +54,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if command.launcher_flag("--config_file", "--num_processes", "--cpu", "--tpu") is None:
             yield META.finding(
                 command.location,
-                "`accelerate launch` without `--config_file` reads the `default_config.yaml` of whoever starts it",
+                "`accelerate launch` without `--config_file` reads the `default_config.yaml` of whoever starts it:"
+                " processes and precision differ from person to person",
                 hint="Commit a config and name it with `--config_file`",
             )

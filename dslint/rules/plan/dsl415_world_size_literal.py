@@ -64,7 +64,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     yield META.finding(
         literal.origins[0],
         f"the process group is made for {literal.get()} ranks, but the command starts {world.at()}: {effect}",
-        hint="Leave `world_size` out: the launcher says it",
+        hint="Leave `world_size` out: the launcher sets it",
         related=(starts(plan.command), *(o.labelled("the number of processes") for o in world.origins)),
         facts={"literal": literal.get(), "world": world.get()},
     )

@@ -88,7 +88,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
 def _replaced(plan: RunPlan, doc: DataDoc, ids: str, visible: Visible) -> Finding:
     return META.finding(
         doc.value("/gpu_ids"),
-        f"`gpu_ids: {ids}` is written over `CUDA_VISIBLE_DEVICES={visible.text}` of the command: the run takes the GPUs"
+        f"`gpu_ids: {ids}` overrides `CUDA_VISIBLE_DEVICES={visible.text}` of the command: the run takes the GPUs"
         f" {ids}",
         hint="Set `gpu_ids: all`: the variable then counts",
         related=(*visible.origins[:1], plan.command.location.labelled("the command that starts this run")),

@@ -96,12 +96,16 @@ def _judged(problem: Problem, word: Word) -> tuple[str, str, Severity | None] | 
     option, text = problem.option, word.text or ""
     if problem.kind == "ambiguous":
         return (
-            f"`{text}` is the beginning of several options: `error: ambiguous option`",
+            f"`{text}` is the beginning of several options: every process stops with `error: ambiguous option`",
             "Write the whole option",
             None,
         )
     if problem.kind == "no-value":
-        return f"`{text}` has no value: `error: expected one argument`", "Write a value behind it", Severity.WARNING
+        return (
+            f"`{text}` has no value: every process stops with `error: expected one argument`",
+            "Write a value behind it",
+            Severity.WARNING,
+        )
     if option is None:
         return None
     value = text.partition("=")[2] if text.startswith("--") else text

@@ -106,7 +106,7 @@ def _differing(plan: RunPlan, flags: Sequence[Flag]) -> Iterator[Finding]:
             continue
         yield META.finding(
             first.location,
-            f"`{first.name} {one}` has no effect: `{second.name} {two}` ({second.location}) stands behind it, and the"
+            f"`{first.name} {one}` has no effect: `{second.name} {two}` ({second.location}) comes after it, and the"
             " last one wins",
             hint="Delete the one that is not meant",
             related=(second.location.labelled("this one wins"),),

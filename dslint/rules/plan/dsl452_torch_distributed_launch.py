@@ -91,7 +91,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     passes = command.launcher_flag("--use_env") is None
     yield META.finding(
         word.location,
-        "`torch.distributed.launch` is deprecated since torch 1.9 and will go"
+        "`torch.distributed.launch` is deprecated since torch 1.9 and will be removed"
         + (": it passes an argument `--local-rank` to the script that torchrun does not" if passes else ""),
         hint="Use torchrun, and read `LOCAL_RANK` from the environment in the script",
         fix=_fix(plan, command),
