@@ -8,12 +8,12 @@ where nothing does yet.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from unified import patched
 
 from dslint.core.finding import Finding, Severity
 from dslint.judge import Job, check_script
@@ -38,23 +38,6 @@ def script(slug: str, name: str) -> str:
     """``bad.py``, or ``good.py``: the same with the changes of ``good.diff``."""
     bad = (FOLDER / slug / "bad.py").read_text()
     return bad if name == "bad.py" else patched(bad, (FOLDER / slug / "good.diff").read_text())
-
-
-def patched(text: str, diff: str) -> str:
-    """A text with the hunks of a unified diff; what a hunk expects must stand where it says."""
-    old, new, at = text.splitlines(keepends=True), [], 0
-    for line in diff.splitlines(keepends=True):
-        if line.startswith("@@"):
-            start = int(re.match(r"@@ -(\d+)", line)[1])  # type: ignore[index]
-            new += old[at : start - 1]
-            at = start - 1
-        elif line.startswith("+") and not line.startswith("+++"):
-            new.append(line[1:])
-        elif line.startswith((" ", "-")) and not line.startswith("---"):
-            assert old[at] == line[1:], f"line {at + 1} is not as the diff expects"
-            new += [old[at]] if line.startswith(" ") else []
-            at += 1
-    return "".join([*new, *old[at:]])
 
 
 @cache
