@@ -65,7 +65,9 @@ def told(
         seen: dict[P, set[Conditions]] = {}
         for _, place, conditions in group:
             seen.setdefault(place, set()).add(conditions)
-        finding = group[0][0]
+        # A script that documentation calls is a script all the same: the run that is judged hardest counts.
+        certain = [f for f, _, conditions in group if not conditions] or [group[0][0]]
+        finding = max(certain, key=lambda f: f.severity.rank)
         if any(() in ways or ways >= set(alternatives[place]) for place, ways in seen.items()):
             yield finding
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslint.engine import check_paths
+from dslint.rules.snippets import TRAINER
 from dslint.settings import make_settings
 
 SCRIPT = """\
@@ -52,3 +53,16 @@ def test_alternatives_do_not_run_at_the_same_time(tmp_path: Path, monkeypatch: p
     assert messages(tmp_path, f"LR=1\n{run}LR=2\n{run}wait\n", "DSL350", monkeypatch)
     script = f'if [ "$1" = a ]; then LR=1; else LR=2; fi\n{run}wait\n'
     assert messages(tmp_path, script, "DSL350", monkeypatch) == []
+
+
+def test_a_script_that_documentation_calls_is_judged_as_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.txt").write_text("transformers==5.20.0\n", encoding="utf-8")
+    (tmp_path / "AAA.md").write_text("```bash\nGPUS=4 sh run.sh\n```\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    script = "GPUS=${GPUS:-4}\ntorchrun --nproc_per_node $GPUS train.py --evaluation_strategy no\n"
+    (tmp_path / "run.sh").write_text(script, encoding="utf-8")
+    (tmp_path / "train.py").write_text(TRAINER, encoding="utf-8")
+    result = check_paths(["."], make_settings({"cache": False, "jobs": 1, "select": ["DSL406"]}, tmp_path))
+    assert [(f.location.path, f.severity.value) for f in result.findings] == [("run.sh", "error")]

@@ -69,6 +69,10 @@ EXAMPLES = (
         {"run.sh": 'ARGS=(--a \\\n # why\n --b)\ntorchrun train.py "${ARGS[@]}"\n', "train.py": "print()\n"},
     ),
     good(
+        "a place to fill in documentation",
+        {"README.md": "```bash\ntorchrun train.py \\\n# more parameters...\n  --lr 1\n```\n", "train.py": "print()\n"},
+    ),
+    good(
         "the line below is another command",
         {"run.sh": "torchrun train.py --lr 1 \\\n# evaluate\npython eval.py\n", "train.py": "\n", "eval.py": "\n"},
     ),
@@ -79,6 +83,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Comments that cut a command."""
     del context
     for found in comments_inside(doc.shell):
+        if doc.in_docs and all(_stands_for_more(line.text) for line in found.lines):
+            continue
         yield META.finding(
             doc.source.location(found.lines[0].span),
             f"this comment ends the command above: `{_short(found.follows.text)}` is run as a command of its own",
@@ -93,6 +99,11 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             " command of its own",
             hint="Move the comment above the command and let the line end in `\\`",
         )
+
+
+def _stands_for_more(comment: str) -> bool:
+    """``# other arguments ...`` in documentation: a place that the reader fills."""
+    return "..." in comment or "…" in comment
 
 
 def _short(text: str) -> str:

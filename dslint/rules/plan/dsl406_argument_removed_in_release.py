@@ -11,7 +11,8 @@ values are the same.
 
 **When it stays quiet.** When nobody states a release of the library; when the parser lets unknown arguments pass;
 when a dataclass of the script has a field of that name. An error means that every release in use refuses the
-argument, a warning that the stated range reaches such releases and its newest one refuses. Keyword arguments in the
+argument, a warning that the stated range reaches such releases and its newest one refuses (information in
+documentation). Keyword arguments in the
 script are `removed-training-argument`.
 
 **Evidence.** `schemas/trainer_arguments.json`, generated from the released sources of transformers 4.0 to 5.23 and
@@ -79,6 +80,13 @@ EXAMPLES = (
     bad("an argument of DeepSpeed", {
         "run.sh": _run("--deepspeed_mpi"), "train.py": _MPI, "requirements.txt": "deepspeed==0.16.0\n",
     }, "run.sh:1 error"),
+    bad("in documentation of a project that allows newer releases", {
+        "README.md": f"```bash\n{_OLD}```\n", "train.py": TRAINER, "requirements.txt": "transformers>=4.40\n",
+    }, "README.md:2 info"),
+    bad("newer releases are allowed, and one of two has a new name", {
+        "run.sh": _OLD.strip() + " --overwrite_output_dir\n", "train.py": TRAINER,
+        "requirements.txt": "transformers>=4.40\n",
+    }, ("run.sh:1 warning", "run.sh:1 info")),
     good("the new name", {"run.sh": _NEW, "train.py": TRAINER, "requirements.txt": _FIVE}),
     good("the release that takes it", {
         "run.sh": _OLD, "train.py": TRAINER, "requirements.txt": "transformers==4.38.0\n",
@@ -117,16 +125,25 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         releases = Releases(*(context.libraries.get(name, VersionFact()) for name in ("transformers", "trl")))
         for flag in plan.command.script_flags:
             found += _trainer(plan, parser, flag, releases)
-    # One finding a command, and one for each that has a fix of its own.
-    others = [finding for finding in found if finding.fix is None]
-    yield from (finding for finding in found if finding.fix is not None)
-    if others:
-        more = tuple(other.location.labelled("refused too") for other in others[1:])
-        yield replace(others[0], related=(*others[0].related, *more))
+    yield from _joined(found)
     for flag in plan.command.script_flags:
         removed = _DEEPSPEED.get(flag.name)
         if removed is not None and parser.is_closed:
             yield from _deepspeed(plan, parser, flag, removed, context.deepspeed)
+
+
+def _joined(found: list[Finding]) -> Iterator[Finding]:
+    """One finding a command, and one for each that has a fix of its own.
+
+    Where an open range reaches beyond several removals, the first is enough to settle it: the others are information.
+    """
+    yield from (finding for finding in found if finding.fix is not None)
+    others = [finding for finding in found if finding.fix is None]
+    if others:
+        more = tuple(other.location.labelled("refused too") for other in others[1:])
+        first = replace(others[0], related=(*others[0].related, *more))
+        is_said = len(others) < len(found) and all(f.severity is Severity.WARNING for f in found)
+        yield replace(first, severity=Severity.INFO) if is_said else first
 
 
 def _lets_pass(parser: ScriptParser) -> bool:
@@ -163,9 +180,16 @@ def _finding(plan: RunPlan, flag: Flag, owner: tuple[str, str], found: Standing,
         hint=advice.replace("Write `", "Write `--"),
         related=version_origin(version, found.library),
         fix=_fix(flag, owner, successor(owner, name), releases),
-        severity=Severity.WARNING if plan.command.in_docs else found.severity,
+        severity=_severity(plan, found),
         facts={"argument": name, "class": owner[1]},
     )
+
+
+def _severity(plan: RunPlan, found: Standing) -> Severity:
+    """In documentation a range of the project is information: pages name the release that they were written for."""
+    if not plan.command.in_docs:
+        return found.severity
+    return Severity.INFO if found.reach == "later" else Severity.WARNING
 
 
 def _fix(flag: Flag, owner: tuple[str, str], new: str, releases: Releases) -> Fix | None:

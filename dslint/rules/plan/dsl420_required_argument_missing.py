@@ -68,6 +68,8 @@ EXAMPLES = (
     bad("in documentation, which may show a part of the command only", {
         "README.md": f"```bash\n{_run('--lr 0.2')}```\n", "train.py": _SCRIPT,
     }, "README.md:2 info"),
+    good("it is asked for its options", {"run.sh": _run("--help"), "train.py": _SCRIPT}),
+    good("the field is asked about", {"run.sh": _run("-h"), "train.py": _FIELDS}),
     good("how the script is started", {
         "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py\n```\n", "train.py": _SCRIPT,
     }),
@@ -81,6 +83,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     if not command.script_args and command.in_docs:
         return
+    if any(word.text is not None and not word.text.strip() for word in command.script_args):
+        return  # `\\ # why`: the rest of the command is cut off, which is another finding
     if any(p.kind in ("no-value", "explicit", "ambiguous") for p in given.problems):
         return
     missing = [p.option for p in given.problems if p.kind == "missing" and p.option is not None]

@@ -42,6 +42,8 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
     The problems ``unknown``, ``choice`` and ``type`` hold for every completion of the command; the others only occur
     where all of its words are seen.
     """
+    if _only_helps(parser, command):
+        return Passed()
     hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
     judge = _judge_of(parser)
     texts = [_text(w) for w in command.script_args]
@@ -56,6 +58,12 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
     if not hides and not any(e.startswith("\ue000") for e in extras):
         problems += [Problem("missing", option=o) for o in parser.options if o.required and o.dest not in judge.seen]
     return Passed(_values(parser, judge, hides), tuple(problems))
+
+
+def _only_helps(parser: ScriptParser, command: LaunchCommand) -> bool:
+    """``--help``: the script prints its options and ends, whatever else the command passes or lacks."""
+    asked = (parser.option(word.text) for word in command.script_args if word.text in ("-h", "--help", "--version"))
+    return any(option is not None and option.action in ("help", "version") for option in asked)
 
 
 def _text(word: Word) -> _Text:
