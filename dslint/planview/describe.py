@@ -11,6 +11,7 @@ from dslint.core.source import Location
 from dslint.model.launch.meeting import Meeting, devices, meeting
 from dslint.model.plan.effective import Filled, Triangle, filled_values, triangle_of, with_default
 from dslint.model.plan.recipe import NO_COMMAND
+from dslint.model.shell.batchjob import is_directive
 
 if TYPE_CHECKING:
     from dslint.model.context import VersionFact
@@ -53,7 +54,7 @@ class View:
     """One run for people and programs.
 
     ``configs`` are the paths of the configs by role (``deepspeed``, ``accelerate``, ``arguments``). ``filled`` is what
-    stands in place of ``"auto"``. ``env`` holds the variables of the script, ``directives`` what it asks of Slurm.
+    stands in place of ``"auto"``. ``env`` holds the variables of the script, ``directives`` what it asks of its queue.
     ``remarks`` say what does not fit together, ``ignored`` which numbers of the user files contradict.
     """
 
@@ -140,9 +141,9 @@ def views_of(planned: Planned) -> list[View]:
 def _view(plan: RunPlan, surroundings: Surroundings) -> View:
     command, triangle = plan.command, triangle_of(plan)
     filled = tuple(filled_values(plan, triangle))
-    env = {name: fact for name, fact in command.env.items() if name and not name.startswith("SBATCH_")}
+    env = {name: fact for name, fact in command.env.items() if name and not is_directive(name)}
     env = {name: fact for name, fact in env.items() if not fact.reason.endswith(_NOT_EXPORTED)}
-    directives = {name: fact for name, fact in command.env.items() if name.startswith("SBATCH_")}
+    directives = {name: fact for name, fact in command.env.items() if is_directive(name)}
     return View(
         plan,
         triangle,

@@ -133,10 +133,13 @@ def _start(view: View) -> Iterator[Row]:
     around = f" under {view.command.outer}" if view.command.outer else ""
     places = _unique(place for fact in facts for place in fact.origins if fact.is_known)
     yield Row("start", f"{view.launcher}{around}: {text}{ranks}{said}", places, "head", tuple(whys))
-    slurm = [f"{name[7:].lower().replace('_', '-')} {value_of(fact)}" for name, fact in view.directives.items()]
-    if slurm:
+    job = [
+        f"{name.partition('_')[2].lower().replace('_', '-')} {value_of(fact)}" for name, fact in view.directives.items()
+    ]
+    if job:
         asked = [place for fact in view.directives.values() for place in fact.origins]
-        yield Row("slurm", ", ".join(slurm), _unique(asked))
+        queue = next(iter(view.directives)).partition("_")[0]
+        yield Row({"PBSJOB": "pbs", "BSUB": "lsf"}.get(queue, "slurm"), ", ".join(job), _unique(asked))
     if view.command.cwd.is_known:
         yield Row("in", view.command.cwd.get() or ".", view.command.cwd.origins)
 

@@ -9,6 +9,7 @@ from dslint.core.source import Location, Span
 from dslint.model.launch.around import nodes_at
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
+from dslint.model.shell.batchjob import is_directive
 from dslint.model.shell.scope import NOT_EXPORTED
 
 
@@ -36,7 +37,7 @@ def settings(doc: LaunchDoc) -> Iterator[Setting]:
     found: dict[tuple[str, Span], Setting] = {}
     for command in doc.commands:
         for name, fact in command.env.items():
-            if not fact.is_known or not fact.origins or not name or name.startswith("SBATCH_"):
+            if not fact.is_known or not fact.origins or not name or is_directive(name):
                 continue
             place = fact.origins[0]
             if place.path == doc.source.path and (name, place.span) not in found:

@@ -14,11 +14,11 @@ from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
+from dslint.model.shell.batchjob import job_directives, job_variables
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope, Template
-from dslint.model.shell.slurm import sbatch_directives
 from dslint.model.shell.values import read_statements
 from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc, parse_shell
@@ -82,12 +82,12 @@ class TextReader:
         depth: int,
         over: Mapping[str, Fact[str]] | None = None,
     ) -> list[LaunchCommand]:
-        """A text that may have ``#SBATCH`` directives of its own.
+        """A text that may have directives for a queue (``#SBATCH``, ``#PBS``, ``#BSUB``) of its own.
 
         ``around`` are those of what starts it, ``over`` the options of ``sbatch``, which win.
         """
-        directives = {**around, **sbatch_directives(shell), **(over or {})}
-        for name, value in _slurm_variables(directives).items():
+        directives = {**around, **job_directives(shell), **(over or {})}
+        for name, value in job_variables(directives).items():
             scope.assign(name, value, export=True)
         return self.commands(shell, scope, directives, outer, depth)
 
@@ -303,19 +303,3 @@ def _remote(scope: Scope) -> Scope:
     scope.open = True
     scope.directory = unknown("another machine")
     return scope
-
-
-def _slurm_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
-    """What Slurm puts into the environment of a batch script because of its directives."""
-    names = {
-        "SBATCH_NODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-        "SBATCH_NTASKS": ("SLURM_NTASKS", "SLURM_NPROCS"),
-        "SBATCH_NTASKS_PER_NODE": ("SLURM_NTASKS_PER_NODE",),
-        "SBATCH_GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
-    }
-    return {
-        variable: Value(fact.get(), None, fact.origins)
-        for name, variables in names.items()
-        if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()
-        for variable in variables
-    }

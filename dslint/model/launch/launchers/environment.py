@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.launchers.base import Parsed, last
+from dslint.model.shell.batchjob import is_directive
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 _TORCHRUN_SETS = (
@@ -98,7 +99,9 @@ def _export(parsed: Parsed, env: dict[str, Fact[str]]) -> None:
     parts = flag.value.text.split(",")
     if "ALL" not in parts:
         # Only these, and what Slurm itself sets; ``NONE`` is none.
-        kept = {name: fact for name, fact in env.items() if name.startswith(("SBATCH_", "SLURM_")) or name in parts}
+        kept = {
+            name: fact for name, fact in env.items() if is_directive(name) or name.startswith("SLURM_") or name in parts
+        }
         env.clear()
         env.update(kept)
     for part in parts:

@@ -10,6 +10,7 @@ from dslint.model.launch.command import Word
 from dslint.model.launch.launchers import tables
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.launch.launchers.base import Options, flag_name, options, parse_options
+from dslint.model.shell.batchjob import is_directive
 from dslint.model.shell.slurm import slurm_options
 
 
@@ -162,7 +163,7 @@ def _composed(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, .
 
 def _forget(env: dict[str, Fact[str]]) -> None:
     """Another machine or image: it may have any variable, but not those of this shell."""
-    facts = {name: fact for name, fact in env.items() if name.startswith("SBATCH_")}
+    facts = {name: fact for name, fact in env.items() if is_directive(name)}
     env.clear()
     env.update(facts)
     env[""] = unknown("the image or the other machine may set any variable")

@@ -1,0 +1,100 @@
+"""What a batch script asks of its queue (Slurm, PBS, LSF), as facts beside the environment of its commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from dslint.core.fact import Fact, known
+from dslint.core.source import Span
+from dslint.model.shell.pieces import Value
+from dslint.model.shell.slurm import sbatch_directives
+from dslint.parse.shell import ShellDoc
+
+# Keys of facts: ``SBATCH_NODES``, ``PBSJOB_NODES``, ``BSUB_SLOTS``. No program reads variables of these names.
+PREFIXES = ("SBATCH_", "PBSJOB_", "BSUB_")
+# What the queue puts into the environment of the job because of its directives.
+_VARIABLES = {
+    "SBATCH_NODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "SBATCH_NTASKS": ("SLURM_NTASKS", "SLURM_NPROCS"),
+    "SBATCH_NTASKS_PER_NODE": ("SLURM_NTASKS_PER_NODE",),
+    "SBATCH_GPUS_PER_NODE": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"),
+    "PBSJOB_NODES": ("PBS_NUM_NODES",),
+    "PBSJOB_TASKS_PER_NODE": ("PBS_NUM_PPN",),
+    "BSUB_SLOTS": ("LSB_DJOB_NUMPROC",),
+}
+_PBS_LINE = re.compile(r"#PBS[ \t]+-l[ \t]*(?P<text>\S+)")
+_SELECT = re.compile(r"select=(?P<count>\d+)(?P<rest>(?::[\w.=-]+)*)")
+_NODES = re.compile(r"nodes=(?P<count>\d+)(?P<rest>(?::[\w.=-]+)*)")
+_PER_CHUNK = {
+    "ppn": "TASKS_PER_NODE",
+    "mpiprocs": "TASKS_PER_NODE",
+    "gpus": "GPUS_PER_NODE",
+    "ngpus": "GPUS_PER_NODE",
+}
+_BSUB = {
+    "SLOTS": re.compile(r"#BSUB[ \t]+-n[ \t]+(\d+)[ \t]*$"),
+    "SLOTS_PER_HOST": re.compile(r"#BSUB[ \t]+-R[ \t].*?\bspan\[ptile=(\d+)\]"),
+    "GPUS_PER_HOST": re.compile(r"#BSUB[ \t]+-gpu[ \t]+[\"']?(?:[^\"'\s]*:)?num=(\d+)"),
+    "NODES": re.compile(r"#BSUB[ \t]+-nnodes[ \t]+(\d+)[ \t]*$"),
+}
+
+
+def is_directive(name: str) -> bool:
+    """The entry of an environment is a fact about the job, no variable."""
+    return name.startswith(PREFIXES)
+
+
+def job_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
+    """The directives of a batch script, by keys such as ``SBATCH_NODES``.
+
+    PBS counts chunks (``select=2:ngpus=4``); they are nodes where the job says ``place=scatter`` or ``nodes=2``.
+    """
+    facts = sbatch_directives(shell)
+    if "#PBS" in shell.text:
+        facts |= _of_lines(shell, _pbs)
+    if "#BSUB" in shell.text:
+        facts |= _of_lines(shell, _bsub)
+    return facts
+
+
+def job_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
+    """What the queue puts into the environment of a batch script because of its directives."""
+    return {
+        variable: Value(fact.get(), None, fact.origins)
+        for name, variables in _VARIABLES.items()
+        if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()
+        for variable in variables
+    }
+
+
+def _of_lines(shell: ShellDoc, read: Callable[[str], dict[str, str]]) -> dict[str, Fact[str]]:
+    facts: dict[str, Fact[str]] = {}
+    lines = [(c, shell.text[c.start - shell.base : c.end - shell.base]) for c in shell.comments]
+    joined = "\n".join(text for _, text in lines)
+    scattered = re.search(r"#PBS[ \t]+-l[ \t]*(?:\S*[,:])?place=v?scatter", joined) is not None
+    for span, text in lines:
+        for name, number in read(text).items():
+            key = name.replace("CHUNKS", "NODES") if scattered else name
+            place = shell.source.location(Span(span.start, span.end), text.strip())
+            facts[key] = known(number, place)
+    if "PBSJOB_CHUNKS" in facts:  # several chunks may share a node
+        facts = {name: fact for name, fact in facts.items() if not name.endswith("_PER_NODE")}
+    return facts
+
+
+def _pbs(line: str) -> dict[str, str]:
+    found = _PBS_LINE.match(line)
+    chunk = found and (_SELECT.search(found["text"]) or _NODES.search(found["text"]))
+    if not found or not chunk or "+" in found["text"]:
+        return {}
+    facts = {"PBSJOB_CHUNKS" if chunk.re is _SELECT else "PBSJOB_NODES": chunk["count"]}
+    for part in chunk["rest"].split(":"):
+        name, _, number = part.partition("=")
+        if name in _PER_CHUNK and number.isdigit():
+            facts[f"PBSJOB_{_PER_CHUNK[name]}"] = number
+    return facts
+
+
+def _bsub(line: str) -> dict[str, str]:
+    return {f"BSUB_{name}": found[1] for name, regex in _BSUB.items() if (found := regex.match(line.rstrip()))}
