@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -49,10 +50,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def dslint(folder: Path, *arguments: str | bytes, stdin: bytes = b"", timeout: float = 60) -> tuple[int, str, str]:
     """Exit code, standard output and standard error; no bad input may show a traceback or end the process."""
-    command: list[str | bytes] = [sys.executable, "-m", "dslint", *arguments]
-    done = subprocess.run(
-        command, cwd=folder, env=environment(folder), input=stdin, capture_output=True, timeout=timeout
-    )
+    done = forked.dslint(folder, *arguments, environment=environment(folder), stdin=stdin, timeout=timeout)
     out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
     assert "Traceback" not in out + err
     assert "internal error" not in err, err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,17 +79,26 @@ def own(case: Case, result: Result) -> list[Finding]:
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_example_is_reported_exactly_where_it_says(project: Path, case: Case) -> None:
-    found = own(case, checked(project, case))
+def test_a_bad_example_is_reported_exactly_well_formed_in_every_format_and_fixed(project: Path, case: Case) -> None:
+    """One test, since all of it is said about one run."""
+    result = checked(project, case)
+    found = own(case, result)
+    assert_reported_where_it_says(case, found)
+    assert_well_formed(case, found)
+    assert_every_format_prints(result.findings)
+    assert_fixes_are_as_safe_as_the_rule_says(project, case, found)
+
+
+def assert_reported_where_it_says(case: Case, found: list[Finding]) -> None:
     # A place without severity stands for any.
     severities = {marked(f).rpartition(" ")[0]: marked(f) for f in found}
     expected = sorted(place if " " in place else severities.get(place, place) for place in case.example.at)
     assert sorted(map(marked, found)) == expected, "\n".join(f"{f.location}: {f.message}" for f in found)
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_a_finding_is_one_well_formed_sentence_with_exact_places(project: Path, case: Case) -> None:
-    for finding in own(case, checked(project, case)):
+def assert_well_formed(case: Case, found: list[Finding]) -> None:
+    """One sentence, and exact places."""
+    for finding in found:
         assert finding.name == case.rule.meta.name
         assert finding.message
         assert not finding.message.rstrip().endswith(".")
@@ -111,6 +120,36 @@ def assert_exact(location: Location, example: Example) -> None:
     assert SourceFile(location.path, text).region(location.span) == location.region
 
 
+def assert_every_format_prints(findings: Sequence[Finding]) -> None:
+    for name in FORMATS:
+        out = renderer(name)(findings, FileSources(), ReportOptions(color=name == "full"))
+        assert all(finding.code in out for finding in findings), name
+
+
+def fixed(case: Case, project: Path, overrides: dict[str, str] | None = None) -> Fixed:
+    # Only its own fixes; but what a suppression is for can be judged only when all rules run.
+    selection = {} if case.rule.meta.kind == "dslint" else {"select": [case.code]}
+    return fix_paths(["."], case.settings(project, **selection), case.rule.meta.fix == "unsafe", overrides)
+
+
+def assert_fixes_are_as_safe_as_the_rule_says(project: Path, case: Case, found: list[Finding]) -> None:
+    """Never refused, done after one run, and with the text that the example promises, if it does."""
+    fixes = [finding.fix for finding in found if finding.fix]
+    if case.rule.meta.fix == "none":
+        assert fixes == []
+    if case.rule.meta.fix == "unsafe":
+        assert {fix.safety.value for fix in fixes} <= {"unsafe"}
+    if not fixes and case.example.fixed is None:
+        return
+    first = fixed(case, project)
+    assert first.refused == []
+    texts = {**case.example.files, **first.after}
+    if case.example.fixed is not None:
+        assert texts == {**case.example.files, **case.example.fixed}
+        assert [marked(finding) for finding in own(case, first.result) if finding.fix] == []
+    assert fixed(case, project, texts).changed == []
+
+
 @pytest.mark.parametrize("case", GOOD)
 def test_a_good_example_is_silent_under_all_rules(project: Path, case: Case) -> None:
     loud = [
@@ -121,44 +160,6 @@ def test_a_good_example_is_silent_under_all_rules(project: Path, case: Case) -> 
     assert loud == []
 
 
-def fixed(case: Case, project: Path, overrides: dict[str, str] | None = None) -> Fixed:
-    # Only its own fixes; but what a suppression is for can be judged only when all rules run.
-    selection = {} if case.rule.meta.kind == "dslint" else {"select": [case.code]}
-    return fix_paths(["."], case.settings(project, **selection), case.rule.meta.fix == "unsafe", overrides)
-
-
-@pytest.mark.parametrize("case", [case for case in BAD if case.values[0].example.fixed is not None])
-def test_the_fix_gives_the_promised_text_and_is_done_after_one_run(project: Path, case: Case) -> None:
-    write(project, case)
-    first = fixed(case, project)
-    assert first.refused == []
-    texts = {**case.example.files, **first.after}
-    assert texts == {**case.example.files, **(case.example.fixed or {})}
-    assert [marked(finding) for finding in own(case, first.result) if finding.fix] == []
-    assert fixed(case, project, texts).changed == []
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_a_fix_is_as_safe_as_its_rule_says_and_never_refused(project: Path, case: Case) -> None:
-    fixes = [finding.fix for finding in own(case, checked(project, case)) if finding.fix]
-    if case.rule.meta.fix == "none":
-        assert fixes == []
-    if case.rule.meta.fix == "unsafe":
-        assert {fix.safety.value for fix in fixes} <= {"unsafe"}
-    if fixes:
-        done = fixed(case, project)
-        assert done.refused == []
-        assert fixed(case, project, {**case.example.files, **done.after}).changed == []
-
-
 @pytest.mark.parametrize("info", [info for info in all_rules() if info.fix != "none"], ids=lambda info: info.code)
 def test_a_rule_with_a_fix_shows_it_in_an_example(info: object) -> None:
     assert any(example.fixed for example in load_rule(info.code).examples)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_every_format_can_print_the_findings(project: Path, case: Case) -> None:
-    findings = checked(project, case).findings
-    for name in FORMATS:
-        out = renderer(name)(findings, FileSources(), ReportOptions(color=name == "full"))
-        assert all(finding.code in out for finding in findings)
