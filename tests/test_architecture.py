@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ def room_of(module: str) -> str:
     return TOP.get(parts[0], parts[0])
 
 
+@cache
 def imports_of(path: Path) -> list[tuple[str, bool]]:
     """Imported dslint modules, and whether the import is at module level outside TYPE_CHECKING."""
     tree = ast.parse(path.read_text())

@@ -166,6 +166,8 @@ def _marker(pattern: str) -> _Marker:
     return _split(pattern)._replace(is_elsewhere=pattern in ELSEWHERE)
 
 
+# The table is made again for each project in the process, the expressions of the rules are the same.
+@lru_cache(maxsize=4096)
 def _split(pattern: str) -> _Marker:
     if pattern.startswith("(?") and pattern[2:3].isalpha():  # flags for all alternatives
         return _Marker((), pattern)
