@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import forked
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
@@ -25,11 +26,11 @@ BROKEN_SHELL: frozenset[str] = frozenset()
 
 def _lint(project: Path, *flags: str) -> tuple[int, list[dict[str, object]], str]:
     """Exit code, findings and stderr of one run in ``project``."""
-    command = [sys.executable, "-m", "dslint", "--output-format", "json", "--no-cache", *flags, "."]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+    done = forked.dslint(project, "--output-format", "json", "--no-cache", *flags, ".", timeout=120)
+    stderr = done.stderr.decode()
     if not done.stdout:
-        raise AssertionError(f"no report (exit code {done.returncode}): {done.stderr}")
-    return done.returncode, json.loads(done.stdout)["findings"], done.stderr
+        raise AssertionError(f"no report (exit code {done.returncode}): {stderr}")
+    return done.returncode, json.loads(done.stdout)["findings"], stderr
 
 
 def _lines(findings: list[dict[str, object]]) -> list[str]:
@@ -74,16 +75,8 @@ def test_the_twin_keeps_the_files_of_the_project(name: str) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_run_from_the_repository_finds_the_same_as_a_run_inside_the_project(name: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "dslint",
-        "--output-format",
-        "json",
-        "--no-cache",
-        f"tests/fixtures/projects/{name}",
-    ]
-    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
+    flags = ("--output-format", "json", "--no-cache")
+    done = forked.dslint(REPO, *flags, f"tests/fixtures/projects/{name}", timeout=120)
     prefix = f"tests/fixtures/projects/{name}/"
     found = [line.removeprefix(prefix) for line in _lines(json.loads(done.stdout)["findings"])]
     assert sorted(found) == sorted(_expected(name))
