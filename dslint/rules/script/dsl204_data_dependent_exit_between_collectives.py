@@ -56,7 +56,16 @@ def precheck(tree: ast.Module) -> bool:
     """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
     nodes = flat(tree)
     tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
-    return (_sets_on_some(nodes, tests) or _asks_in_loop(nodes)) and may_skip_collective(tree)
+    asks = _sets_on_some(nodes, tests) or (_has_own_data(nodes) and _asks_in_loop(nodes))
+    return asks and may_skip_collective(tree)
+
+
+def _has_own_data(nodes: Flat) -> bool:
+    """Some name is that of a loader or of what makes one, or the clock is read: all that differs between ranks."""
+    used = {n.attr for n in nodes.nodes(ast.Attribute)} | {n.id for n in nodes.nodes(ast.Name)}
+    renamed = {n.name for n in nodes.nodes(ast.alias) if n.asname}
+    called = {call_name(n) for n in nodes.nodes(ast.Call)}
+    return any(map(_LOADER.search, used | renamed)) or not _SOURCES.isdisjoint(called | renamed)
 
 
 def _asks_in_loop(nodes: Flat) -> bool:
@@ -116,8 +125,13 @@ def _asks_for_rank(nodes: Flat, test: ast.expr) -> bool:
 
 
 _RANK = re.compile(r"rank|main|master|process_zero|process_index", re.I)
+# By a name like these a variable is a loader; ``DataLoader`` under another name is imported by its own.
+_LOADER = re.compile(r"loader|^(?:train|data)_?iter", re.I)
+_CLOCKS = frozenset({"time", "perf_counter", "monotonic", "now"})
+# Clocks, and calls that return a loader among other things.
+_SOURCES = _CLOCKS | {"prepare", "initialize"}
 _ASKING = frozenset({"isnan", "isinf", "isfinite", "item", "sum", "len", "any", "all", "numel", "count_nonzero"})
-_ASKING |= {"time", "perf_counter", "monotonic", "now"}
+_ASKING |= _CLOCKS
 
 
 class Check(ScriptCheck):
