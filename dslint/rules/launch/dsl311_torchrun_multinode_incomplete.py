@@ -1,5 +1,6 @@
 """**What.** `torchrun` runs on several nodes that are not told who they are or where to meet: `--node_rank` or
-`--master_addr` is missing, or the backend is c10d and `--rdzv_endpoint` is missing.
+`--master_addr` is missing, or the backend is c10d and `--rdzv_endpoint` is missing. The number of nodes may come from
+a script that calls the one with the command: then the finding stands at the call.
 
 **Why it hurts.** Without `--node_rank` every node takes itself for node 0; without an address every node looks for the
 others at its own loopback. Nobody says a word: each node waits until the rendezvous times out. torchrun does not read
@@ -73,6 +74,24 @@ EXAMPLES = (
         {"README.md": "```bash\ntorchrun --nnodes 2 --nproc_per_node 8 train.py\n```\n", **_SCRIPT},
         "README.md:2 warning",
     ),
+    bad(
+        "a script that another one calls with the number of nodes",
+        {
+            "all.sh": "bash node.sh 2 8\n",
+            "node.sh": "torchrun --nnodes $1 --nproc_per_node $2 --master_addr host0 train.py\n",
+            **_SCRIPT,
+        },
+        "all.sh:1 error",
+    ),
+    good(
+        "a script that is called with the rank too, or on one node",
+        {
+            "all.sh": "bash node.sh 2 8 $RANK\nbash one.sh 1 8\n",
+            "node.sh": "torchrun --nnodes $1 --nproc_per_node $2 --node_rank $3 --master_addr host0 train.py\n",
+            "one.sh": "torchrun --nnodes $1 --nproc_per_node $2 --master_addr host0 train.py\n",
+            **_SCRIPT,
+        },
+    ),
     good(
         "complete",
         {
@@ -131,6 +150,14 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if nodes.is_unknown and not (how.is_static and how.node_rank.is_unknown and _is_variable(command)):
             continue
         yield _finding(doc, command, how, missing)
+    for command in doc.called:
+        how = None if command.conditions else rendezvous(command)
+        # Where the number stands in the called script itself, that script is told.
+        given = any(place.path == doc.source.path for place in command.nodes.origins)
+        if how is None or how.standalone is not None or not given or command.nodes.get_or(0) < 2:
+            continue
+        if missing := _missing(how):
+            yield _finding(doc, command, how, missing)
 
 
 def _missing(how: Rendezvous) -> list[str]:
@@ -161,14 +188,16 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, how: Rendezvous, missing: l
     where = f"on {nodes.get()} nodes" if nodes.is_known else "on more than one node"
     address = command.variable("MASTER_ADDR")
     unread = " (torchrun does not read `MASTER_ADDR`)" if "--master_addr" in missing and address.origins else ""
+    here = (command.launcher_flag("--nnodes") or command.words[0]).location
+    call = command.called_from[:1]
     return META.finding(
-        (command.launcher_flag("--nnodes") or command.words[0]).location,
+        call[0] if call else here,
         f"torchrun {where} without {names}: {' and '.join(effects[name] for name in missing)}{unread}, and all wait"
         " until the rendezvous times out",
         hint="Add `--rdzv_endpoint HOST0:PORT`"
         if not how.is_static
         else f"Add {names} on every node, or use `--rdzv_backend c10d --rdzv_endpoint HOST0:PORT`",
-        related=places(command, "--nnodes", "--node_rank", "--rdzv_backend")[1:],
+        related=(*(here,)[: len(call)], *places(command, "--nnodes", "--node_rank", "--rdzv_backend")[1:]),
         severity=Severity.WARNING if doc.in_docs or not nodes.is_known else Severity.ERROR,
         facts={"missing": " ".join(missing), "nodes": nodes.get_or(None)},
     )

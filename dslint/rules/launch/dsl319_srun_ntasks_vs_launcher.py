@@ -1,5 +1,5 @@
 """**What.** `srun` starts several tasks on a node, and each of them is a launcher that starts the processes of a whole
-node: `torchrun`, `deepspeed` or `accelerate launch`.
+node: `torchrun`, `deepspeed` or `accelerate launch`, also in a script of the project that `srun` calls.
 
 **Why it hurts.** Eight tasks of `torchrun --nproc_per_node 8` are 64 processes for 8 GPUs. The agents of one node claim
 the same rank and the same port: all but one stop with `EADDRINUSE`, or the rendezvous takes two agents of one node for
@@ -68,6 +68,23 @@ EXAMPLES = (
             "job.sbatch": _HEAD % 4 + _FIXED + _ACCELERATE,
         },
     ),
+    bad(
+        "a script that srun calls",
+        {
+            "job.sbatch": _HEAD % 8 + "srun bash node.sh host0\n",
+            "node.sh": _RUN.replace("$HOST0", "$1"),
+            **_SCRIPT,
+        },
+        "job.sbatch:4 error",
+    ),
+    good(
+        "a script that srun calls once a node",
+        {
+            "job.sbatch": _HEAD % 1 + "srun bash node.sh host0\n",
+            "node.sh": _RUN.replace("$HOST0", "$1"),
+            **_SCRIPT,
+        },
+    ),
     good("one task a node", {"job.sbatch": _HEAD % 1 + "srun " + _RUN, **_SCRIPT}),
     good(
         "srun says it better",
@@ -92,7 +109,7 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Launchers that ``srun`` starts more than once on a node."""
     del context
-    for command in doc.commands:
+    for command in (*doc.commands, *(c for c in doc.called if not c.conditions)):
         if command.outer != "srun" or command.launcher not in PER_NODE or command.hides_options:
             continue
         tasks = step_tasks(command)
@@ -100,13 +117,18 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         count, each = tasks.per_node.get(), command.processes_per_node
         product = f", {count} x {each.get()} = {count * each.get()} processes" if each.is_known else ""
+        call = command.called_from[:1]
         yield META.finding(
-            command.location,
+            call[0] if call else command.location,
             f"`srun` starts `{command.launcher}` {count} times on each node{product}: they claim the same ranks and"
             " ports",
             hint="Let `srun` start one task a node: `--ntasks-per-node=1`",
-            related=(*tasks.per_node.origins, *each.origins),
-            fix=_fix(doc, command),
+            related=(
+                *tasks.per_node.origins,
+                *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
+                *each.origins,
+            ),
+            fix=None if call else _fix(doc, command),
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
             facts={"tasks": count, "launcher": command.launcher},
         )
