@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 
 from dslint.core.source import SourceFile
@@ -27,6 +27,8 @@ _SCRIPT_WRITES = re.compile(
     r"json\.dump\(|yaml\.\w*dump\(|\.write(?:_text)?\(|[\"']w[bt+]?[\"']|shutil\.copy|hf_hub_download"
 )
 _WRITES = r"(?:>>?|\b(?:tee|cp|mv|ln|install|wget|curl|sed -i|jq|envsubst|git clone|touch)\b)"
+_WRITING = re.compile(_WRITES)
+_WRITES_VARIABLE = re.compile(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)")
 # Commands that bring files whose names they do not say, and what follows them.
 _BRINGS = re.compile(
     r"(?:^|[;&|(]|\bsudo|\b(?:then|do))[ \t]*((?:cp|mv|ln|rsync|scp|unzip|tar|wget|curl|gsutil|azcopy|rclone|dvc)\b"
@@ -43,6 +45,38 @@ _MAX_LINE = 4000
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
+class _Texts:
+    """What the commands of a launch file write, worked out once for all of its commands."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.shell = _shell(source)
+        # No match spans lines.
+        self._lines = "\n".join(line for line in self.shell.split("\n") if _WRITING.search(line))
+        # Variables behind a command that writes.
+        self.targets: Sequence[str] = _WRITES_VARIABLE.findall(self._lines)
+        self._direct: dict[frozenset[str], int] = {}
+        self._values: dict[str, Sequence[Sequence[str]]] = {}
+
+    def direct(self, names: set[str]) -> int:
+        """How many commands may write a file with one of these names, or to one of these variables."""
+        key = frozenset(names)
+        if key not in self._direct:
+            pattern = "|".join(rf"\b{re.escape(name)}\b" for name in sorted(names))
+            some = not names or any(name in self._lines for name in names)
+            self._direct[key] = len(re.findall(rf"{_WRITES}[^\n;|&]*(?:{pattern})", self._lines)) if some else 0
+        return self._direct[key]
+
+    def may_hold(self, variable: str, text: str) -> bool:
+        """An assignment of the variable can have given it this text, other variables standing for anything."""
+        if variable not in self._values:
+            values = re.findall(rf"\b{variable}=[\"']?([^\s\"';]+)", self.shell)
+            self._values[variable] = [re.split(r"\$\{?\w+[^}/]*\}?|\$\w+", value) for value in values]
+        return any(
+            any(parts) and text.startswith(parts[0]) and re.fullmatch(".*".join(map(re.escape, parts)), text)
+            for parts in self._values[variable]
+        )
+
+
 def is_written(files: Files, text: str, raw: str = "") -> bool:
     """The launch file creates or changes this file, so what lies on the disk is not what runs."""
     return writes(files, text, raw) > 0
@@ -50,15 +84,11 @@ def is_written(files: Files, text: str, raw: str = "") -> bool:
 
 def writes(files: Files, text: str, raw: str = "") -> int:
     """How many commands of the launch file may write this file."""
-    source = files.workspace.read(files.launch_path)
-    if source is None:
+    texts = files.workspace.memo("written texts", files.launch_path, _Texts)
+    if texts is None:
         return 0
     names = {posixpath.basename(text), *_VARIABLE.findall(raw)} - {""}
-    pattern = "|".join(rf"\b{re.escape(name)}\b" for name in sorted(names))
-    shell = _shell(source)
-    direct = re.findall(rf"{_WRITES}[^\n;|&]*(?:{pattern})", shell)
-    written = [v for v in re.findall(rf"{_WRITES}[^\n;|&]*?\$\{{?(\w+)", shell) if v not in names]
-    return len(direct) + sum(_may_hold(shell, variable, text) for variable in written)
+    return texts.direct(names) + sum(texts.may_hold(v, text) for v in texts.targets if v not in names)
 
 
 def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bool:
@@ -68,11 +98,11 @@ def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bo
     itself mentions the file or its folder. ``named_by`` is the path of the file that names it.
     """
     workspace = files.workspace
-    if text.startswith(("/", "~")) or _is_away(files) or is_written(files, text, raw):
+    if text.startswith(("/", "~")) or _PLACEHOLDER.search(text) or _SHOUTED.search(text) or _is_away(files):
         return True
     if all(workspace.normal(posixpath.join(f, text)).startswith("..") for f in files.folders):
         return True
-    if _PLACEHOLDER.search(text) or _SHOUTED.search(text) or not _is_at_home(files, text) or _is_ignored(files, text):
+    if not _is_at_home(files, text) or is_written(files, text, raw) or _is_ignored(files, text):
         return True
     name = posixpath.basename(text)
     script = workspace.read(files.script_path) if files.script_path else None
@@ -166,15 +196,6 @@ def _a_tool_writes(files: Files, name: str) -> bool:
         if name in tool.text or (
             not name.endswith(".py") and ".json" in tool.text and _SCRIPT_WRITES.search(tool.text)
         ):
-            return True
-    return False
-
-
-def _may_hold(shell: str, variable: str, text: str) -> bool:
-    """An assignment of the shell variable can have given it this text, other variables standing for anything."""
-    for value in re.findall(rf"\b{variable}=[\"']?([^\s\"';]+)", shell):
-        parts = re.split(r"\$\{?\w+[^}/]*\}?|\$\w+", value)
-        if any(parts) and re.fullmatch(".*".join(map(re.escape, parts)), text):
             return True
     return False
 
