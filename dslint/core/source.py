@@ -94,8 +94,12 @@ class SourceFile:
 
     def region(self, span: Span) -> Region:
         """The lines and columns of a span."""
-        line, column = self.line_column(span.start)
-        end_line, end_column = self.line_column(max(span.start, span.end))
+        starts = self.line_starts
+        end = max(span.start, span.end)
+        line = end_line = bisect_right(starts, span.start)
+        if line < len(starts) and starts[line] <= end:
+            end_line = bisect_right(starts, end, line)
+        column, end_column = span.start - starts[line - 1] + 1, end - starts[end_line - 1] + 1
         if not self.cells:
             return Region(line, column, end_line, end_column)
         first, cell = max((c for c in self.cells if c[0] < line), default=(0, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location
@@ -138,6 +139,7 @@ class LaunchCommand:
         return _last(self.script_flags, names)
 
 
+@lru_cache(maxsize=10_000)
 def canonical(flag: str) -> str:
     """``--nproc-per-node`` -> ``--nproc_per_node``: launchers accept both spellings."""
     dashes = len(flag) - len(flag.lstrip("-"))

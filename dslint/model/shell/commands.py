@@ -17,7 +17,7 @@ from dslint.model.shell.flow.expansion import alternatives_of
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.reasons import reason_of
 from dslint.model.shell.scope import Scope, Template
-from dslint.model.shell.words import ASSIGNMENT, expand
+from dslint.model.shell.words import ASSIGNMENT, expand, is_plain
 from dslint.parse.shelllex import UnfinishedWordError, simple_command
 
 if TYPE_CHECKING:
@@ -176,6 +176,8 @@ class CommandReader(AssignmentReader):
             ForkNeededError: a ``world`` is given that does not say how a fork went.
         """
         location = self.location(span)
+        if is_plain(raw):
+            return [Word(raw, raw, location)]
         lookup = scope.lookup(world)
         try:
             texts = expand(raw, lookup)

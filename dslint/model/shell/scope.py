@@ -205,6 +205,8 @@ class Scope:
     @property
     def cwd(self) -> Fact[str]:
         """The directory, as far as the place says which one it is."""
+        if isinstance(self.directory, Fact):
+            return self.directory
         try:
             found: Fact[str] = resolve(self.directory, self.here())
         except ForkNeededError:

@@ -18,6 +18,7 @@ from dslint.parse.shelllex import UnfinishedWordError, closing_bracket
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<index>\[[^]]*\])?(?P<append>\+?)=", re.ASCII)
 _RUN = re.compile(r"""[^\\'"$`<>()|&;]+""")
+_PLAIN = re.compile(r"""[^\\'"$`*?\[\]{}~<>()|&; \t\n]+""")
 _ESCAPED_IN_QUOTES = '$`"\\\n'
 
 
@@ -27,7 +28,7 @@ def expand(raw: str, lookup: Lookup) -> list[str]:
     Raises:
         UnknownWordError: at least one of them is not known.
     """
-    if _is_plain(raw):
+    if is_plain(raw):
         return [raw]
     found = [fields(_pieces(part, lookup, top=True), lookup) for part in brace_expanded(raw)]
     if len(found) > 1:
@@ -41,7 +42,7 @@ def expand_assignment(raw: str, lookup: Lookup) -> str:
     Raises:
         UnknownWordError: the value is not known.
     """
-    if _is_plain(raw):
+    if is_plain(raw):
         return raw
     pieces = _pieces(raw, lookup, top=False)
     return "".join(" ".join(p.items) if p.items is not None else p.text for p in pieces)
@@ -60,8 +61,9 @@ def expand_quoted(body: str, lookup: Lookup) -> str:
     return "".join(p.text for p in pieces)
 
 
-def _is_plain(raw: str) -> bool:
-    return bool(raw) and not (set(raw) & set("\\'\"$`*?[]{}~<>()|&; \t\n"))
+def is_plain(raw: str) -> bool:
+    """Nothing in the word means anything to bash: it is its own text."""
+    return _PLAIN.fullmatch(raw) is not None
 
 
 def _pieces(raw: str, lookup: Lookup, top: bool, inner: bool = False) -> list[Piece]:
