@@ -12,6 +12,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs
 from dslint.model.launch.launchers.environment import reads, sets
 from dslint.model.launch.meeting import devices, meeting
+from dslint.model.launch.rendezvous import rendezvous
 from dslint.model.plan.runplan import build_plans
 from dslint.model.workspace import Workspace
 
@@ -222,6 +223,10 @@ def test_the_accelerate_file_says_who_starts_the_processes() -> None:
 def test_standalone_may_be_a_variable() -> None:
     assert meeting(one("PET_STANDALONE=1 torchrun t.py")).is_standalone
     assert not meeting(one("PET_STANDALONE=0 torchrun t.py")).is_standalone
+    asked = rendezvous(one("PET_STANDALONE=1 torchrun --nnodes 2 t.py"))
+    assert asked is not None
+    assert asked.is_standalone
+    assert asked.standalone is None  # no option says so
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,16 @@ def meeting(command: LaunchCommand) -> Meeting:
 
 
 def _torchrun(command: LaunchCommand) -> Meeting:
-    standalone = _option(command, "--standalone")
-    if standalone.is_known and standalone.get() not in ("", "0"):
+    standalone = torchrun_option(command, "--standalone")
+    if is_switched_on(standalone):
         return Meeting(known("c10d", *standalone.origins), is_standalone=True)
-    backend = _option(command, "--rdzv_backend")
-    node_rank = _option(command, "--node_rank")
-    endpoint = _option(command, "--rdzv_endpoint")
+    backend = torchrun_option(command, "--rdzv_backend")
+    node_rank = torchrun_option(command, "--node_rank")
+    endpoint = torchrun_option(command, "--rdzv_endpoint")
     if endpoint.is_absent:
-        return Meeting(backend, _option(command, "--master_addr"), _option(command, "--master_port"), node_rank)
+        return Meeting(
+            backend, torchrun_option(command, "--master_addr"), torchrun_option(command, "--master_port"), node_rank
+        )
     if endpoint.is_known:
         host, colon, port = endpoint.get().rpartition(":")
         address = known(host.strip("[]") if colon else port, *endpoint.origins)
@@ -83,12 +85,17 @@ def _torchrun(command: LaunchCommand) -> Meeting:
     return Meeting(backend, unknown(endpoint.reason, *endpoint.origins), port_of_tail, node_rank)
 
 
-def _option(command: LaunchCommand, name: str) -> Fact[str]:
+def torchrun_option(command: LaunchCommand, name: str) -> Fact[str]:
     """An option of torchrun, else its variable ``PET_NAME``."""
     flag = _flag(command, name)
     variable = f"PET_{name[2:].upper()}"
     # A switch has no value; nobody sets ``PET_`` variables in an image without a word about it.
     return flag.or_else(env_text(command.env, variable) if variable in command.env else absent())
+
+
+def is_switched_on(fact: Fact[str]) -> bool:
+    """A switch is given, or its variable is set to anything but nothing and 0."""
+    return fact.is_known and fact.get() not in ("", "0")
 
 
 def _flag(command: LaunchCommand, name: str) -> Fact[str]:

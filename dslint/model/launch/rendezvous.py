@@ -1,4 +1,7 @@
-"""Where the agents of torchrun look for each other: from its options and its ``PET_*`` variables."""
+"""What torchrun is told of the rendezvous, option by option, and whether all nodes can meet there.
+
+``meeting.py`` reads the options and their ``PET_*`` variables, and says for every launcher where its processes meet.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dslint.core.fact import Fact, absent, known
+from dslint.core.fact import Fact, known
 from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand
-from dslint.model.launch.launchers.base import env_text, text_fact
+from dslint.model.launch.meeting import is_switched_on, torchrun_option
 
 _LOOPBACK = re.compile(r"""["']?(localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)(?=$|[:"'])""", re.IGNORECASE)
 
@@ -19,7 +22,8 @@ class Rendezvous:
     """How torchrun meets the other nodes (torch ``distributed/run.py``, ``config_from_args``).
 
     ``backend`` is ``static`` unless somebody says otherwise. ``node_rank`` and ``master_addr`` take effect with it
-    alone, the address only without an ``endpoint``. ``standalone`` replaces backend and end point by its own.
+    alone, the address only without an ``endpoint``. A rendezvous that ``is_standalone`` replaces backend and end point
+    by its own; ``standalone`` is the option, where an option says so and no variable.
     """
 
     backend: Fact[str]
@@ -28,6 +32,7 @@ class Rendezvous:
     master_addr: Fact[str]
     standalone: Flag | None
     host: Flag | None
+    is_standalone: bool
 
     @property
     def is_static(self) -> bool:
@@ -45,8 +50,8 @@ def rendezvous(command: LaunchCommand) -> Rendezvous | None:
     """The rendezvous of a torchrun command; ``None`` for other launchers, and when options may be hidden."""
     if command.launcher != "torchrun" or command.hides_options:
         return None
-    endpoint = _stated(command, "--rdzv_endpoint")
-    backend = _stated(command, "--rdzv_backend").or_else(known("static"))
+    endpoint = torchrun_option(command, "--rdzv_endpoint")
+    backend = torchrun_option(command, "--rdzv_backend").or_else(known("static"))
     static = backend.get_or("") == "static"
     host = command.launcher_flag("--rdzv_endpoint")
     if host is None and static:
@@ -54,10 +59,11 @@ def rendezvous(command: LaunchCommand) -> Rendezvous | None:
     return Rendezvous(
         backend,
         endpoint,
-        _stated(command, "--node_rank"),
-        _stated(command, "--master_addr"),
+        torchrun_option(command, "--node_rank"),
+        torchrun_option(command, "--master_addr"),
         command.launcher_flag("--standalone"),
         host,
+        is_switched_on(torchrun_option(command, "--standalone")),
     )
 
 
@@ -66,19 +72,12 @@ def owners_of_loopback(commands: Sequence[LaunchCommand]) -> frozenset[int]:
     found = set()
     for number, command in enumerate(commands):
         how = rendezvous(command)
-        if how is None or command.nodes.get_or(1) < 2 or command.outer or how.standalone is not None:
+        if how is None or command.nodes.get_or(1) < 2 or command.outer or how.is_standalone:
             continue
         at_loopback = how.meets_at_loopback or (how.is_static and how.host is None)
         if at_loopback and (not how.is_static or how.node_rank.get_or("") == "0"):
             found.add(number)
     return frozenset(found)
-
-
-def _stated(command: LaunchCommand, name: str) -> Fact[str]:
-    """An option, else the variable that torchrun reads for it: ``PET_NODE_RANK`` for ``--node_rank``."""
-    variable = f"PET_{name.lstrip('-').upper()}"
-    other: Fact[str] = env_text(command.env, variable) if variable in command.env else absent()
-    return text_fact(command.launcher_flag(name)).or_else(other)
 
 
 def places(command: LaunchCommand, *names: str) -> tuple[Location, ...]:
@@ -91,5 +90,7 @@ def places(command: LaunchCommand, *names: str) -> tuple[Location, ...]:
         value = flag.value
         text = (value.text if value.text is not None else value.raw) if value is not None else ""
         found.append(flag.location.labelled(f"{flag.name} {text}".strip()))
-        found += [place for place in (value.origins if value is not None else ()) if place not in found]
+        for origin in value.origins if value is not None else ():
+            place = origin if origin.label else origin.labelled("its value")
+            found += [place] if place not in found else []
     return tuple(found)

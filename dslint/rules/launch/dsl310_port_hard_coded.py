@@ -60,7 +60,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         port = number(flag)
         if how is None or flag is None or flag.value is None or port is None or flag.value.origins:
             continue
-        if "$" in flag.value.raw or command.nodes.get_or(2) != 1 or how.standalone is not None or not how.is_static:
+        if "$" in flag.value.raw or command.nodes.get_or(2) != 1 or how.is_standalone or not how.is_static:
             continue
         yield META.finding(
             flag.location,

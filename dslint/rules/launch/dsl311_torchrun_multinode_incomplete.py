@@ -139,7 +139,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     owners = owners_of_loopback(doc.commands)
     for number, command in enumerate(doc.commands):
         how = rendezvous(command)
-        if how is None or how.standalone is not None:
+        if how is None or how.is_standalone:
             continue
         missing = _missing(how)
         nodes = command.nodes

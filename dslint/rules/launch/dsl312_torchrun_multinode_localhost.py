@@ -75,7 +75,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     owners = owners_of_loopback(doc.commands)
     for number, command in enumerate(doc.commands):
         how = rendezvous(command)
-        if how is None or how.standalone is not None or not how.meets_at_loopback or command.nodes.get_or(1) < 2:
+        if how is None or how.is_standalone or not how.meets_at_loopback or command.nodes.get_or(1) < 2:
             continue
         if how.node_rank.get_or("") == "0" or (how.is_static and how.node_rank.is_absent):
             continue

@@ -53,7 +53,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         how, flag = rendezvous(command), command.launcher_flag("--node_rank")
         if how is None or flag is None or flag.value is None or how.node_rank.get_or("") == "0":
             continue
-        backend = "c10d" if how.standalone is not None else how.backend.get_or("static")
+        backend = "c10d" if how.is_standalone else how.backend.get_or("static")
         if backend == "static":
             continue
         yield META.finding(
