@@ -22,11 +22,9 @@ _GROUPS = re.compile(
 _PARALLEL = "ranks may share a sample in parallel groups"
 
 
-def run_world(command: LaunchCommand, accelerate: DataDoc | None, hosts: Fact[int] | None) -> Fact[int]:
-    """The world size of the command; a hostfile or the YAML file of accelerate decides where no flag does."""
+def run_world(command: LaunchCommand, accelerate: DataDoc | None) -> Fact[int]:
+    """The world size of the command; the YAML file of accelerate decides where no flag does."""
     world = command.world_size
-    if hosts is not None:
-        return hosts
     if world.is_known:
         return _brief(command)
     if command.launcher != "accelerate" or accelerate is None or _launcher_is_open(command):

@@ -1,8 +1,9 @@
-"""How many processes a run has on how many nodes, where a file decides beside the command: a hostfile, or the YAML file
-of accelerate launch."""
+"""How many processes a run has on how many nodes, where others decide beside the command: a hostfile, the YAML file of
+accelerate launch, the script that starts them itself, the user."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dslint.core.fact import Fact, absent, known, product, unknown
@@ -10,6 +11,11 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World, divided, flag_count
 from dslint.model.launch.meeting import launcher_is_open
 from dslint.model.plan.batch import run_world
+from dslint.model.plan.config import ConfigChoice
+from dslint.model.plan.files import Files
+from dslint.model.plan.hostfile import hostfile_counts
+from dslint.model.plan.spawned import spawn_world, spawned
+from dslint.model.plan.stated import StatedCounts, contradictions, filled_counts
 from dslint.parse.data import DataDoc
 
 # Flags that choose how processes start before the file does, and what the file may say (accelerate 1.15
@@ -28,7 +34,7 @@ _BY_TORCHRUN = frozenset(
 _ALONE = frozenset({"NO", "MULTI_CPU"})
 
 
-def run_counts(command: LaunchCommand, accelerate: DataDoc | None, hosts: World | None) -> World:
+def _run_counts(command: LaunchCommand, accelerate: DataDoc | None, hosts: World | None) -> World:
     """Nodes, processes on each and world size; ``hosts`` is what a hostfile says."""
     if hosts is not None:
         return hosts
@@ -36,7 +42,7 @@ def run_counts(command: LaunchCommand, accelerate: DataDoc | None, hosts: World 
         found = _by_accelerate(command, accelerate)
         if found is not None:
             return found
-    return World(command.nodes, command.processes_per_node, run_world(command, accelerate, None))
+    return World(command.nodes, command.processes_per_node, run_world(command, accelerate))
 
 
 def _by_accelerate(command: LaunchCommand, doc: DataDoc) -> World | None:
@@ -107,3 +113,25 @@ def _count(doc: DataDoc, pointer: str, label: str) -> Fact[int]:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return known(value, *fact.origins)
     return absent() if fact.is_absent else unknown("the number is not read", *fact.origins)
+
+
+def resolved_counts(
+    command: LaunchCommand,
+    plain: str | None,
+    choice: ConfigChoice,
+    files: Files,
+    stated: Callable[[str], StatedCounts] | None,
+) -> tuple[World, tuple[str, ...]]:
+    """Nodes and processes of a run, and what of the stated ones does not count because a file says otherwise.
+
+    ``plain`` is the script when Python itself starts it, ``stated`` what the user says of the commands of a file.
+    """
+    found = _run_counts(command, choice.accelerate, hostfile_counts(command, files))
+    spawn = files.workspace.memo("spawned", plain, spawned) if plain is not None else None
+    if spawn is not None:
+        found = spawn_world(command, spawn)
+    # Plain Python is one process, unless something shows that DeepSpeed is at work.
+    is_open = stated is not None and (command.launcher != "python" or choice.doc is not None)
+    numbers = stated(command.location.path) if stated is not None and is_open else StatedCounts()
+    counts = filled_counts(command, found, numbers)
+    return counts, tuple(contradictions(counts, numbers))

@@ -13,12 +13,12 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
-from dslint.model.plan.counts import run_counts
+from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, module_path, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
 from dslint.model.plan.handover import Handover
-from dslint.model.plan.hostfile import HostfileProblem, hostfile_counts, hostfile_problem
+from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
 from dslint.model.plan.missing import missing_script
@@ -36,9 +36,8 @@ from dslint.model.plan.recipe import (
     started_by_hand,
 )
 from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
-from dslint.model.plan.spawned import spawn_world, spawned
 from dslint.model.plan.stagearg import run_stage
-from dslint.model.plan.stated import StatedCounts, contradictions, filled_counts
+from dslint.model.plan.stated import StatedCounts
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -200,14 +199,8 @@ def _build(
     consumer = stated.or_else(run_consumer(command, profile, choice))
     parser, given_to = _words(command, script, workspace)
     arguments = _arguments(command, profile, arguments_file, consumer, given_to)
-    found = run_counts(command, choice.accelerate, hostfile_counts(command, files))
-    spawn = workspace.memo("spawned", script, spawned) if script is not None and _is_plain(command) else None
-    if spawn is not None:
-        found = spawn_world(command, spawn)
-    # Plain Python is one process, unless something shows that DeepSpeed is at work.
-    is_open = told.counts is not None and (command.launcher != "python" or choice.doc is not None)
-    numbers = told.counts(command.location.path) if told.counts is not None and is_open else StatedCounts()
-    counts = filled_counts(command, found, numbers)
+    plain = script if _is_plain(command) else None
+    counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
     return RunPlan(
         command,
@@ -231,11 +224,11 @@ def _build(
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
         local_rank=_local_rank(command, script, parser, workspace),
-        ignored=tuple(contradictions(counts, numbers)),
+        ignored=ignored,
         parser=parser,
         given=given_to,
         missing_script=missing_script(command, files) if script is None else None,
-        group=workspace.memo("group", script, joins_group) if script is not None and _is_plain(command) else None,
+        group=workspace.memo("group", plain, joins_group) if plain is not None else None,
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
         group_size=(script and workspace.memo("group size", script, group_size)) or absent(),

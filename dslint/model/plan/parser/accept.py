@@ -7,24 +7,15 @@ and go on, so that one mistake does not hide the next. A word that is not known 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from dslint.core.fact import Fact, known, unknown
-from dslint.core.source import Location
-from dslint.model.launch.command import LaunchCommand, Word
+from dslint.core.fact import Fact, unknown
+from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.parser.options import Option, Passed, Problem, ScriptParser
+from dslint.model.plan.parser.texts import Text, as_text, same_text, text_of_value
+from dslint.model.plan.parser.values import converts, given_value, is_choice
 from dslint.model.trainerargs import fields_ever
-
-_TRUE = ("yes", "true", "t", "y", "1")
-_FALSE = ("no", "false", "f", "n", "0")
-
-
-class _Text(str):
-    """The text of a word as argparse handles it."""
-
-    word: Word
 
 
 class _RefusedError(Exception):
@@ -46,7 +37,7 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
         return Passed()
     hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
     judge = _judge_of(parser)
-    texts = [_text(w) for w in command.script_args]
+    texts = [as_text(w) for w in command.script_args]
     namespace, extras = judge.parse(texts)
     problems = list(judge.problems)
     if namespace is None:
@@ -66,20 +57,7 @@ def _only_helps(parser: ScriptParser, command: LaunchCommand) -> bool:
     return any(option is not None and option.action in ("help", "version") for option in asked)
 
 
-def _text(word: Word) -> _Text:
-    """The word as argparse would see it; what is not known of it is a text that no option has."""
-    name, equals, _ = word.raw.partition("=")
-    if word.text is not None:
-        text = _Text(word.text)
-    elif equals and re.fullmatch(r"--?[A-Za-z][\w.-]*", name):
-        text = _Text(f"{name}=\ue000{word.raw}")
-    else:
-        text = _Text("\ue000" + word.raw)
-    text.word = word
-    return text
-
-
-def _unknown(extras: Sequence[_Text], hides: bool) -> list[Problem]:
+def _unknown(extras: Sequence[Text], hides: bool) -> list[Problem]:
     problems: list[Problem] = []
     after_unknown = False
     for text in extras:
@@ -104,7 +82,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_unknown_flag(text: _Text, judge: _Judge) -> bool:
+def _is_unknown_flag(text: Text, judge: _Judge) -> bool:
     name = text.partition("=")[0]
     if not text.startswith("--") or len(text) == 2 or " " in name:
         return False
@@ -144,8 +122,8 @@ class _Judge:
     def __init__(self, parser: ScriptParser) -> None:
         self.problems: list[Problem] = []
         self.stopped: Problem | None = None
-        self.seen: dict[str, tuple[Option, list[_Text]]] = {}
-        self.texts: Sequence[_Text] = ()
+        self.seen: dict[str, tuple[Option, list[Text]]] = {}
+        self.texts: Sequence[Text] = ()
         self.made = _Parser(add_help=False, allow_abbrev=parser.abbreviates, conflict_handler="resolve")
         self.flags = {flag for option in parser.options for flag in option.flags}
         for option in parser.options:
@@ -161,7 +139,7 @@ class _Judge:
             if flags:
                 self.made.add_argument(*sorted(flags), dest=f"{name} of the library", nargs="*")
 
-    def parse(self, texts: Sequence[_Text]) -> tuple[argparse.Namespace | None, list[_Text]]:
+    def parse(self, texts: Sequence[Text]) -> tuple[argparse.Namespace | None, list[Text]]:
         """The namespace, ``None`` when the parser stops; and the words that nobody takes."""
         self.problems, self.stopped, self.seen, self.texts = [], None, {}, texts
         try:
@@ -169,7 +147,7 @@ class _Judge:
         except _RefusedError as stop:
             self.stopped = self._stop(str(stop), texts)
             return None, []
-        return namespace, [_same(e, texts) for e in extras]
+        return namespace, [same_text(e, texts) for e in extras]
 
     def _add(self, option: Option) -> None:
         nargs: Any = "*" if option.is_opaque else option.nargs
@@ -197,19 +175,19 @@ class _Judge:
         """Write down what an option gets."""
         values = given if isinstance(given, list) else [] if given is None else [given]
         if values or option.flags:
-            self._take(option, [_of(value, self.texts) for value in values])
+            self._take(option, [text_of_value(value, self.texts) for value in values])
 
-    def _take(self, option: Option, values: list[_Text]) -> None:
+    def _take(self, option: Option, values: list[Text]) -> None:
         self.seen[option.dest] = (option, values)
         for value in values:
             if value.word.text is None:
                 continue
-            if not _converts(option, value):
+            if not converts(option, value):
                 self.problems.append(Problem("type", value.word, option))
-            elif option.choices is not None and not _is_choice(option, value):
+            elif option.choices is not None and not is_choice(option, value):
                 self.problems.append(Problem("choice", value.word, option))
 
-    def _stop(self, message: str, texts: Sequence[_Text]) -> Problem | None:
+    def _stop(self, message: str, texts: Sequence[Text]) -> Problem | None:
         """``argument --lr: expected one argument`` as a problem."""
         head, _, what = message.partition(": ")
         name = head.removeprefix("argument ").partition("/")[0]
@@ -224,57 +202,8 @@ class _Judge:
         return None
 
 
-def _same(extra: str, texts: Sequence[_Text]) -> _Text:
-    """The word behind a text that argparse hands back, perhaps as a copy."""
-    if isinstance(extra, _Text):
-        return extra
-    return next((t for t in texts if t == extra), texts[-1])
-
-
-def _of(value: str, texts: Sequence[_Text]) -> _Text:
-    """The value that argparse cut out of ``--name=value`` as a text with its word."""
-    if isinstance(value, _Text):
-        return value
-    text = _Text(value)
-    whole = next((t for t in reversed(texts) if t.endswith(f"={value}")), None)
-    text.word = (whole or _same(value, texts)).word
-    if text.word.text is not None and whole is None:
-        text.word = Word(None, text.word.raw, text.word.location)
-    return text
-
-
 def _library_fields(parser: ScriptParser) -> Iterable[str]:
     return dict.fromkeys(name for owner in parser.libraries for name in fields_ever(owner))
-
-
-def _converts(option: Option, text: str) -> bool:
-    if option.type == "bool" and option.nargs == "?":  # HfArgumentParser
-        return text.lower() in (*_TRUE, *_FALSE)
-    if option.type not in ("int", "float"):
-        return True
-    try:
-        (int if option.type == "int" else float)(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_choice(option: Option, text: str) -> bool:
-    assert option.choices is not None
-    if option.type in ("int", "float"):
-        return _value(option, text) in option.choices
-    # Without a converter numbers among the choices are never met by a text, but HfArgumentParser compares texts.
-    return text in option.choices or any(text == str(choice) for choice in option.choices if option.type == "")
-
-
-def _value(option: Option, text: str) -> Any:
-    if option.type == "int":
-        return int(text)
-    if option.type == "float":
-        return float(text)
-    if option.type == "bool" and option.nargs == "?":
-        return text.lower() in _TRUE
-    return text
 
 
 def _values(parser: ScriptParser, judge: _Judge, hides: bool) -> dict[str, Fact[Any]]:
@@ -290,26 +219,5 @@ def _values(parser: ScriptParser, judge: _Judge, hides: bool) -> dict[str, Fact[
         elif option.default.is_known or option.dest not in values:
             values[option.dest] = option.default
     for dest, (option, texts) in judge.seen.items():
-        values[dest] = _given(option, texts, judge.texts)
+        values[dest] = given_value(option, texts, judge.texts)
     return values
-
-
-def _given(option: Option, texts: list[_Text], words: Sequence[_Text]) -> Fact[Any]:
-    places: tuple[Location, ...] = tuple(p for t in texts for p in (t.word.location, *t.word.origins))
-    if not places:
-        named = (t for t in reversed(words) if t.startswith("-") and any(f.startswith(t) for f in option.flags))
-        places = tuple(t.word.location for t in list(named)[:1])
-    if option.is_opaque or option.action in ("store_const", "append_const", "count", "append", "extend", "boolean"):
-        return unknown("the action of the option decides", *places)
-    if option.action in ("store_true", "store_false"):
-        return known(option.action == "store_true", *places)
-    if any(t.word.text is None for t in texts):
-        return unknown(f"`{next(t.word.raw for t in texts if t.word.text is None)}` is not known here", *places)
-    if not all(_converts(option, t) for t in texts):
-        return unknown("it is refused", *places)
-    found = [_value(option, t) if option.type else str(t) for t in texts]
-    if option.nargs in ("+", "*", "...", "A...") or isinstance(option.nargs, int):
-        return known(found, *places)
-    if not found:
-        return known(True, *places) if option.type == "bool" else unknown("the constant of the option", *places)
-    return known(found[0], *places)
