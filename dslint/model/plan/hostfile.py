@@ -11,9 +11,10 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World
 from dslint.model.plan.appearing import is_mentioned, is_written, may_appear
 from dslint.model.plan.files import Files
-from dslint.model.plan.mpihosts import LAUNCHERS, mpi_counts
+from dslint.model.plan.mpihosts import LAUNCHERS, host_lines, mpi_counts
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
+_COMMENT = r"^\s*#.*"
 # Host -> how many processes, or which of its slots.
 Hosts = dict[str, list[int]]
 
@@ -49,13 +50,7 @@ def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | 
 
 def _problem(source: SourceFile, text: str, named: Location) -> HostfileProblem | None:
     seen: dict[str, Location] = {}
-    at = 0
-    for whole in source.text.splitlines(keepends=True):
-        line, start = whole.strip(), at + len(whole) - len(whole.lstrip())
-        at += len(whole)
-        if not line or line.startswith("#"):
-            continue
-        place = source.location(Span(start, start + len(line)))
+    for line, place in host_lines(source, _COMMENT):
         match = _LINE.match(line)
         if match is None:
             return HostfileProblem("line", line[:80], place)
@@ -93,9 +88,7 @@ def hostfile_counts(command: LaunchCommand, files: Files) -> World | None:
 def _hosts(source: SourceFile) -> Hosts | None:
     """Host -> its slots; ``None`` when DeepSpeed would refuse the file."""
     hosts: Hosts = {}
-    for line in map(str.strip, source.text.splitlines()):
-        if not line or line.startswith("#"):
-            continue
+    for line, _ in host_lines(source, _COMMENT):
         match = _LINE.match(line)
         if match is None or match[1] in hosts or len(match[2]) > 4:
             return None

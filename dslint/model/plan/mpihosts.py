@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import Location, SourceFile, Span
@@ -53,16 +54,25 @@ def mpi_counts(command: LaunchCommand, files: Files) -> World | None:
 def _read(source: SourceFile, form: re.Pattern[str]) -> list[tuple[int, Location]] | None:
     """The slots of each host with their line; ``None`` unless every line has this form and no host comes twice."""
     hosts: dict[str, tuple[int, Location]] = {}
-    at = 0
-    for whole in source.text.splitlines(keepends=True):
-        line = whole.partition("#")[0]
-        start, body = at + len(line) - len(line.lstrip()), line.strip()
-        at += len(whole)
-        if not body:
-            continue
-        match = form.match(body)
+    for line, place in host_lines(source):
+        match = form.match(line)
         if match is None or match["host"] in hosts:
             return None
-        place = source.location(Span(start, start + len(body)), f"{match['slots']} processes on {match['host']}")
-        hosts[match["host"]] = (int(match["slots"]), place)
+        label = f"{match['slots']} processes on {match['host']}"
+        hosts[match["host"]] = (int(match["slots"]), place.labelled(label))
     return list(hosts.values()) or None
+
+
+def host_lines(source: SourceFile, comment: str = "#.*") -> Iterator[tuple[str, Location]]:
+    """The lines of a host file that name a host, without blanks around them, and where they stand.
+
+    ``comment`` is a pattern: DeepSpeed knows comments at the begin of a line only (``^\\s*#.*``).
+    """
+    at = 0
+    for whole in source.text.splitlines(keepends=True):
+        body = re.sub(comment, "", whole)
+        start = at + len(body) - len(body.lstrip())
+        at += len(whole)
+        line = body.strip()
+        if line:
+            yield line, source.location(Span(start, start + len(line)))

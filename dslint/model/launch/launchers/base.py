@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, product, unknown
 from dslint.core.source import Location, Region, Span
 from dslint.model.launch.command import Flag, Word, canonical
+
+# ``NAME=value`` as one word of a command.
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

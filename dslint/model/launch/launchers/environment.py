@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.launch.command import LaunchCommand, Word
-from dslint.model.launch.launchers.base import Parsed, last
+from dslint.model.launch.launchers.base import ASSIGNMENT, Parsed, last
 from dslint.model.shell.batchjob import is_directive
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 _TORCHRUN_SETS = (
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK"
     " ROLE_WORLD_SIZE ROLE_NAME OMP_NUM_THREADS"
@@ -109,7 +108,7 @@ def _export(parsed: Parsed, env: dict[str, Fact[str]]) -> None:
 
 
 def _assign(text: str | None, word: Word, env: dict[str, Fact[str]]) -> None:
-    match = _ASSIGNMENT.fullmatch(text or "")
+    match = ASSIGNMENT.fullmatch(text or "")
     if match is not None:
         env[match[1]] = known(match[2], word.location.labelled(match[0]), *word.origins)
     elif text is None and (found := re.match(r"[\"']?([A-Za-z_]\w*)=", word.raw)):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.launch.command import Word
 from dslint.model.launch.launchers import tables
 from dslint.model.launch.launchers.adapters import program_name
-from dslint.model.launch.launchers.base import Options, flag_name, options, parse_options
+from dslint.model.launch.launchers.base import ASSIGNMENT, Options, flag_name, options, parse_options
 from dslint.model.shell.batchjob import is_directive
 from dslint.model.shell.slurm import slurm_options
 
@@ -96,7 +95,6 @@ _COMPOSE = _takes("-f --file -p --project_name --profile --env_file --project_di
 _SALLOC = options(
     " ".join(tables.SRUN.values), " ".join(tables.SRUN.switches) + " --no_shell", abbreviates=True, guesses=False
 )
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
 def unwrap(
@@ -173,7 +171,7 @@ def _environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word
     at = 0
     while at < len(words):
         word = words[at]
-        match = _ASSIGNMENT.match(word.text if word.text is not None else word.raw)
+        match = ASSIGNMENT.match(word.text if word.text is not None else word.raw)
         if match and word.text is not None:
             env[match[1]] = known(match[2], word.location.labelled(word.text), *word.origins)
         elif match:
