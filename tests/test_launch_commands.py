@@ -281,3 +281,24 @@ def test_the_directory_is_followed(script: str, expected: str | None) -> None:
     assert command.cwd.value == expected
     assert not command.cwd.is_unknown
     assert commands("cd $DIR\ntorchrun t.py")[0].cwd.is_unknown
+
+
+def test_an_evaluated_command_with_quotes_in_its_variables_and_unknown_ones_is_read() -> None:
+    text = """\
+if [ -z "$CACHE" ]; then export CACHE="$HOME/hub"; fi
+epochs=2
+data_args="\\
+    --query 'Represent this: ' \\
+    --format '{}{}' \\
+"
+model_args="--cache_dir $CACHE"
+cmd="torchrun --nproc_per_node $gpus train.py $model_args $data_args --epochs $epochs"
+echo $cmd
+eval $cmd
+"""
+    (command,) = commands(text)
+    assert [w.text for w in command.words][:4] == ["torchrun", "--nproc_per_node", None, "train.py"]
+    known = [w.text for w in command.words][-6:]
+    assert known == ["--query", "Represent this: ", "--format", "{}{}", "--epochs", "2"]
+    assert command.may_hide_flags()
+    assert commands("cmd=\"torchrun train.py --name '$NAME'\"\neval $cmd\n")[0].words[-1].text is None

@@ -11,6 +11,7 @@ from dslint.core.fact import Fact, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
+from dslint.model.launch.evaluated import filled_text, quotes_variables
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
@@ -113,11 +114,18 @@ class TextReader:
     ) -> list[LaunchCommand]:
         raws = [w.raw for w in invocation.words]
         kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
-        if kept is not None and depth < _DEPTH and _reads_as_written(kept, raws):
+        if kept is not None and depth < _DEPTH and _reads_as_written(shell, kept, raws):
             text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
             inner = parse_shell(shell.source, text, kept.start)
             scope = kept.scope.at(invocation.scope.here())
             return _under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
+        if kept is not None and raws[0] == "eval" and depth < _DEPTH and shell.anchor is None:
+            scope = kept.scope.at(invocation.scope.here())
+            filled = filled_text(shell, kept, scope)
+            if filled is not None:
+                place = Span(invocation.words[0].location.span.start, invocation.words[-1].location.span.end)
+                inner = parse_shell(shell.source, filled, 0, place)
+                return _under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         env = {**invocation.env, **directives}
         read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, self.in_docs)
         if isinstance(read, LaunchCommand):
@@ -216,13 +224,13 @@ class TextReader:
         return self.script(doc, scope, Outer(), directives if here else {}, depth + 1)
 
 
-def _reads_as_written(kept: Template, raws: list[str]) -> bool:
+def _reads_as_written(shell: ShellDoc, kept: Template, raws: list[str]) -> bool:
     """The command line in a variable means to bash what it means as a piece of the script.
 
     ``eval`` sees quotes that came out of other variables, ``$CMD`` alone sees no quotes and operators at all.
     """
     if raws[0] == "eval":
-        return _holds_plain_words(kept.text, kept.scope)
+        return _holds_plain_words(kept.text, kept.scope) and not quotes_variables(shell, kept)
     return raws[0].startswith('"') or _ACTIVE.search(re.sub(r"\\\r?\n|\$\{[^}]*\}", " ", kept.text)) is None
 
 
