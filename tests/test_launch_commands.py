@@ -302,3 +302,24 @@ eval $cmd
     assert known == ["--query", "Represent this: ", "--format", "{}{}", "--epochs", "2"]
     assert command.may_hide_flags()
     assert commands("cmd=\"torchrun train.py --name '$NAME'\"\neval $cmd\n")[0].words[-1].text is None
+
+
+def test_a_command_for_an_inner_shell_with_escapes_and_unknown_variables_is_read() -> None:
+    text = """\
+PORT=29501
+export NODES=2
+GPUS=8
+srun bash -c "torchrun --nnodes \\$NODES --nproc_per_node \\$GPUS --node_rank \\$SLURM_PROCID \\
+    --master_addr $HOST --master_port $PORT train.py \\"a b\\""
+"""
+    (command,) = commands(text)
+    words = [w.text for w in command.words]
+    assert words[-1] == "a b"
+    flags = {flag.name: flag.value.text if flag.value else None for flag in command.launcher_flags}
+    assert flags == {
+        "--nnodes": "2",
+        "--nproc_per_node": None,  # not exported: the inner shell does not see it
+        "--node_rank": None,
+        "--master_addr": None,
+        "--master_port": "29501",
+    }

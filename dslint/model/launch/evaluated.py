@@ -9,6 +9,7 @@ from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc
 
+_PIECE = re.compile(r"\\.|\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})|[$`]|[^\\$`]+", re.DOTALL)
 _NAME = re.compile(r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\})")
 
 
@@ -31,6 +32,27 @@ def filled_text(shell: ShellDoc, kept: Template, scope: Scope) -> str | None:
     parts.append(kept.text[at:])
     text = "".join(parts)
     return None if "$" in _NAME.sub("", text) else text
+
+
+def handed_on(body: str, scope: Scope) -> tuple[str, set[str]] | None:
+    """What the inner shell reads of ``bash -c "body"``, and the names that the outer one leaves to it (``\\$NAME``).
+
+    The outer shell puts in what it knows; what nobody knows stays. ``None`` where other expansions stand in the body.
+    """
+    parts: list[str] = []
+    for found in _PIECE.finditer(body):
+        piece, name = found[0], found["plain"] or found["braced"]
+        if piece[0] == "\\":
+            parts.append("" if piece[1] == "\n" else piece[1] if piece[1] in '$`"\\' else piece)
+        elif name:
+            value = _value(name, scope)
+            inside = "".join(parts).count("'") % 2 > 0
+            parts.append(value if value is not None else f"'\"{piece}\"'" if inside else piece)
+        elif piece in "$`":
+            return None
+        else:
+            parts.append(piece)
+    return "".join(parts), set(re.findall(r"\\\$\{?(\w+)", body))
 
 
 def quotes_variables(shell: ShellDoc, kept: Template) -> bool:

@@ -11,7 +11,7 @@ from dslint.core.fact import Fact, unknown
 from dslint.core.source import SourceFile, Span
 from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
-from dslint.model.launch.evaluated import filled_text, quotes_variables
+from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
 from dslint.model.launch.launchers.environment import READ
 from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
@@ -193,10 +193,17 @@ class TextReader:
         scope = _remote(scope) if inner.kind == "ssh" else scope
         if literal and raw[0] == '"' and not re.search(r'\\(?!\n)|["`]', body) and _holds_plain_words(body, scope):
             return parse_shell(shell.source, body, start + 1), scope
-        if any(w.text is None for w in inner.words):
-            return None
-        text = " ".join(w.text or "" for w in inner.words)
         place = Span(word.location.span.start, inner.words[-1].location.span.end)
+        if any(w.text is None for w in inner.words):
+            handed = handed_on(body, scope) if literal and raw[0] == '"' else None
+            if handed is None:
+                return None
+            text, left = handed
+            # The inner shell sees only what is exported; what both know is put in already.
+            seen = {name for name, fact in invocation.env.items() if fact.is_known}
+            scope.forget(left - seen if inner.kind != "eval" else set())
+            return parse_shell(shell.source, text, 0, place), scope
+        text = " ".join(w.text or "" for w in inner.words)
         return parse_shell(shell.source, text, 0, place), scope
 
     def _heredoc(
