@@ -153,7 +153,8 @@ class Scope:
             self.templates = {}
             self.refined = {}
             names = list(self.values)
-        for name in names:
+        # A set has another order in each run, and the order of names is shown.
+        for name in sorted(names):
             self.values[name] = Unknown(why)
             self.templates.pop(name, None)
 
@@ -163,14 +164,14 @@ class Scope:
         def either(mine: Any, theirs: Any) -> Any:
             return mine if mine is theirs else chosen(guards, theirs, mine)
 
-        for name in self.values.keys() | other.values.keys():
+        for name in {**self.values, **other.values}:
             held = either(self.values.get(name, UNSET), other.values.get(name, UNSET))
             self.values[name] = held
             if held is UNSET:
                 del self.values[name]
-        for name in self.exports.keys() | other.exports.keys():
+        for name in {**self.exports, **other.exports}:
             self.exports[name] = either(self.exports.get(name, False), other.exports.get(name, False))
-        for name in self.templates.keys() | other.templates.keys():
+        for name in {**self.templates, **other.templates}:
             self.templates[name] = either(self.templates.get(name, False), other.templates.get(name, False))
         self.directory = either(self.directory, other.directory)
         self.world = dict(self.world.items() & other.world.items())
@@ -179,11 +180,11 @@ class Scope:
 
     def merge(self, other: Scope) -> None:
         """The same where nothing tells the two apart: what differs is not known."""
-        for name in self.values.keys() | other.values.keys():
+        for name in {**self.values, **other.values}:
             mine, theirs = self.values.get(name, UNSET), other.values.get(name, UNSET)
             if mine is not theirs and (isinstance(mine, Unknown) or not is_same(mine, theirs)):
                 self.values[name] = Unknown("set in a loop")
-        names = [n for n in self.exports.keys() | other.exports.keys() if not self._same("exports", n, other)]
+        names = [n for n in {**self.exports, **other.exports} if not self._same("exports", n, other)]
         self.forget(names, "exported in a loop")
         for name in names:
             self.exports[name] = True
