@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +250,23 @@ def test_excludes_and_settings_hold_as_for_check(here: Path) -> None:
     assert [c["file"] for c in plan("--isolated")] == ["a/run.sh", "run.sh"]
     (here / "dslint.toml").write_text("extend-exclud = []\n")
     assert dslint("plan").code == 2
+
+
+def test_the_order_is_the_same_in_every_run(tmp_path: Path) -> None:
+    """Sets of texts have another order in each process."""
+    names = [f"NAME_{letter}" for letter in "ABCDEFGHIJKLMNOP"]
+    arms = "\n".join(f"  export {name}=1" for name in names)
+    (tmp_path / "run.sh").write_text(f'if [ -d "$1" ]; then\n{arms}\nfi\ntorchrun --nproc_per_node 2 train.py\n')
+    (tmp_path / "train.py").write_text("print()\n")
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-m", "dslint", "plan", "--format", "json", "."],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
