@@ -92,8 +92,8 @@ def test_selectors_add_up_over_repeated_flags() -> None:
     [
         ([], ALL),
         # Every rule: those that are off by default too.
-        (["--select", "ALL"], ["DSL143", *ALL]),
-        (["--select", "all", "--ignore", "DSL1,dsl201"], ["DSL309", "DSL221"]),
+        (["--select", "ALL"], ["DSL143", *ALL[:2], "DSL310", *ALL[2:]]),
+        (["--select", "all", "--ignore", "DSL1,dsl201"], ["DSL310", "DSL309", "DSL221"]),
         (["--select", "DSL2", "--ignore", "timeout-not-timedelta"], ["DSL201"]),
         (["--ignore", "DSL2", "--extend-select", "DSL201"], ["DSL102", "DSL160", "DSL309", "DSL201"]),
         (["--ignore", "ALL", "--extend-select", "port_out_of_range"], ["DSL309"]),
@@ -124,7 +124,7 @@ def test_per_file_ignores_as_a_flag(flags: list[str], codes: list[str]) -> None:
 
 def test_flags_beat_the_per_file_ignores_of_the_settings_for_the_same_pattern_only(project: Path) -> None:
     (project / "dslint.toml").write_text('[per-file-ignores]\n"train.py" = ["DSL201"]\n"run.sh" = ["DSL309"]\n')
-    done = dslint("--per-file-ignores", "train.py:DSL221", "--select", "DSL2,DSL3")
+    done = dslint("--per-file-ignores", "train.py:DSL221", "--select", "DSL2,DSL309")
     assert done.codes == ["DSL201"]
 
 

@@ -2360,6 +2360,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.launch.dsl311_torchrun_multinode_incomplete",
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL312",
@@ -2440,6 +2441,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.launch.dsl319_srun_ntasks_vs_launcher",
         fix="safe",
         since="0.1.0",
+        depends_on_run=True,
     ),
     RuleInfo(
         code="DSL320",

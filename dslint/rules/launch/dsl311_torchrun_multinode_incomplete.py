@@ -32,6 +32,7 @@ META = RuleMeta(
     code="DSL311",
     name="torchrun-multinode-incomplete",
     kind="launch",
+    depends_on_run=True,
     severity=Severity.ERROR,
     summary="torchrun on several nodes that are not told their rank or where to meet",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),

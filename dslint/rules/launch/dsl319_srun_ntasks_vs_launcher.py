@@ -33,6 +33,7 @@ META = RuleMeta(
     code="DSL319",
     name="srun-ntasks-vs-launcher",
     kind="launch",
+    depends_on_run=True,
     severity=Severity.ERROR,
     summary="srun starts a launcher several times on each node",
     fix="safe",
