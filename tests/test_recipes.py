@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dslint.core.fact import known
@@ -250,6 +250,7 @@ keys = st.sampled_from(
 )  # fmt: skip
 
 
+@example({"warmup_steps": float("inf")}, LLAMA)
 @given(
     st.dictionaries(keys, st.one_of(scalars, st.lists(scalars, max_size=2)), max_size=8),
     st.sampled_from([LLAMA, AXOLOTL]),

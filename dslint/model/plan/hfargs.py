@@ -6,6 +6,7 @@ arguments and refuse every other value that differs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -126,7 +127,7 @@ def _warmup(arguments: Arguments) -> Fact[Any]:
     """The steps of the warm-up; 0 where there certainly is none."""
     steps, ratio = (arguments.get(name, absent()) for name in ("warmup_steps", "warmup_ratio"))
     value = steps.get_or(None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return steps if not steps.is_known else unknown("`warmup_steps` is no number")
     # Which of the two wins has changed in transformers 5.
     if ratio.is_known and (ratio.get() or ratio.origins):
