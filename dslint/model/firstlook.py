@@ -51,6 +51,11 @@ def may_launch(raw: bytes) -> bool:
     return _LAUNCHER_BYTES.search(raw) is not None
 
 
+def text_may_launch(text: str) -> bool:
+    """The same for a text that is decoded."""
+    return may_launch(text.encode("utf-8", "surrogatepass"))
+
+
 def may_call(raw: bytes) -> bool:
     """Whether a shell text can call a script that launches, with arguments or variables of its own."""
     return (b"sh" in raw or b"sbatch" in raw) and _CALL_BYTES.search(raw) is not None

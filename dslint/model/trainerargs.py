@@ -15,7 +15,7 @@ from typing import Any
 
 from dslint.core.finding import Severity
 from dslint.model.context import VersionFact
-from dslint.model.versions.resolve import covers, is_pin
+from dslint.model.versions.resolve import covers, holds_between, is_pin
 
 FILE = "trainer_arguments.json"
 _NOBODY = VersionFact()
@@ -246,16 +246,8 @@ def _tables(owner: tuple[str, str]) -> list[tuple[str, Mapping[str, list[str]]]]
 
 
 def _holds(library: str, span: list[str], version: VersionFact) -> str:
-    """Whether the releases in use lie in the spans between the changes; before the first release nothing is known."""
-    if not span:
-        return "no"
-    first = _data()[library]["releases"][0]
-    answers = set()
-    for at in range(0, len(span), 2):
-        parts = [f">={span[at]}"] if span[at] != first else []
-        parts += [f"<{span[at + 1]}"] if at + 1 < len(span) else []
-        answers.add(covers(version, ",".join(parts), library) if parts else "yes")
-    return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+    """Whether the releases in use lie in the spans between the changes."""
+    return holds_between(span, _data()[library]["releases"][0], version, library)
 
 
 def _both(first: str, second: str) -> str:

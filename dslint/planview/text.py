@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from dslint.planview.describe import View
 from dslint.planview.rows import Row, headline, is_brief, places_text, rows_of
+from dslint.report.console import text_console
 from dslint.report.options import ReportOptions
 from dslint.report.place import one_line
 
@@ -23,18 +22,7 @@ _STYLES = {"head": "bold", "unknown": "yellow", "remark": "bold red"}
 
 def render(views: Sequence[View], options: ReportOptions, is_all: bool) -> str:
     """The trees by launch file."""
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=options.width,
-        force_terminal=options.color,
-        color_system="standard" if options.color else None,
-        no_color=not options.color,
-        highlight=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
+    console, out = text_console(options)
     path, was_brief = "", False
     for index, view in enumerate(views):
         brief = is_brief(view, is_all)

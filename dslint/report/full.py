@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from io import StringIO
 from urllib.parse import quote
 
 from rich.console import Console
@@ -13,6 +12,7 @@ from rich.text import Text
 from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix, OverlapError, apply_edits
 from dslint.core.source import Location, Span
+from dslint.report.console import text_console
 from dslint.report.frame import frame, gutter_width
 from dslint.report.options import ReportOptions
 from dslint.report.place import fix_mark, one_line, place, visible
@@ -24,18 +24,7 @@ _PREVIEW_LINES = 12
 
 def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOptions) -> str:
     """The findings one below the other, each with a blank line after it."""
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=options.width,
-        force_terminal=options.color,
-        color_system="standard" if options.color else None,
-        no_color=not options.color,
-        highlight=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
+    console, out = text_console(options)
     for finding in findings:
         # One call a finding: a call a line takes five times as long.
         console.print(Text("\n").join(_lines(console, finding, sources, options)), soft_wrap=True, end="\n\n")

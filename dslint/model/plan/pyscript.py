@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import ast
 import gc
-import re
 import warnings
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
-from dslint.core.source import Location, SourceFile, Span
+from dslint.core.source import Location, SourceFile
+from dslint.parse.astplaces import AstPlaces
 from dslint.parse.nesting import syntax_tree
-
-_LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class PyScript:
     assigned_dotted: set[str] = field(default_factory=set)
     tree: ast.Module | None = None
     _constants: dict[str, ast.expr] | None = None
-    _counted: SourceFile | None = None
+    _places: AstPlaces | None = None
 
     def qualified(self, node: ast.expr) -> str:
         """``transformers.HfArgumentParser`` for a name or attribute chain, else an empty string."""
@@ -51,10 +49,10 @@ class PyScript:
         return ".".join(reversed(parts))
 
     def location(self, node: ast.expr | ast.stmt | ast.keyword, label: str = "") -> Location:
-        """The place of a node; ``ast`` counts columns in UTF-8 bytes, dslint in code points."""
-        start = self._offset(node.lineno, node.col_offset)
-        end = self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
-        return self.source.location(Span(start, end), label)
+        """The place of a node."""
+        if self._places is None:
+            self._places = AstPlaces(self.source)
+        return self.source.location(self._places.span(node), label)
 
     def literal(self, node: ast.expr, label: str = "") -> Fact[object]:
         """The value of a literal expression (``4``, ``-1``, ``[0.9, 0.95]``) or of a constant, else unknown."""
@@ -76,19 +74,6 @@ class PyScript:
                 break
             node = self._constants[node.id]
         return node
-
-    def _offset(self, line: int, column: int) -> int:
-        lines = self._lines()
-        text = lines.line_text(line)
-        chars = column if text.isascii() else len(text.encode()[:column].decode(errors="ignore"))
-        return lines.offset(line, chars + 1)
-
-    def _lines(self) -> SourceFile:
-        """The text with the lines that ``ast`` counts: for Python a carriage return alone ends one too."""
-        if self._counted is None:
-            text = _LONE_RETURN.sub("\n", self.source.text) if "\r" in self.source.text else self.source.text
-            self._counted = self.source if text is self.source.text else SourceFile(self.source.path, text)
-        return self._counted
 
 
 def read_script(source: SourceFile) -> PyScript:

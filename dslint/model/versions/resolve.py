@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -135,6 +135,21 @@ def covers(fact: VersionFact, specifier: str, library: str = "deepspeed") -> str
     else:
         inside = _sampled(fact.specifier, specifier) or _inside(fact.specifier, specifier, is_listed=False)
     return "maybe" if any(inside) != all(inside) or not inside else "yes" if all(inside) else "no"
+
+
+def holds_between(spans: Sequence[str], first: str, version: VersionFact, library: str) -> str:
+    """Whether a version lies in the spans between changes ``[since, until, since ...]``: ``yes`` | ``maybe`` | ``no``.
+
+    ``first`` is the oldest release that was looked at: before it nothing is known.
+    """
+    if not spans:
+        return "no"
+    answers = set()
+    for at in range(0, len(spans), 2):
+        parts = [f">={spans[at]}"] if spans[at] != first else []
+        parts += [f"<{spans[at + 1]}"] if at + 1 < len(spans) else []
+        answers.add(covers(version, ",".join(parts), library) if parts else "yes")
+    return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
 
 
 def _plain(specifier: str) -> tuple[Part, ...] | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint.model.context import VersionFact
-from dslint.model.versions.resolve import covers
+from dslint.model.versions.resolve import holds_between
 
 FILE = "launcher_options.json"
 _NOBODY = VersionFact()
@@ -142,16 +142,8 @@ def _rows(launcher: str, program: str) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def _holds(table: str, span: list[str], version: VersionFact) -> str:
-    """Whether the releases in use lie in the spans between the changes; before the first release nothing is known."""
-    if not span:
-        return "no"
-    library, first = _data()[table]["library"], _data()[table]["releases"][0]
-    answers = set()
-    for at in range(0, len(span), 2):
-        parts = [f">={span[at]}"] if span[at] != first else []
-        parts += [f"<{span[at + 1]}"] if at + 1 < len(span) else []
-        answers.add(covers(version, ",".join(parts), library) if parts else "yes")
-    return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+    """Whether the releases in use lie in the spans between the changes."""
+    return holds_between(span, _data()[table]["releases"][0], version, _data()[table]["library"])
 
 
 @lru_cache(maxsize=1)

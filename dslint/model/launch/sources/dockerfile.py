@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact, unknown
 from dslint.core.source import SourceFile, Span
-from dslint.model.firstlook import may_launch
+from dslint.model.firstlook import text_may_launch
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, value_at
 from dslint.model.shell.pieces import Value
 
@@ -55,7 +55,7 @@ def _snippets(rest: str, base: int, before: list[object], variables: dict[str, V
     known = (dict(variables), frozenset(variables), True, image)
     words = _exec_form(rest)
     line = _without_comments(rest) if words is None else command_line([*before, *words])
-    if not may_launch(line.encode("utf-8", "surrogatepass")):
+    if not text_may_launch(line):
         return
     at = shell_text(words) if words is not None and not before else None
     if words is None:

@@ -7,9 +7,11 @@ import shlex
 from collections.abc import Iterator
 
 from dslint.core.fact import Fact, absent, unknown
-from dslint.core.source import SourceFile, Span
-from dslint.model.firstlook import may_launch
+from dslint.core.source import SourceFile
+from dslint.model.firstlook import text_may_launch
 from dslint.model.launch.sources.snippet import UNKNOWN_WORD, UNKNOWN_WORDS, Snippet
+from dslint.parse.astplaces import AstPlaces
+from dslint.parse.nesting import syntax_tree
 
 _STARTERS = frozenset({"run", "call", "check_call", "check_output", "Popen", "getoutput", "getstatusoutput"})
 _OF_OS = frozenset({"system", "popen"})
@@ -19,10 +21,10 @@ _TEXTS = frozenset({"getoutput", "getstatusoutput", "system", "popen"})
 def python_snippets(source: SourceFile) -> Iterator[Snippet]:
     """The calls with a command line that is written out; parts that the program computes are words nobody knows."""
     try:
-        tree = ast.parse(source.text)
+        tree = syntax_tree(source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # the rules about scripts say so
-    lines = _line_starts(source.text)
+    places = AstPlaces(source)
     for node in ast.walk(tree):
         name = _starter(node)
         if not name or not isinstance(node, ast.Call) or not node.args:
@@ -30,9 +32,9 @@ def python_snippets(source: SourceFile) -> Iterator[Snippet]:
         given = {k.arg: k.value for k in node.keywords if k.arg}
         is_text = name in _TEXTS or _is_true(given.get("shell"))
         line = _line(node.args[0], is_text=is_text)
-        if line is not None and may_launch(line.encode("utf-8", "surrogatepass")):
+        if line is not None and text_may_launch(line):
             cwd: Fact[str] = unknown("the program sets the directory") if "cwd" in given else absent()
-            yield Snippet(line, 0, _span(node.args[0], lines, source.text), {}, frozenset(), True, cwd)
+            yield Snippet(line, 0, places.span(node.args[0]), {}, frozenset(), True, cwd)
 
 
 def _starter(node: ast.AST) -> str:
@@ -91,23 +93,3 @@ def _word(node: ast.expr) -> str:
         texts = [p.value if isinstance(p, ast.Constant) else None for p in node.values]
         return "".join('"${_}"' if t is None else shlex.quote(str(t)) for t in texts)
     return UNKNOWN_WORD
-
-
-def _line_starts(text: str) -> list[int]:
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    return starts
-
-
-def _span(node: ast.expr, lines: list[int], text: str) -> Span:
-    """The range of a node in code points; ``ast`` counts the columns in bytes."""
-
-    def offset(line: int, column: int) -> int:
-        start = lines[min(line, len(lines)) - 1]
-        return start + len(
-            text[start:].split("\n", 1)[0].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace")
-        )
-
-    end = offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
-    return Span(offset(node.lineno, node.col_offset), end)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile
-from dslint.model.firstlook import may_launch
+from dslint.model.firstlook import text_may_launch
 from dslint.model.launch.sources.snippet import UNKNOWN_WORDS, Snippet, command_line, value_at
 from dslint.model.shell.pieces import Value
 from dslint.parse.jsondoc import parse_json
@@ -34,7 +34,7 @@ def vscode_snippets(source: SourceFile) -> Iterator[Snippet]:
         else:
             tail = f" {given}" if isinstance(given, str) and "${" not in given else f" {UNKNOWN_WORDS}"
         line = command_line(words) + tail
-        if not may_launch(line.encode("utf-8", "surrogatepass")):
+        if not text_may_launch(line):
             continue
         variables: dict[str, Value | None] = {}
         for name, here, value in doc.children(f"{at}/env"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile, Span
-from dslint.model.firstlook import may_launch
+from dslint.model.firstlook import text_may_launch
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
@@ -27,7 +27,7 @@ def yaml_snippets(source: SourceFile) -> Iterator[Snippet]:
     cuts = [m.start() for m in _SEPARATOR.finditer(source.text)]
     bounds = [0, *(cut for cut in cuts if source.text[:cut].strip()), len(source.text)]
     for begin, end in pairwise(bounds):
-        if may_launch(source.text[begin:end].encode("utf-8", "surrogatepass")):
+        if text_may_launch(source.text[begin:end]):
             # The other documents become blanks, so that every place stays what it is in the file.
             around = [re.sub(r"[^\n]", " ", part) for part in (source.text[:begin], source.text[end:])]
             alone = SourceFile(source.path, around[0] + source.text[begin:end] + around[1])
@@ -123,7 +123,7 @@ class _Reader:
         elif words:
             filled = [None if isinstance(w, str) and "$" in w else w for w in words]
             line = command_line(filled)
-            if may_launch(line.encode("utf-8", "surrogatepass")):
+            if text_may_launch(line):
                 span = Span(self.doc.values[places[0]].start, self.doc.values[places[-1]].end)
                 yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE)
 
@@ -132,7 +132,7 @@ class _Reader:
         span = self.doc.values[at]
         text, base, anchor = _verbatim(self.source.text[span.start : span.end], span, self.doc.get(at))
         text = _EXPRESSION.sub(lambda m: unset(len(m[0])), text)
-        if may_launch(text.encode("utf-8", "surrogatepass")):
+        if text_may_launch(text):
             yield Snippet(text, base, anchor, variables, frozenset(variables), is_open, cwd)
 
     def _variables(self, at: str) -> dict[str, Value | None]:
