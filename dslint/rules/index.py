@@ -2717,6 +2717,16 @@ RULES: tuple[RuleInfo, ...] = (
         optional=True,
     ),
     RuleInfo(
+        code="DSL355",
+        name="accelerate-machines-without-hostfile",
+        kind="launch",
+        severity="warning",
+        summary="`accelerate launch` with DeepSpeed on several machines runs on one only, for want of a hostfile",
+        module="dslint.rules.launch.dsl355_accelerate_machines_without_hostfile",
+        fix="none",
+        since="0.1.0",
+    ),
+    RuleInfo(
         code="DSL403",
         name="unknown-script-flag",
         kind="plan",

@@ -16,7 +16,12 @@ _MACHINE = Expect((Kind.RAISE,), r"TypeError: int\(\) argument must be a string"
 _HOSTS = "--hostfile hosts"
 _GOOD = "a slots=2\nb slots=2\n"
 _MULTI = "--multi_gpu --num_machines 2 --num_processes 4"
+_ONE_NODE = Expect((Kind.WRONG,), r"starts on 1 node instead of 2")
 _ZERO = "--use_deepspeed --num_machines 2 --num_processes 4 --deepspeed_multinode_launcher standard"
+
+_NODES = (
+    "--use_deepspeed --num_machines 2 --num_processes 4 --machine_rank 0 --main_process_ip a --main_process_port 29501"
+)
 
 
 def _case(
@@ -68,8 +73,17 @@ EXPERIMENT = Experiment(
               " --main_process_ip a --main_process_port 29501"),
         _case("no-machine-rank-deepspeed", "DSL345", _MACHINE, "accelerate", f"{_ZERO} --zero_stage 2",
               f"{_ZERO} --machine_rank 1 --main_process_ip a --main_process_port 29501"),
-        _case("hostfile-missing", "DSL451", Expect((Kind.WRONG,), r"starts on 1 node instead of 2"), "deepspeed",
-              "--hostfile other", _HOSTS),
+        _case("hostfile-missing", "DSL451", _ONE_NODE, "deepspeed", "--hostfile other", _HOSTS),
+        *(
+            _case(f"machines-without-hostfile-{by}", "DSL355", _ONE_NODE, "accelerate",
+                  f"{_NODES} --deepspeed_multinode_launcher {by}", f"{_NODES} {right}", verdict)
+            for by, right, verdict in (
+                ("pdsh", "--deepspeed_hostfile hosts", Verdict.CONFIRMED),
+                ("openmpi", "--deepspeed_multinode_launcher standard", Verdict.CONFIRMED),
+                ("nossh", "--deepspeed_hostfile hosts --deepspeed_multinode_launcher nossh", Verdict.CONFIRMED),
+                ("standard", "--deepspeed_hostfile hosts", Verdict.NOT_REPRODUCED),
+            )
+        ),
         _case("hostfile-line", "DSL451", Expect((Kind.RAISE,), r"ValueError: Hostfile contains a bad entry: b 2"),
               "deepspeed", _HOSTS, _HOSTS, hosts="a slots=2\nb 2\n"),
         _case("hostfile-twice", "DSL451", Expect((Kind.RAISE,), r"ValueError: Hostfile contains multiple entries"),
@@ -128,4 +142,6 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     if finding.code == "DSL329":
         of_launcher = f"module-no-python-{finding.fact('launcher')}"
         return {} if case.name == ("deepspeed-m" if finding.fact("options") == "m" else of_launcher) else None
+    if finding.code == "DSL355":
+        return {} if case.name == f"machines-without-hostfile-{finding.fact('starter')}" else None
     return {} if case.name in ("no-machine-rank", "multi-gpu-one-process") else None
