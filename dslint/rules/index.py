@@ -2504,6 +2504,16 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
     ),
     RuleInfo(
+        code="DSL326",
+        name="assignment-behind-program",
+        kind="launch",
+        severity="error",
+        summary="A variable set behind `nohup` or the like, which takes it for the program to start",
+        module="dslint.rules.launch.dsl326_assignment_behind_program",
+        fix="safe",
+        since="0.1.0",
+    ),
+    RuleInfo(
         code="DSL327",
         name="deepspeed-no-ssh-node-rank",
         kind="launch",

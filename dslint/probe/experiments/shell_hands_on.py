@@ -14,6 +14,7 @@ from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Sub
 from dslint.probe.outcome import Kind, Verdict
 
 _NAMES = ["CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE"]
+_NEVER = Expect((Kind.WRONG,), r"the launcher is never started, the script ends with 127")
 _PIPE = Expect((Kind.WRONG,), r"the launcher ends with 3, the script with 0")
 
 EXPERIMENT = Experiment(
@@ -39,6 +40,18 @@ EXPERIMENT = Experiment(
                                "right": ["set -eo pipefail", "launcher | tee log"]}, _PIPE, rules=("DSL342",)),
         Case("redirection", {"names": [], "lines": ["launcher > log 2>&1"], "right": ["launcher"]},
              _PIPE, rules=("DSL342",), verdict=Verdict.NOT_REPRODUCED),
+        *(
+            Case(f"assignment-behind-{name}", {"names": _NAMES, "lines": [f"{words} {{}} launcher"],
+                                               "right": [f"{words} env {{}} launcher"]},
+                 _NEVER, rules=("DSL326",), verdict=verdict)
+            for name, words, verdict in (
+                ("nohup", "nohup", Verdict.CONFIRMED),
+                ("timeout", "timeout 20", Verdict.CONFIRMED),
+                ("nice", "nice -n 1", Verdict.CONFIRMED),
+                ("exec", "exec", Verdict.CONFIRMED),
+                ("time-of-bash", "time", Verdict.NOT_REPRODUCED),
+            )
+        ),
     ),
 )  # fmt: skip
 
@@ -57,11 +70,12 @@ def fixed(rank: RankApi) -> Json:
 
 
 def _run(rank: RankApi, lines: list[str]) -> Json:
-    bash, tee = shutil.which("bash") or "/bin/bash", shutil.which("tee") or "/usr/bin/tee"
+    bash = shutil.which("bash") or "/bin/bash"
     programs = os.path.abspath("programs")
     os.makedirs(programs, exist_ok=True)
-    if not os.path.lexists(os.path.join(programs, "tee")):
-        os.symlink(tee, os.path.join(programs, "tee"))
+    for name in ("tee", "env", "nohup", "timeout", "nice"):
+        if not os.path.lexists(os.path.join(programs, name)):
+            os.symlink(shutil.which(name) or f"/usr/bin/{name}", os.path.join(programs, name))
     with open(os.path.join(programs, "launcher"), "w", encoding="utf-8") as file:
         file.write(_RECORDER.format(shell=bash))
     os.chmod(os.path.join(programs, "launcher"), 0o700)
@@ -71,14 +85,18 @@ def _run(rank: RankApi, lines: list[str]) -> Json:
         # The surroundings of this process may export them already.
         file.write("\n".join([*(f"unset {name}" for name in rank.params["names"]), *filled]) + "\n")
     ran = rank.command([bash, "--noprofile", "--norc", "run.sh"], {"PATH": programs}, patience=10.0)
+    if not os.path.exists("found"):
+        return {"found": [], "rc": ran["rc"], "started": False}
     with open("found", encoding="utf-8") as file:
         found = {line.partition("=")[0] for line in file.read().splitlines()}
-    return {"found": [name for name in rank.params["names"] if name in found], "rc": ran["rc"]}
+    return {"found": [name for name in rank.params["names"] if name in found], "rc": ran["rc"], "started": True}
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """What the launcher does not find, or what the script ends with."""
     got, wanted = values[0], reference[0]
+    if wanted["started"] and not got["started"]:
+        return f"the launcher is never started, the script ends with {got['rc']}"
     lost = [name for name in wanted["found"] if name not in got["found"]]
     if lost:
         return f"the launcher does not find {' and '.join(lost)}"
@@ -90,6 +108,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The names of the variables, in the first case of the rule."""
     finding = subject.finding
+    if finding.code == "DSL326":
+        return {} if case.name == f"assignment-behind-{finding.fact('program')}" else None
     first = next(c.name for c in EXPERIMENT.cases if c.rules and finding.code in c.rules)
     if case.name != first:
         return None

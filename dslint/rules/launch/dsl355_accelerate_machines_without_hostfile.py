@@ -2,7 +2,7 @@
 the default, or another one than `standard`), and no `--deepspeed_hostfile`. For a number that stands in a config file
 `accelerate-hostfile-missing` (DSL187) says the same.
 
-**Why it hurts.** accelerate hands over to `deepspeed --hostfile None`, which says `Unable to find hostfile, will proceed
+**Why it hurts.** accelerate runs `deepspeed --hostfile None`, which says `Unable to find hostfile, will proceed
 with training with local resources only` and goes on with `num_processes // num_machines` processes on **one machine
 only**. Two machines of 8 processes train as one of 8, with half of the global batch, and nothing fails. Where the
 command is started on every machine, each of them trains a model of its own; with the launcher `nossh` all but machine
