@@ -33,6 +33,8 @@ class PyScript:
     functions: set[str] = field(default_factory=set)
     # The same attributes with the name they belong to: ``args.launcher``.
     assigned_dotted: set[str] = field(default_factory=set)
+    # Imported names that the module then defines itself, and the last line of that definition.
+    redefined: dict[str, int] = field(default_factory=dict)
     tree: ast.Module | None = None
     _constants: dict[str, ast.expr] | None = None
     _places: AstPlaces | None = None
@@ -45,7 +47,8 @@ class PyScript:
             node = node.value
         if not isinstance(node, ast.Name):
             return ""
-        parts.append(self.imports.get(node.id, node.id))
+        is_own = node.lineno > self.redefined.get(node.id, node.lineno)
+        parts.append(node.id if is_own else self.imports.get(node.id, node.id))
         return ".".join(reversed(parts))
 
     def location(self, node: ast.expr | ast.stmt | ast.keyword, label: str = "") -> Location:
@@ -86,6 +89,7 @@ def read_script(source: SourceFile) -> PyScript:
         tree = _parse(source.text)
         if tree is not None:
             script.tree = tree
+            script.redefined = _redefined(tree)
             _collect(tree, script)
     finally:
         if collecting:
@@ -165,6 +169,24 @@ def _note_import(node: ast.AST, script: PyScript) -> None:
         joint = "" if not node.module else "."
         for alias in node.names:
             script.imports[alias.asname or alias.name] = f"{module}{joint}{alias.name}"
+
+
+def _redefined(tree: ast.Module) -> dict[str, int]:
+    """``class TrainingArguments(TrainingArguments)``: an imported name in its bases, the class of the file below.
+
+    Statements of the module itself only: below ``try`` and ``if`` either may be the one that counts.
+    """
+    imported: set[str] = set()
+    ends: dict[str, int] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+            imported.update(names)
+            for name in names:
+                ends.pop(name, None)
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in imported:
+            ends[node.name] = node.end_lineno or node.lineno
+    return ends
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

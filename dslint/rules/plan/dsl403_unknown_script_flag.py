@@ -104,6 +104,11 @@ EXAMPLES = (
     good("an argument that an older release of transformers has", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --overwrite_output_dir\n", "train.py": TRAINER,
     }),
+    good("a class with the name of the one that it extends", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
+        "train.py": TRAINER.replace("\nparser =", "from dataclasses import dataclass\n\n\n@dataclass\nclass TrainingArguments(TrainingArguments):\n"
+                                    "    use_lora: bool = False\n\n\nparser ="),
+    }),
     good("a placeholder of several words", {
         "README.md": '```bash\nOUT="path to save"\ntorchrun --nproc_per_node 2 train.py --model $OUT\n```\n',
         "train.py": _HEAD + _BITS + _END,
