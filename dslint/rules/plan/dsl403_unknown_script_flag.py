@@ -55,6 +55,15 @@ _ELSEWHERE = {
     "    parser = argparse.ArgumentParser()\n    add_model(parser)\n    return parser.parse_args()\n",
     "more.py": "def add_model(parser):\n" + "".join(f"    {line}\n" for line in _BITS.splitlines()),
 }
+_OWN = """from dataclasses import dataclass
+
+
+@dataclass
+class TrainingArguments(TrainingArguments):
+    use_lora: bool = False
+
+
+parser ="""
 
 EXAMPLES = (
     bad("a hyphen for an underscore", {"run.sh": _WRONG, "train.py": _HEAD + _BITS + _END}, "run.sh:1 error",
@@ -106,8 +115,7 @@ EXAMPLES = (
     }),
     good("a class with the name of the one that it extends", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
-        "train.py": TRAINER.replace("\nparser =", "from dataclasses import dataclass\n\n\n@dataclass\nclass TrainingArguments(TrainingArguments):\n"
-                                    "    use_lora: bool = False\n\n\nparser ="),
+        "train.py": TRAINER.replace("\nparser =", _OWN),
     }),
     good("a placeholder of several words", {
         "README.md": '```bash\nOUT="path to save"\ntorchrun --nproc_per_node 2 train.py --model $OUT\n```\n',
