@@ -2737,6 +2737,17 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
     ),
     RuleInfo(
+        code="DSL356",
+        name="batch-launch-on-one-node",
+        kind="launch",
+        severity="error",
+        summary="A Slurm job of several nodes starts a launcher for all of them on the first node alone",
+        module="dslint.rules.launch.dsl356_batch_launch_on_one_node",
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL403",
         name="unknown-script-flag",
         kind="plan",

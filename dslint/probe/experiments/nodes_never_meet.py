@@ -33,8 +33,8 @@ EXPERIMENT = Experiment(
         Case("nnodes-alone-on-two-hosts", {"how": "alone", "hosts": True}, rules=("DSL311",), needs=_ROOT),
         Case("c10d-without-endpoint", {"how": "c10d", "hosts": True}, rules=("DSL311",), needs=_ROOT),
         Case("standalone", {"how": "standalone"}, rules=("DSL313",)),
-        Case("node-missing", {"how": "missing"}),
-        Case("node-missing-time-out", {"how": "missing", "timeout": 1}, _GIVES_UP),
+        Case("node-missing", {"how": "missing"}, rules=("DSL356",)),
+        Case("node-missing-time-out", {"how": "missing", "timeout": 1}, _GIVES_UP, rules=("DSL356",)),
         Case("same-node-rank", {"how": "same-rank", "hosts": True}, rules=("DSL314", "DSL316"), needs=_ROOT),
         Case(
             "two-agents-on-a-node",
