@@ -18,6 +18,7 @@ from dslint.discovery import discover
 from dslint.inputs import Inputs, add_config, crash, embedded_configs, load
 from dslint.model.context import Context, Vocabulary
 from dslint.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
+from dslint.rules.concern import LaunchRules, PlanRules
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, all_rules, load_rule
 from dslint.surroundings import Surroundings, vocabulary_of
@@ -153,8 +154,12 @@ class _Run:
         if not docs:
             return
         rules = self._rules(kind)
+        launch = LaunchRules(rules) if kind == "launch" else None
         for doc in docs:
             path = doc.source.path
+            concerned = launch.concerned(doc) if launch is not None else rules
+            if not concerned:
+                continue
             context = self.surroundings.context(path, contexts.get(doc.name if kind == "config" else path))
             shown = doc.consumer if kind == "config" else ""
             if shown not in ("", "unknown") and self.surroundings.stated_consumer(path).is_absent:
@@ -163,7 +168,7 @@ class _Run:
             if kind == "accelerate" and doc.problems:
                 continue
             if kind == "launch":
-                yield from self._launch_rules(rules, doc, context)
+                yield from self._launch_rules(concerned, doc, context)
                 continue
             for rule in rules:
                 # Before the rule is loaded: most rules have nothing to say about most configs.
@@ -236,15 +241,17 @@ class _Run:
 
         found: list[tuple[Finding, Location, tuple[Condition, ...]]] = []
         alternatives: dict[Location, list[tuple[Condition, ...]]] = {}
-        rules = [(rule.code, load_rule(rule.code).module.check) for rule in self._rules("plan")]
+        rules = PlanRules(self._rules("plan"))
         for plan in plans:
             place, conditions = plan.command.location, plan.command.conditions
             alternatives.setdefault(place, []).append(conditions)
-            context = self.surroundings.context(place.path)
+            concerned = rules.concerned(plan)
+            context = self.surroundings.context(place.path) if concerned else Context()
             if plan.config is not None and has_monitor(plan.config):
                 context = replace(context, locked=self.surroundings.locked(place.path))
-            for code, check in rules:
-                for finding in self._run(code, place.path, partial(check, plan, context)):
+            for rule in concerned:
+                check = load_rule(rule.code).module.check
+                for finding in self._run(rule.code, place.path, partial(check, plan, context)):
                     # A hook passes only what changed: report when one end of the edge is among it.
                     if finding.location.path in given or any(r.path in given for r in finding.related):
                         found.append((_with_text(finding, plan), place, conditions))

@@ -24,8 +24,11 @@ class RuleMeta:
         fix: ``safe`` | ``unsafe`` | ``none``: the best fix the rule can offer.
         markers: script rules only. Each is a regular expression over the bytes of a file; the file is
             parsed for this rule only when *every* marker is found.
-        needs: config rules only. JSON pointers: the rule can fire only on a config that holds one of them, and is not
-            even loaded for any other; empty: it may fire on every config.
+        needs: of which the document must hold one for the rule to fire; for any other the rule is not even loaded.
+            Empty: it may fire everywhere. Config rules: JSON pointers. Launch rules: traits of the commands
+            (``model/launch/traits.py``: ``torchrun``, ``--nnodes``, ``NCCL_DEBUG``, ``nodes``), or ``/pattern/``, a
+            regular expression over the shell text. Plan rules: fields of ``RunPlan`` that must hold something
+            (``config``, ``parser``), or options of the command.
         versions: library versions the rule speaks about, as requirement strings.
         references: public evidence: issues, source functions, documentation.
         depends_on_run: whether the rule can fire or stay quiet on the same text for facts that stand elsewhere: world

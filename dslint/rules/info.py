@@ -13,7 +13,8 @@ class RuleInfo(NamedTuple):
 
     ``severity`` is the text of the enumeration ("error" | "warning" | "info"), so that listing rules imports
     nothing. ``module`` holds the rule; ``has_precheck`` says that it defines the cheap ``precheck`` that runs
-    before LibCST parses a script. An ``optional`` rule is off unless the user selects it.
+    before LibCST parses a script. What launch and plan rules ``need`` is asked in
+    :mod:`dslint.rules.concern`. An ``optional`` rule is off unless the user selects it.
     """
 
     code: str

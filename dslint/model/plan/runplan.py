@@ -23,7 +23,7 @@ from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.parser.accept import passed as given_words
-from dslint.model.plan.parser.options import Passed, ScriptParser
+from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
 from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
@@ -118,6 +118,11 @@ class RunPlan:
         """What the script hands to DeepSpeed beside the config; ``None`` where a trainer does, or nobody knows."""
         plain = self.consumer.get_or("") == "deepspeed" and not self.config_is_rewritten
         return self.profile.handover if plain and self.profile is not None else None
+
+    @property
+    def refused(self) -> tuple[Problem, ...]:
+        """What the parser of the script refuses about the words of the command."""
+        return self.given.problems if self.given is not None else ()
 
     @property
     def numbers(self) -> tuple[Any, ...]:

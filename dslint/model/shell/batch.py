@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Different on every task: what bash puts in before ``srun`` starts them is the value of the batch shell.
 OF_TASK = frozenset({"SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID"})
+# What a text must hold for directives, and for ranks that bash expands.
+FIRST_DIRECTIVE, FIRST_RANK = "#SBATCH", "SLURM_(?:PROCID|NODEID|LOCALID)"
 # What stands before a rank: ``--node_rank=``, ``RANK=``.
 _FLAG = re.compile(r"(--(?:node|machine|local|global)?[-_]?rank)(?:[ \t]+|=|\s*\\\n\s*)[\"']?$")
 _VARIABLE = re.compile(r"(?:^|[\s;\"'(&|,])((?:NODE_|GROUP_|MACHINE_|LOCAL_|GLOBAL_)?RANK)=[\"']?$")
@@ -53,7 +55,7 @@ def directives(shell: ShellDoc) -> tuple[Directive, ...]:
 
     A second ``#!`` line begins another script: what follows is not looked at.
     """
-    if "#SBATCH" not in shell.text:
+    if FIRST_DIRECTIVE not in shell.text:
         return ()
     first = next((c for c in shell.tree.root_node.named_children if c.type != "comment"), None)
     end = shell.span(first).start if first is not None else shell.span_in_source.end

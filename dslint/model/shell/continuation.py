@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _FLAG_LINE = re.compile(r"^[ \t]*--?[A-Za-z]", re.MULTILINE)
+# What a text must hold for each kind of mistake. A lost flag stands below a line that does not end in a backslash, or
+# below a comment, which may.
+FIRST_LOST = r"\n(?<!\\\n)(?<!\\\r\n)[^\S\n]*--?[A-Za-z]|#[^\n]*\\\r?\n[^\S\n]*--?[A-Za-z]"
+FIRST_BREAK = r"\\\r?\n[ \t]*(?:\r?\n|$)"
 _LONG = re.compile(r"--[A-Za-z][\w.-]*")
 # ``-n 8``; listings (``-rw-r--r--``) and differences (``-import``) begin with a dash too.
 _SHORT = re.compile(r"-[A-Za-z]{1,2}(?![\w-])")
@@ -24,6 +28,7 @@ _LAUNCH = re.compile(r"\b(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|mpir
 _ENDED = re.compile(r"(?:;|&|\||\(|\{|\.\.\.|…|\bthen|\bdo|\belse)[ \t]*$")
 # Blanks of web pages and word processors escape the backslash like any other.
 _BLANKS = r"[ \t\u00a0\u3000]"
+FIRST_BLANK = rf"\\{_BLANKS}+(?:\r?\n|$)"
 _TRAILING = re.compile(rf"(?<!\\)(?:\\\\)*\\({_BLANKS}+)$")
 _BROKEN_ABOVE = re.compile(rf"(?<!\\)\\{_BLANKS}+(?:#.*)?$")
 
@@ -54,7 +59,7 @@ class TrailingBlanks:
 
 def trailing_blanks(doc: ShellDoc) -> Iterator[TrailingBlanks]:
     """Every ``\\`` at the end of a line that escapes a blank instead of the line end."""
-    if not re.search(rf"\\{_BLANKS}+(?:\r?\n|$)", doc.text):
+    if not re.search(FIRST_BLANK, doc.text):
         return
     layout = Layout(doc)
     for row, line in enumerate(layout.lines):
@@ -71,7 +76,7 @@ def trailing_blanks(doc: ShellDoc) -> Iterator[TrailingBlanks]:
 
 def lost_flags(doc: ShellDoc, over_comments: bool = False) -> Iterator[LostFlag]:
     """Lines that begin with an option and are commands of their own; ``over_comments``: also below a comment."""
-    if not _FLAG_LINE.search(doc.text) or re.search(r"^[ \t]*usage:", doc.text, re.MULTILINE | re.IGNORECASE):
+    if not re.search(FIRST_LOST, doc.text) or re.search(r"^[ \t]*usage:", doc.text, re.MULTILINE | re.IGNORECASE):
         return
     layout = Layout(doc)
     starts = [line.start for line in layout.lines]
@@ -159,7 +164,7 @@ _PYTHON_FILE = re.compile(r"[\w./-]+\.py(?=\s|$)")
 
 def breaks(doc: ShellDoc) -> Iterator[Break]:
     """Launch commands whose last ``\\`` stands above an empty line, or at the end of the text."""
-    if not re.search(r"\\\r?\n[ \t]*(?:\r?\n|$)", doc.text):
+    if not re.search(FIRST_BREAK, doc.text):
         return
     layout = Layout(doc)
     lines = layout.lines

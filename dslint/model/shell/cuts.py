@@ -10,6 +10,8 @@ from dslint.core.source import Span
 from dslint.model.shell.layout import ASSIGNMENTS, Layout, Line, belongs
 from dslint.parse.shell import ShellDoc
 
+# What a text must hold for a comment to cut a command.
+FIRST_COMMENT = r"\\(?:\r?\n[ \t]*|[ \t]+)#"
 # Behind an operator bash reads on by itself, over comments and line ends.
 _OPERATOR = re.compile(r"(?:&&|\|\|?|\bdo|\bthen|\belse|[({;])[ \t]*\\$")
 

@@ -14,8 +14,11 @@ LAUNCH = re.compile(
     r"(?:^|[\s/])(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner|swift[ \t]+\w+"
     r"|megatron[ \t]+\w+|llamafactory-cli|axolotl|python[\d.]*|torch\.distributed\.(?:run|launch))(?=[\s\\])"
 )
-_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
-_SMART = re.compile(f"[{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]")
+_DASHES = r"\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+# What a text must hold for each kind of mistake.
+FIRST_SMART = rf"[{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]"
+FIRST_LOOSE = r"--[A-Za-z][\w.-]*[ \t]+=[ \t]"
+_SMART = re.compile(FIRST_SMART)
 _DASH = re.compile(rf"(?:^|(?<=\s))-?[{_DASHES}]+-?(?=[A-Za-z])")
 _OPENS, _DOUBLE = r"(?:^|(?<=[\s=]))(?=.\S)", "\u201c\u201d\u201e\u201f\uff02"
 _SINGLE = "\u2018\u2019\uff07"

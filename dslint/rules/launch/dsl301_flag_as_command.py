@@ -23,7 +23,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.continuation import LostFlag, lost_flags
+from dslint.model.shell.continuation import FIRST_LOST, LostFlag, lost_flags
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -34,6 +34,7 @@ META = RuleMeta(
     summary="A line of options is run as a command because the line above lost its backslash",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",),
+    needs=(f"/{FIRST_LOST}/",),
 )
 
 _BROKEN = """\

@@ -20,7 +20,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.continuation import trailing_blanks
+from dslint.model.shell.continuation import FIRST_BLANK, trailing_blanks
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -31,6 +31,7 @@ META = RuleMeta(
     summary="Blanks behind a backslash end the command on that line",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1101",),
+    needs=(f"/{FIRST_BLANK}/",),
 )
 
 EXAMPLES = (

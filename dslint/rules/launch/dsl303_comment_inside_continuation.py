@@ -21,7 +21,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.cuts import Comments, comments_behind, comments_inside
+from dslint.model.shell.cuts import FIRST_COMMENT, Comments, comments_behind, comments_inside
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -32,6 +32,7 @@ META = RuleMeta(
     summary="A comment in the middle of a command cuts off the rest of it",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Comments.html",),
+    needs=(f"/{FIRST_COMMENT}/",),
 )
 
 _BROKEN = """\

@@ -21,7 +21,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.continuation import Break, breaks
+from dslint.model.shell.continuation import FIRST_BREAK, Break, breaks
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -32,6 +32,7 @@ META = RuleMeta(
     summary="An empty line ends a command in its middle",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Escape-Character.html",),
+    needs=(f"/{FIRST_BREAK}/",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

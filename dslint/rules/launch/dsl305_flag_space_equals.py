@@ -24,7 +24,8 @@ from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.launchers.base import flag_name
-from dslint.model.shell.typing import loose_equals
+from dslint.model.launch.traits import COMMAND
+from dslint.model.shell.typing import FIRST_LOOSE, loose_equals
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -35,6 +36,7 @@ META = RuleMeta(
     summary="Blanks around the `=` of an option",
     fix="safe",
     references=("https://docs.python.org/3/library/argparse.html#option-value-syntax",),
+    needs=(COMMAND, f"/{FIRST_LOOSE}/"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

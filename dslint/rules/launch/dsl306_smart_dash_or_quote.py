@@ -22,7 +22,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.typing import smart_characters
+from dslint.model.shell.typing import FIRST_SMART, smart_characters
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -33,6 +33,7 @@ META = RuleMeta(
     summary="A dash or quotation mark of a word processor in a launch command",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1015", "https://www.shellcheck.net/wiki/SC1100"),
+    needs=(f"/{FIRST_SMART}/",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

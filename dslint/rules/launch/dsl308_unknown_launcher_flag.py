@@ -37,6 +37,7 @@ META = RuleMeta(
         "https://huggingface.co/docs/accelerate/package_reference/cli",
     ),
     depends_on_run=True,
+    needs=("torchrun", "deepspeed", "accelerate"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -32,6 +32,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="A port that does not exist or that only root may open",
     references=("https://github.com/deepspeedai/DeepSpeed/issues/4845",),
+    needs=("--rdzv_endpoint", "--master_port", "--main_process_port", "PET_MASTER_PORT", "PORT", "MASTER_PORT"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

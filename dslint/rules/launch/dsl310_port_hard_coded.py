@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="torchrun on one node with a fixed port",
     references=("https://github.com/pytorch/pytorch/issues/73320",),
     optional=True,
+    needs=("--master_port",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -26,6 +26,7 @@ from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.rendezvous import Rendezvous, owners_of_loopback, places, rendezvous
+from dslint.model.launch.traits import NODES
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -36,6 +37,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="torchrun on several nodes that are not told their rank or where to meet",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+    needs=(NODES,),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

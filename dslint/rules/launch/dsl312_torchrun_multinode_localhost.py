@@ -19,6 +19,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.rendezvous import owners_of_loopback, places, rendezvous
+from dslint.model.launch.traits import NODES
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -28,6 +29,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="Several nodes are told to meet at localhost",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+    needs=(NODES,),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

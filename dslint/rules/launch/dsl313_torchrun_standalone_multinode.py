@@ -32,6 +32,7 @@ META = RuleMeta(
     summary="torchrun --standalone waits for a second node that cannot come",
     fix="safe",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html#single-node-multi-worker",),
+    needs=("--standalone",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -29,6 +29,7 @@ META = RuleMeta(
     severity=Severity.INFO,
     summary="A script for several nodes has one node rank in it",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+    needs=("--node_rank",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -29,6 +29,7 @@ META = RuleMeta(
     summary="A node rank that the rendezvous backend does not use",
     no_experiment="nothing fails: torchrun logs that it does not read the number, and numbers the nodes itself",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+    needs=("--node_rank",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -25,7 +25,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.batch import EarlyRank, early_ranks
+from dslint.model.shell.batch import FIRST_RANK, EarlyRank, early_ranks
 from dslint.model.shell.slurm import sbatch_directives
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -37,6 +37,7 @@ META = RuleMeta(
     summary="The rank of a Slurm task is expanded in the batch script, so that all tasks get the same",
     fix="safe",
     references=("https://github.com/pytorch/pytorch/issues/73656", "https://slurm.schedmd.com/srun.html"),
+    needs=(f"/{FIRST_RANK}/",),
 )
 
 _HEAD = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n"

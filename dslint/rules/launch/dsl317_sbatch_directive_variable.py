@@ -21,7 +21,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.batch import directives
+from dslint.model.shell.batch import FIRST_DIRECTIVE, directives
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -32,6 +32,7 @@ META = RuleMeta(
     summary="A variable in an #SBATCH line, which no shell expands",
     no_experiment="only Slurm reads these lines, and the source is its manual",
     references=("https://slurm.schedmd.com/sbatch.html",),
+    needs=(f"/{FIRST_DIRECTIVE}/",),
 )
 
 _TAIL = "srun python train.py\n"

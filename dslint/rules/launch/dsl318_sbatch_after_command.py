@@ -21,7 +21,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.batch import Directive, directives
+from dslint.model.shell.batch import FIRST_DIRECTIVE, Directive, directives
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -33,6 +33,7 @@ META = RuleMeta(
     fix="safe",
     no_experiment="only Slurm reads these lines, and the source is its manual",
     references=("https://slurm.schedmd.com/sbatch.html",),
+    needs=(f"/{FIRST_DIRECTIVE}/",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -38,6 +38,7 @@ META = RuleMeta(
     summary="srun starts a launcher several times on each node",
     fix="safe",
     references=("https://github.com/pytorch/pytorch/issues/73656", "https://slurm.schedmd.com/srun.html"),
+    needs=("srun",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

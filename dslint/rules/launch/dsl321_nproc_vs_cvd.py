@@ -32,6 +32,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="More processes on a node than CUDA_VISIBLE_DEVICES shows GPUs",
     references=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",),
+    needs=("CUDA_VISIBLE_DEVICES",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

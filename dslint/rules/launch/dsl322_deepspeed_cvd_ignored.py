@@ -34,6 +34,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/662",
         "https://github.com/deepspeedai/DeepSpeed/issues/5818",
     ),
+    needs=("CUDA_VISIBLE_DEVICES",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -33,6 +33,7 @@ META = RuleMeta(
     summary="deepspeed --num_nodes 1 stops when CUDA_VISIBLE_DEVICES is set",
     fix="safe",
     references=("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",),
+    needs=("--num_nodes",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -29,6 +29,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="deepspeed refuses --include or --exclude beside --num_gpus or --num_nodes",
     references=("https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node",),
+    needs=("-i", "--include", "-e", "--exclude"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -30,6 +30,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="deepspeed is asked for several nodes and no hostfile names them",
     references=("https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node",),
+    needs=("--num_nodes",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -29,6 +29,7 @@ META = RuleMeta(
     summary="`deepspeed --no_ssh` is not told which node it is on",
     versions=("deepspeed>=0.14.5",),
     references=("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",),
+    needs=("--no_ssh",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

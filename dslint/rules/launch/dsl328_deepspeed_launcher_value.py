@@ -39,6 +39,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`deepspeed --launcher` names no backend of DeepSpeed",
     references=("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/runner.py",),
+    needs=("--launcher",),
 )
 
 _MPI = ("openmpi", "mpich", "impi", "mvapich")

@@ -31,6 +31,7 @@ META = RuleMeta(
     summary="`--module` and `--no_python` exclude each other; deepspeed has no `-m`",
     fix="safe",
     references=("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/launcher/launch.py",),
+    needs=("--module", "-m"),
 )
 
 EXAMPLES = (

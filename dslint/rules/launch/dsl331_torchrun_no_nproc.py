@@ -30,6 +30,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="torchrun starts one process where the file gives it several GPUs",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+    needs=("CUDA_VISIBLE_DEVICES", "SBATCH_GPUS_PER_NODE"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

@@ -29,6 +29,7 @@ from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.environment import kept
+from dslint.model.launch.traits import NCCL, PYTORCH, XTUNER
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -39,6 +40,7 @@ META = RuleMeta(
     summary="A variable for the launcher is set in the shell and never exported",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Environment.html",),
+    needs=(NCCL, PYTORCH, XTUNER, "CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", r"/\\ +[A-Z_][A-Z0-9_]*=/"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

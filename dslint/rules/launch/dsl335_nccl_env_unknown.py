@@ -27,6 +27,7 @@ from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.launch.environment import Setting, name_span, settings
 from dslint.model.launch.ncclnames import is_known, is_nccl, is_timeout, meant
+from dslint.model.launch.traits import NCCL
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -38,6 +39,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
     no_experiment="NCCL needs GPUs, and a variable that nobody reads does nothing that could be seen",
+    needs=(NCCL,),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py\n"

@@ -37,6 +37,7 @@ META = RuleMeta(
     references=("https://github.com/pytorch/pytorch/pull/114077", "https://github.com/ray-project/ray/issues/47286"),
     depends_on_run=True,
     no_experiment="the NCCL backend, which reads these variables, exists only in builds of torch for GPUs",
+    needs=tuple(sorted(RENAMED)),
 )
 
 _RUN = "export NCCL_ASYNC_ERROR_HANDLING=1\ntorchrun --nproc_per_node 8 train.py\n"

@@ -32,6 +32,14 @@ META = RuleMeta(
     summary="The watchdog of PyTorch's NCCL backend is switched off, or every collective blocks",
     references=("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html",),
     no_experiment="the NCCL backend, which reads these variables, exists only in builds of torch for GPUs",
+    needs=(
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+        "TORCH_NCCL_ENABLE_MONITORING",
+        "TORCH_NCCL_BLOCKING_WAIT",
+        "NCCL_ASYNC_ERROR_HANDLING",
+        "NCCL_ENABLE_MONITORING",
+        "NCCL_BLOCKING_WAIT",
+    ),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py\n"

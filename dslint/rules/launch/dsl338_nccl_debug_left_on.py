@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="A debugging switch of NCCL, CUDA or `torch.distributed` in a launch file",
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
     no_experiment="what it costs shows on GPUs only",
+    needs=("NCCL_DEBUG", "CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG"),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py\n"

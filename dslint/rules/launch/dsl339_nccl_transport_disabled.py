@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="A launch file switches off a transport of NCCL and does not say why",
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
     no_experiment="transports between GPUs and hosts need them",
+    needs=("NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SHM_DISABLE"),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py\n"

@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="A variable that NCCL no longer reads",
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
     no_experiment="a variable that nobody reads does nothing that could be seen",
+    needs=tuple(sorted(OBSOLETE)),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py\n"

@@ -31,6 +31,7 @@ META = RuleMeta(
     summary="`DEEPSPEED_TIMEOUT` or another time-out variable in the wrong unit",
     fix="unsafe",
     references=("https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/constants.py",),
+    needs=("DEEPSPEED_TIMEOUT", "XTUNER_DATASET_TIMEOUT", "NCCL_IB_TIMEOUT"),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

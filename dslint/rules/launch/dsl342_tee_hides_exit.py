@@ -33,6 +33,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Pipelines.html",),
     optional=True,
+    needs=(r"/\|/",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py 2>&1 | tee train.log\n"

@@ -31,6 +31,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`accelerate launch` on several machines is not told which one it is on",
     references=("https://huggingface.co/docs/accelerate/basic_tutorials/launch",),
+    needs=("--num_machines",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

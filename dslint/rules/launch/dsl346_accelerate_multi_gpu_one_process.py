@@ -28,6 +28,7 @@ META = RuleMeta(
     summary="`accelerate launch --multi_gpu` with a single process",
     fix="safe",
     references=("https://github.com/huggingface/accelerate/blob/main/src/accelerate/commands/launch.py",),
+    needs=("--multi_gpu",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

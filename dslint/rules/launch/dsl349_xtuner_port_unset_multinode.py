@@ -30,6 +30,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="XTuner on several nodes without a common port and address",
     references=("https://github.com/InternLM/xtuner/issues/666",),
+    needs=("xtuner",),
 )
 
 EXAMPLES = (

@@ -34,6 +34,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="Two launches run at the same time on the same GPUs or with the same port",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
+    needs=("/&/",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

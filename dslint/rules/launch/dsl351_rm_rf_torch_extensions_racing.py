@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="Every task deletes the folder in which the others build their kernels",
     references=("https://github.com/deepspeedai/DeepSpeedExamples/issues/842",),
     no_experiment="a matter of timing between the builds of several nodes",
+    needs=("/torch_extensions|TORCH_EXTENSIONS_DIR/",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py"

@@ -34,6 +34,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="XTuner on several nodes or under srun without `--launcher`",
     references=("https://github.com/InternLM/xtuner/issues/438",),
+    needs=("xtuner",),
 )
 
 _ENV = "export XTUNER_DATASET_TIMEOUT=120 PORT=29600 ADDR=10.0.0.1\n"

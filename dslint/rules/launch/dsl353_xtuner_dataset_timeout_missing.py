@@ -29,6 +29,7 @@ META = RuleMeta(
     summary="XTuner on several nodes gives the dataset 60 minutes",
     no_experiment="whether 60 minutes are enough is a matter of the data set, which no experiment can know",
     references=("https://github.com/InternLM/xtuner/blob/v0.1.23/xtuner/dataset/huggingface.py",),
+    needs=("xtuner",),
 )
 
 _RUN = "NPROC_PER_NODE=8 NNODES=2 NODE_RANK=$1 PORT=29600 ADDR=10.0.0.1 xtuner train c.py --launcher pytorch\n"

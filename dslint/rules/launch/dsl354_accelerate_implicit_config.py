@@ -29,6 +29,7 @@ META = RuleMeta(
     references=("https://huggingface.co/docs/accelerate/basic_tutorials/launch",),
     optional=True,
     no_experiment="what it does is in a file of the user's home directory",
+    needs=("accelerate",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

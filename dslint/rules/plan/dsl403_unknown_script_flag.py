@@ -42,6 +42,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://docs.python.org/3/library/argparse.html",),
     depends_on_run=True,
+    needs=("refused",),
 )
 
 _HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"

@@ -39,6 +39,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://github.com/InternLM/xtuner/issues/438",),
     depends_on_run=True,
+    needs=("profile",),
 )
 
 _SCRIPT = """\

@@ -48,6 +48,7 @@ META = RuleMeta(
     references=("https://github.com/huggingface/transformers/blob/main/MIGRATION_GUIDE_V5.md",),
     versions=("transformers>=4.0", "deepspeed>=0.9"),
     depends_on_run=True,
+    needs=("parser",),
 )
 
 

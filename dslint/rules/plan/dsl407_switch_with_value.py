@@ -38,6 +38,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://docs.python.org/3/library/argparse.html#action",),
     depends_on_run=True,
+    needs=("refused",),
 )
 
 _SCRIPT = (

@@ -51,6 +51,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/6914",
         "https://github.com/OpenRLHF/OpenRLHF/issues/346",
     ),
+    needs=("config",),
 )
 
 _PIPELINE = ARGUMENTS.replace(

@@ -52,6 +52,7 @@ META = RuleMeta(
         "https://github.com/huggingface/transformers/issues/29348",
     ),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _STEPS = "/gradient_accumulation_steps"

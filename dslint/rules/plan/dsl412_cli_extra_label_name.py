@@ -38,6 +38,7 @@ META = RuleMeta(
     versions=("transformers>=4.0",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/6680",),
     depends_on_run=True,
+    needs=("labels",),
 )
 
 _SCRIPT = """\

@@ -47,6 +47,7 @@ META = RuleMeta(
         "https://www.deepspeed.ai/getting-started/#launching-deepspeed-training",
     ),
     depends_on_run=True,
+    needs=("local_rank",),
 )
 
 _HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"

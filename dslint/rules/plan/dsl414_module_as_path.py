@@ -32,6 +32,7 @@ META = RuleMeta(
     fix="unsafe",
     references=("https://docs.python.org/3/using/cmdline.html#cmdoption-m",),
     depends_on_run=True,
+    needs=("meant",),
 )
 
 _FILES = {"pkg/__init__.py": "", "pkg/train.py": "print()\n", "train.py": "print()\n"}

@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="The process group is made for another number of ranks than the command starts",
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",),
     depends_on_run=True,
+    needs=("group_size",),
 )
 
 _SCRIPT = (

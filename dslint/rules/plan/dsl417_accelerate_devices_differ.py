@@ -32,6 +32,7 @@ META = RuleMeta(
     versions=("accelerate>=0.20",),
     depends_on_run=True,
     no_experiment="which GPU a process gets shows on a machine with several GPUs only",
+    needs=("accelerate",),
 )
 
 _FILE = (

@@ -31,6 +31,7 @@ META = RuleMeta(
     references=("https://www.deepspeed.ai/docs/config-json/#checkpoint-options",),
     depends_on_run=True,
     no_experiment="it takes two machines with disks of their own",
+    needs=("--output_dir", "--save_dir", "--save", "--checkpoint_dir", "--ckpt_dir", "--work_dir", "--save_path"),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

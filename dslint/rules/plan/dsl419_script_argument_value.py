@@ -33,6 +33,7 @@ META = RuleMeta(
     summary="A value on the command line that the parser of the script refuses",
     references=("https://docs.python.org/3/library/argparse.html#choices",),
     depends_on_run=True,
+    needs=("refused",),
 )
 
 _SCRIPT = (

@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="The command leaves out an argument that the script requires",
     references=("https://docs.python.org/3/library/argparse.html#required",),
     depends_on_run=True,
+    needs=("refused",),
 )
 
 _SCRIPT = (

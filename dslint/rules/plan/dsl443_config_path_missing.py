@@ -33,6 +33,7 @@ META = RuleMeta(
     summary="A launch command names a config file that does not exist",
     references=("https://huggingface.co/docs/transformers/deepspeed",),
     depends_on_run=True,
+    needs=("missing",),
 )
 
 _CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n'

@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="Plain `python` starts a script that needs the variables of a launcher",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
     depends_on_run=True,
+    needs=("group",),
 )
 
 _SCRIPT = """\

@@ -38,6 +38,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://docs.pytorch.org/docs/stable/elastic/run.html",),
     depends_on_run=True,
+    needs=("parser",),
 )
 
 _COUNTS = frozenset(["--nproc_per_node", "--nnodes", "--num_gpus", "--num_nodes", "--num_processes", "--num_machines"])

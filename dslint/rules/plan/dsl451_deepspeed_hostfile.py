@@ -30,6 +30,7 @@ META = RuleMeta(
     summary="DeepSpeed refuses the hostfile, or does not find it and trains on one node",
     references=("https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node",),
     depends_on_run=True,
+    needs=("hostfile",),
 )
 
 _RUN = "deepspeed --hostfile conf/hosts train.py\n"

@@ -31,6 +31,7 @@ META = RuleMeta(
     summary="A launch command names a script that does not exist",
     depends_on_run=True,
     no_experiment="a file that is not there needs no proof",
+    needs=("missing_script",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 tools/train.py --lr 1\n"

@@ -37,6 +37,7 @@ META = RuleMeta(
     versions=("accelerate>=0.20",),
     references=("https://github.com/huggingface/accelerate/issues/936",),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "accelerate launch --use_deepspeed --num_processes 8 --deepspeed_config_file ds.json --zero_stage 3 train.py\n"

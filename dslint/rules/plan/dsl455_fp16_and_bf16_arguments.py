@@ -35,6 +35,7 @@ META = RuleMeta(
     fix="unsafe",
     references=("https://github.com/huggingface/transformers/blob/main/src/transformers/training_args.py",),
     depends_on_run=True,
+    needs=("--fp16",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py --output_dir out --bf16 True --fp16 True\n"

@@ -33,6 +33,7 @@ META = RuleMeta(
     depends_on_run=True,
     versions=("deepspeed>=0.15",),
     references=("https://www.deepspeed.ai/tutorials/ds-sequence/",),
+    needs=("config",),
 )
 
 _DP, _SP = "/data_parallel_size", "/sequence_parallel_size"

@@ -34,6 +34,7 @@ META = RuleMeta(
     summary="A monitor is switched on whose package the lock file does not install",
     depends_on_run=True,
     references=("https://www.deepspeed.ai/docs/config-json/#monitoring-module",),
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

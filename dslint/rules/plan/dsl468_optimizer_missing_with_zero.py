@@ -30,6 +30,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="ZeRO stage 1 or 2, and neither config nor script names an optimizer",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

@@ -36,6 +36,7 @@ META = RuleMeta(
     fix="unsafe",
     references=("https://github.com/deepspeedai/DeepSpeed/issues/7524",),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

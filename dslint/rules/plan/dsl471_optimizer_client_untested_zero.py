@@ -34,6 +34,7 @@ META = RuleMeta(
     summary="ZeRO with an optimizer of the script that it was not tested with",
     fix="unsafe",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

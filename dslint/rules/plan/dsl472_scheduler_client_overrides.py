@@ -31,6 +31,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="The script passes a schedule, so that the one of the config has no effect",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

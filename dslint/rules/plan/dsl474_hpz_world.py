@@ -34,6 +34,7 @@ META = RuleMeta(
     versions=("deepspeed>=0.10.0",),
     depends_on_run=True,
     supersedes=("DSL158",),
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus %s train.py --deepspeed --deepspeed_config ds.json\n"

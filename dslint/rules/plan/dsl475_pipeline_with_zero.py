@@ -40,6 +40,7 @@ META = RuleMeta(
         "https://github.com/deepspeedai/DeepSpeed/issues/3589",
     ),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus %s train.py --deepspeed --deepspeed_config ds.json\n"

@@ -36,6 +36,7 @@ META = RuleMeta(
     summary="A model with experts and a ZeRO section that refuses it",
     fix="safe",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "deepspeed --num_gpus %s train.py --deepspeed --deepspeed_config ds.json\n"

@@ -37,6 +37,7 @@ META = RuleMeta(
     summary="A run that accumulates gradients with a release of DeepSpeed that loses them at ZeRO stage 2",
     versions=("deepspeed>=0.17.6,<0.18.3",),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out --gradient_accumulation_steps %s\n"

@@ -37,6 +37,7 @@ META = RuleMeta(
     versions=("accelerate>=0.20",),
     references=("https://github.com/huggingface/accelerate/issues/936",),
     depends_on_run=True,
+    needs=("accelerate",),
 )
 
 _YAML = """\

@@ -40,6 +40,7 @@ META = RuleMeta(
     fix="unsafe",
     references=("https://github.com/hiyouga/LlamaFactory/issues/201",),
     depends_on_run=True,
+    needs=("accelerate",),
 )
 
 _YAML = """\

@@ -26,6 +26,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="Two flags of `accelerate launch` that exclude each other, such as `--multi_gpu --use_deepspeed`",
     versions=("accelerate>=0.20",),
+    needs=("--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp"),
 )
 
 _FLAGS = ("--cpu", "--multi_gpu", "--tpu", "--use_deepspeed", "--use_fsdp")

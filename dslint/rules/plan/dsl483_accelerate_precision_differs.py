@@ -34,6 +34,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`--mixed_precision` of `accelerate launch` contradicts the DeepSpeed config",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _YAML = """\

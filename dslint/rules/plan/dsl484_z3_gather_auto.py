@@ -37,6 +37,7 @@ META = RuleMeta(
     fix="unsafe",
     references=("https://github.com/huggingface/transformers/issues/20082",),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _KEY = "stage3_gather_16bit_weights_on_model_save"

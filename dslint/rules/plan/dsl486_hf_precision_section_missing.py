@@ -38,6 +38,7 @@ META = RuleMeta(
     depends_on_run=True,
     optional=True,
     no_experiment="the run trains as it is told; what asks the config before is the model's own code",
+    needs=("config",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out %s\n"

@@ -40,6 +40,7 @@ META = RuleMeta(
     summary="An optimizer of the Trainer that ZeRO-Offload silently replaces by Adam, or that stops the run",
     fix="unsafe",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out --bf16 True --optim %s\n"

@@ -38,6 +38,7 @@ META = RuleMeta(
     fix="unsafe",
     references=("https://github.com/huggingface/transformers/issues/15508",),
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out --lr_scheduler_type %s\n"

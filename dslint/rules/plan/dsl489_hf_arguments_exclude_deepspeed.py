@@ -31,6 +31,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="Arguments of the Trainer that cannot stand together under DeepSpeed",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out %s\n"

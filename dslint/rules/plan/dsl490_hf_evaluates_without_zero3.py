@@ -33,6 +33,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="Evaluation without training under DeepSpeed: the Trainer refuses every stage but 3",
     depends_on_run=True,
+    needs=("config",),
 )
 
 _SCRIPT = """\
