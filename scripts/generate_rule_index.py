@@ -78,7 +78,7 @@ def entry(module: str, meta: object, has_precheck: bool) -> str:
     fields["module"] = literal(module)
     for name in ("markers", "needs", "consumers"):
         words = [literal(word) for word in getattr(meta, name)]
-        if len(words) > 1:
+        if len(words) > 1 or len("".join(words)) > 100:  # as the formatter breaks lines
             fields[name] = "(\n" + "".join(f"            {word},\n" for word in words) + "        )"
         elif words:
             fields[name] = f"({words[0]},)"

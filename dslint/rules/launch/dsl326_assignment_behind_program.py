@@ -31,6 +31,11 @@ from dslint.model.launch.launchers.wrappers import unwrap
 from dslint.parse.shelllex import UnfinishedWordError, simple_command
 from dslint.rules.base import RuleMeta, bad, good
 
+_REFUSE = (
+    *("nohup", "setsid", "nice", "ionice", "stdbuf", "timeout", "taskset", "chrt", "flock"),
+    *("exec", "command", "time"),
+)
+
 META = RuleMeta(
     code="DSL326",
     name="assignment-behind-program",
@@ -39,6 +44,7 @@ META = RuleMeta(
     summary="A variable set behind `nohup` or the like, which takes it for the program to start",
     fix="safe",
     references=("https://www.gnu.org/software/bash/manual/html_node/Simple-Commands.html",),
+    needs=(rf"/(?:{'|'.join(_REFUSE)})[ \t]+[^\n#;|&()]*\w=/",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}
@@ -63,10 +69,6 @@ EXAMPLES = (
 )  # fmt: skip
 
 # Seen to take an assignment for the name of a program.
-_REFUSE = (
-    *("nohup", "setsid", "nice", "ionice", "stdbuf", "timeout", "taskset", "chrt", "flock"),
-    *("exec", "command", "time"),
-)
 _BEGIN = re.compile(rf"(?<![\w$./-])(?:/usr/bin/time|{'|'.join(_REFUSE)})[ \t]+(?=[^\n#;|&()]*\w=)")
 
 
