@@ -110,13 +110,13 @@ def doc_of(text: str) -> LaunchDoc:
     ],
 )
 def test_most_rules_are_not_called_for_a_plain_command(text: str, codes: list[str]) -> None:
-    assert [rule.code for rule in LaunchRules(LAUNCH).concerned(doc_of(text))] == codes
+    assert [rule.code for rule in LaunchRules(LAUNCH).concerned(doc_of(text)) if rule.needs] == codes
 
 
 def test_a_plan_without_files_concerns_few_rules() -> None:
     (command,) = doc_of("torchrun --nproc_per_node 8 train.py --lr 1e-5\n").commands
     plan = RunPlan(command, command.nodes, command.processes_per_node, command.world_size)
-    assert len(PlanRules(PLAN).concerned(plan)) <= 3
+    assert [rule.code for rule in PlanRules(PLAN).concerned(plan) if rule.needs] == []
 
 
 def test_needs_are_well_formed() -> None:

@@ -31,6 +31,7 @@ from dslint.model.launch.launchers.wrappers import unwrap
 from dslint.parse.shelllex import UnfinishedWordError, simple_command
 from dslint.rules.base import RuleMeta, bad, good
 
+# Seen to take an assignment for the name of a program.
 _REFUSE = (
     *("nohup", "setsid", "nice", "ionice", "stdbuf", "timeout", "taskset", "chrt", "flock"),
     *("exec", "command", "time"),
@@ -68,7 +69,6 @@ EXAMPLES = (
     good("text", {"run.sh": "echo nohup A=1 python train.py\npython train.py # nohup A=1 python\n", **_SCRIPT}),
 )  # fmt: skip
 
-# Seen to take an assignment for the name of a program.
 _BEGIN = re.compile(rf"(?<![\w$./-])(?:/usr/bin/time|{'|'.join(_REFUSE)})[ \t]+(?=[^\n#;|&()]*\w=)")
 
 
