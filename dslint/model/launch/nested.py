@@ -315,6 +315,6 @@ def _exported(invocation: Invocation) -> Scope:
 def _remote(scope: Scope) -> Scope:
     """The text runs on another machine: nothing is exported there, anything may be set there."""
     scope.exports.clear()
-    scope.open = True
+    scope.open = scope.remote = True
     scope.directory = unknown("another machine")
     return scope

@@ -174,7 +174,8 @@ def _note_import(node: ast.AST, script: PyScript) -> None:
 def _redefined(tree: ast.Module) -> dict[str, int]:
     """``class TrainingArguments(TrainingArguments)``: an imported name in its bases, the class of the file below.
 
-    Statements of the module itself only: below ``try`` and ``if`` either may be the one that counts.
+    ``TrainingArguments = MoreArguments`` counts, too. Statements of the module itself only: below ``try`` and ``if``
+    either may be the one that counts.
     """
     imported: set[str] = set()
     ends: dict[str, int] = {}
@@ -184,8 +185,13 @@ def _redefined(tree: ast.Module) -> dict[str, int]:
             imported.update(names)
             for name in names:
                 ends.pop(name, None)
-        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in imported:
-            ends[node.name] = node.end_lineno or node.lineno
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.name in imported:
+                ends[node.name] = node.end_lineno or node.lineno
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name) and target.id in imported]
+            ends.update(dict.fromkeys(names, node.end_lineno or node.lineno))
     return ends
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dslint.model.plan.pyscript import PyScript
 from dslint.model.trlclasses import TRL_ARGUMENTS
 
@@ -14,7 +16,7 @@ def trainer_class(script: PyScript, qualified: str) -> str:
     last = name.rpartition(".")[2]
     if first == "trl" and last in TRL_ARGUMENTS:
         return "foreign"
-    if qualified.rpartition(".")[2].endswith("TrainingArguments"):
+    if re.search(r"(?<!Data)TrainingArguments$", qualified):
         return "foreign"
     local = script.classes.get(qualified)
     return "foreign" if local is not None and _inherits(script, qualified, 0) else ""
@@ -22,8 +24,9 @@ def trainer_class(script: PyScript, qualified: str) -> str:
 
 def is_training_arguments(qualified: str) -> bool:
     """The class is the one of transformers, whatever the import path."""
-    first, _, _ = qualified.partition(".")
-    return first == "transformers" and qualified.endswith(("TrainingArguments", "Seq2SeqTrainingArguments"))
+    first, _, rest = qualified.partition(".")
+    # `GlueDataTrainingArguments` of the same library are the arguments of a data set.
+    return first == "transformers" and rest.rpartition(".")[2] in ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
 def _inherits(script: PyScript, name: str, depth: int) -> bool:

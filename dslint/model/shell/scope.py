@@ -56,6 +56,8 @@ class Scope:
     exports: dict[str, Any] = field(default_factory=dict)
     open: bool = False
     export_all: bool = False
+    # Another machine runs this: the variables of the shell are only put into the text that it gets.
+    remote: bool = False
     directory: Any = field(default_factory=absent)
     # The path of the script, ``None`` where the text is no script of its own.
     script: str | None = None
@@ -262,6 +264,8 @@ class Scope:
         """
         held = self.values.get(name, UNSET)
         if resolve(self.exports.get(name, False), world) is False:
+            if self.remote:
+                return absent()
             places = held.origins if isinstance(held, Value) else ()
             return unknown(f"`{name}` {NOT_EXPORTED}", *places)
         held = self.held(name, world)

@@ -67,6 +67,10 @@ EXAMPLES = (
     good("left over from another launcher", {
         "run.sh": "MASTER_PORT=29501\nWORLD_SIZE=2\ntorchrun --nproc_per_node 2 train.py\n", **_SCRIPT,
     }),
+    good("another machine runs the launcher", {
+        "run.sh": "export NCCL_DEBUG=INFO\nfor host in a b; do\n"
+        '    ssh $host "cd /job && torchrun --nproc_per_node 2 train.py"\ndone\n', **_SCRIPT,
+    }),
     good("a launcher that does not read it", {
         "run.sh": "NNODES=1\nNPROC_PER_NODE=2\ntorchrun --nproc_per_node 2 train.py\n", **_SCRIPT,
     }),

@@ -118,6 +118,17 @@ EXAMPLES = (
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
         "train.py": TRAINER.replace("\nparser =", _OWN),
     }),
+    good("arguments of a data set from transformers", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --task_name mnli\n",
+        "train.py": TRAINER.replace("HfArgumentParser,", "GlueDataTrainingArguments, HfArgumentParser,").replace(
+            "(TrainingArguments)", "((GlueDataTrainingArguments, TrainingArguments))").replace(
+            "(training_", "(_, training_"),
+    }),
+    good("an imported name that stands for a class of the file further down", {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
+        "train.py": TRAINER.replace("\nparser =", _OWN.replace("class Training", "class My").replace(
+            "\n\nparser", "\n\nTrainingArguments = MyArguments\nparser")),
+    }),
     good("a placeholder of several words", {
         "README.md": '```bash\nOUT="path to save"\ntorchrun --nproc_per_node 2 train.py --model $OUT\n```\n',
         "train.py": _HEAD + _BITS + _END,
