@@ -165,6 +165,7 @@ def _consumer(script: PyScript, args: ScriptArgs, given: Sequence[tuple[str, Con
     if (
         args.training_arguments in ("exact", "foreign")
         or any(trainer_class(script, n) == "exact" for n in names)
+        or any(n.startswith("trl.") and trainer_class(script, n) for n in names)
         or any(trainer_class(script, name) for name, _ in given)
     ):
         found["hf"] = None

@@ -65,6 +65,7 @@ EXAMPLES = (
     good("DeepSpeed's own names in any case", {"ds.json": _TEXT % "adamW"}),
     good("a class of torch", {"ds.json": _TEXT % "RMSprop"}),
     good("a placeholder", {"ds.json": _TEXT % "${OPTIMIZER}"}),
+    good("a release from before the first that is known", {"ds.json": _TEXT % "AdamW"}, deepspeed_version="0.8.3"),
 )
 
 # Classes of DeepSpeed, and what it makes them of.

@@ -52,6 +52,8 @@ EXAMPLES = (
     bad("the release is too old for it", {"ds.json": _TEXT % ("WarmupCosineLR", _COSINE)}, "ds.json:3 error",
         deepspeed_version="0.12.2"),
     good("a schedule of DeepSpeed", {"ds.json": _TEXT % ("WarmupCosineLR", _COSINE)}),
+    good("a release from before the first that is known", {"ds.json": _TEXT % ("WarmupLR", "")},
+         deepspeed_version="0.6.5"),
     good("a schedule of torch", {"ds.json": _TEXT % ("CosineAnnealingLR", '"T_max": 10')}),
 )  # fmt: skip
 

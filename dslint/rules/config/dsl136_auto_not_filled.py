@@ -114,6 +114,19 @@ EXAMPLES = (
         consumer="deepspeed",
         deepspeed_version="0.19.8",
     ),
+    good(
+        "accelerate's file names the config, and a Trainer of trl fills it",
+        {
+            "ds.json": '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": '
+            '{"stage": 2},\n  "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}\n',
+            "acc.yaml": "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+            "  zero3_init_flag: false\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 2\n",
+            "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+            "train.py": "from accelerate import Accelerator\nfrom trl import RewardConfig, RewardTrainer\n\n"
+            'accelerator = Accelerator()\nargs = RewardConfig(output_dir="out")\n'
+            "RewardTrainer(model=None, args=args).train()\n",
+        },
+    ),
     good("nobody says who reads it", {"ds.json": _PLAIN}),
 )
 

@@ -12,7 +12,8 @@ the root, each sends and nobody receives, until the timeout.
 **Fix.** Make the calls in one order, outside of the test; name one root, the same number on every rank (`src=0`).
 
 **When it stays quiet.** The operations of the two sides are not all known; conditions or loops stand between them; the
-call is on a subgroup (`group=`), where each group may have its own root.
+call is on a subgroup (`group=`), where each group may have its own root; the other arm of an
+`if` makes the same call (the rank that holds a tensor sends it, the others name that rank).
 
 **Evidence.** Two ranks over gloo: swapped `all_reduce` of equal shape end with wrong sums on both ranks and exit code
 0; of different shape with a size mismatch; `broadcast(x, src=rank)` in the send timeout (torch 2.13).
@@ -21,6 +22,7 @@ call is on a subgroup (`group=`), where each group may have its own root.
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
@@ -83,6 +85,8 @@ class Check(ScriptCheck):
             return
         if self.ctx.guard(node) is not None:
             return  # behind ``if rank == 0:`` the root may be meant, and being alone is the mistake
+        if self._others_take_part(node, name):
+            return
         self.report(
             node,
             f"`{self.ctx.text(root)}` is another number on every rank, so that each rank takes itself for the root of"
@@ -91,6 +95,19 @@ class Check(ScriptCheck):
             related=(self.ctx.location(root, "the rank of the process"),),
             facts={"what": "root", "collective": name},
         )
+
+    def _others_take_part(self, node: cst.Call, name: str) -> bool:
+        """``if mine: broadcast(x, src=rank)``, and the other arm takes it from the one that has it."""
+        inner: cst.CSTNode = node
+        for outer in self.ctx.parents(node):
+            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
+                return False
+            if isinstance(outer, cst.If) and inner is not outer.test:
+                other = outer.orelse if inner is outer.body else outer.body
+                if other is not None and re.search(rf"\b{name}\(", self.ctx.text(other)):
+                    return True
+            inner = outer
+        return False
 
     def finish(self) -> None:
         """Operations in another order."""
@@ -194,6 +211,22 @@ def share(rank, weights, loss):
     else:
         dist.broadcast(weights, src=0)
         dist.all_reduce(loss)
+"""
+        },
+    ),
+    good(
+        "The rank that holds the tensor sends it",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(param, held):
+    if isinstance(held, int):
+        dist.broadcast(param, src=held)
+    else:
+        param.copy_(held)
+        dist.broadcast(param, src=dist.get_rank())
 """
         },
     ),
