@@ -10,4 +10,5 @@ VENV=${VENV:-.venv}
 "$VENV/bin/pip" install -q --disable-pip-version-check "torch==2.13.0" setuptools wheel
 DS_BUILD_OPS=0 "$VENV/bin/pip" install -q --disable-pip-version-check --no-build-isolation "deepspeed==0.19.8"
 "$VENV/bin/pip" install -q --disable-pip-version-check -e '.[test]'
-PATH="$PWD/$VENV/bin:$VENV/bin:$PATH" exec "$VENV/bin/python" -m pytest -n "${JOBS:-2}" --dist loadgroup "$@"
+# By file: what a module prepares for its tests is made once. The longest come first (tests/conftest.py).
+PATH="$PWD/$VENV/bin:$VENV/bin:$PATH" exec "$VENV/bin/python" -m pytest -n "${JOBS:-2}" --dist loadfile --no-loadscope-reorder "$@"

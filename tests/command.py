@@ -1,11 +1,13 @@
-"""The dslint command inside this process, with the bytes of its streams."""
+"""The dslint command inside this process, with the bytes of its streams, and projects for it."""
 
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from dslint import cli
@@ -60,6 +62,13 @@ def dslint(*arguments: str, stdin: bytes = b"") -> Done:
     done = Done(code, out.getvalue(), err.getvalue().decode("utf-8", "replace"))
     assert "internal error" not in done.err, done.err
     return done
+
+
+def outside(project: Path, folder: Path) -> Path:
+    """A copy of a fixture project that is a repository of its own: of this one, all launch files would be read."""
+    target = shutil.copytree(project, folder / project.name)
+    (target / ".git").mkdir()
+    return target
 
 
 @contextmanager

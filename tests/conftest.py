@@ -1,4 +1,4 @@
-"""The size of the tests that compare with a judge: ``pytest --full``, or an environment variable."""
+"""The order of the test files, and the size of the tests that compare with a judge (``pytest --full``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from hypothesis import HealthCheck, settings
 # How fast a machine is tells nothing about a property.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+
+# The files that take longest come first, so that no worker of ``--dist loadfile`` ends alone with one of them.
+# ``--durations`` says what belongs here; the order changes no result.
+LONGEST = (
+    "test_probe_library.py",
+    "differential/test_agreement.py",
+    "test_probe_processes.py",
+    "test_shell_against_bash.py",
+    "test_probe_incidents.py",
+    "test_probe_cluster.py",
+    "test_divergence_oracle.py",
+    "launchers/test_launchers_started.py",
+    "launchers/test_hosts_meet.py",
+    "test_quality.py",
+    "test_wheel.py",
+    "test_pre_commit.py",
+    "test_bad_input.py",
+    "test_examples.py",
+    "test_index.py",
+    "test_flake8.py",
+    "launchers/test_parsers_against_launchers.py",
+    "differential/test_silent_effects.py",
+    "differential/test_accelerate_files_against_accelerate.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {f"tests/{name}": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from command import dslint
+from command import dslint, outside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,8 +39,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_graph_of_every_fixture_project(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PROJECTS / name)
+def test_the_graph_of_every_fixture_project(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(outside(PROJECTS / name, tmp_path))
     chart = dslint("plan", "--format", "mermaid").out.splitlines()
     assert chart[0] == "flowchart LR"
     assert [line for line in chart[1:] if not MERMAID.fullmatch(line)] == []
@@ -51,8 +51,10 @@ def test_the_graph_of_every_fixture_project(name: str, monkeypatch: pytest.Monke
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|<script|<style|<image|href|@import", picture.out)
 
 
-def test_two_commands_share_a_script_and_the_arrows_name_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PROJECTS / "llava-loss-zero")
+def test_two_commands_share_a_script_and_the_arrows_name_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(outside(PROJECTS / "llava-loss-zero", tmp_path))
     shown = texts(dslint("plan", "--format", "svg").out)
     assert shown.count("llava/train/train.py") == 1
     assert {"scripts/finetune.sh:10", "torchrun: 1 x 8 = 8 ranks", "batch 16 x 1 x 8 = 128"} <= set(shown)

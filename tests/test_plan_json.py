@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import dslint
+from command import dslint, outside
 from jsonschema import Draft7Validator
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,8 +55,10 @@ def test_the_schema_is_a_schema_and_refuses_what_it_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_fixture_project_has_plans_that_fit_the_schema(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PROJECTS / name)
+def test_every_fixture_project_has_plans_that_fit_the_schema(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(outside(PROJECTS / name, tmp_path))
     commands = plan()
     assert commands
     for command in commands:
@@ -128,8 +130,8 @@ def test_wrappers_and_argv_are_all_words(
     assert [word for words in (*wrappers, command["argv"]) for word in words] == line.split()
 
 
-def test_auto_is_filled_by_the_trainer_and_said_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PROJECTS / "llava-loss-zero")
+def test_auto_is_filled_by_the_trainer_and_said_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(outside(PROJECTS / "llava-loss-zero", tmp_path))
     (command,) = plan("scripts/finetune.sh")
     filled = command["effective_config"]
     assert filled["/train_batch_size"]["value"] == 16 * 1 * 8

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command import dslint
+from command import dslint, outside
 
 from dslint.model.launch.command import Condition
 from dslint.planning import plan_paths
@@ -37,8 +36,7 @@ def shown(name: str, folder: Path, width: int = 80) -> str:
     """The plan of a copy of a project, outside the repository."""
     target = folder / name
     if not target.exists():
-        shutil.copytree(PROJECTS / name, target)
-        (target / ".git").mkdir()
+        outside(PROJECTS / name, folder)
     done = subprocess.run(
         [sys.executable, "-m", "dslint", "plan"],
         cwd=target,

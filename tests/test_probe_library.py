@@ -50,7 +50,6 @@ def _is_open(number: int, report: Report) -> bool:
     return report.verdict is Verdict.INCONCLUSIVE is not CASES[number][1].verdict
 
 
-@pytest.mark.xdist_group("probe library")
 @pytest.mark.parametrize("number", range(len(CASES)), ids=IDS)
 def test_the_verdict_is_the_declared_one(reports: dict[str, Report], number: int) -> None:
     entry, case = CASES[number]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import LONGEST
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,3 +48,8 @@ def test_version_and_help_load_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_the_files_that_the_tests_begin_with_are_there() -> None:
+    """``conftest.py`` names them; a file that was renamed would run last, on one worker."""
+    assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []

@@ -33,14 +33,7 @@ def check(row: Row | None, release: str, least: float, full: bool) -> None:
         assert not more, f"more often than listed: {more}"
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        pytest.param("seeded", marks=pytest.mark.xdist_group("differential-seeded")),
-        pytest.param("grid", marks=pytest.mark.xdist_group("differential-grid")),
-        pytest.param("triples", marks=pytest.mark.xdist_group("differential-grid")),
-    ],
-)
+@pytest.mark.parametrize("what", ["seeded", "grid", "triples"])
 def test_the_newest_release(what: str, full: bool) -> None:
     check(sizes.row(what, full), sizes.NEWEST, LEAST[what], full)
 
@@ -50,13 +43,11 @@ def test_an_older_release(release: str, full: bool) -> None:
     check(sizes.row("older", full, release), release, LEAST["older"], full)
 
 
-@pytest.mark.xdist_group("differential-hosted")
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
 def test_configs_of_the_trainer(full: bool) -> None:
     check(sizes.trainer(full), sizes.NEWEST, LEAST["trainer"], full)
 
 
-@pytest.mark.xdist_group("differential-hosted")
 @pytest.mark.skipif(importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed")
 def test_configs_of_accelerate(full: bool) -> None:
     check(sizes.accelerate(full), sizes.NEWEST, LEAST["accelerate"], full)

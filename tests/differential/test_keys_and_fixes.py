@@ -14,12 +14,9 @@ from harness.verdicts import errors, findings
 
 from dslint.core.fix import Safety, apply_edits
 
-pytestmark = [
-    pytest.mark.xdist_group("differential-effects"),
-    pytest.mark.skipif(
-        sys.executable == ORACLE and importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    sys.executable == ORACLE and importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed"
+)
 
 BASE: dict[str, Any] = {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
 UNKNOWN = ("zero_optimisation", "gradient_clipp1ng", "Fp16", "max_grad_norm", "overlap_comm", "train_batchsize", "zero")

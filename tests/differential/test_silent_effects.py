@@ -14,7 +14,6 @@ from harness.verdicts import findings
 from dslint.core.finding import Severity
 
 
-@pytest.mark.xdist_group("differential-effects")
 @pytest.mark.skipif(
     sys.executable == ORACLE and importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is not installed"
 )

@@ -12,12 +12,17 @@ from typing import Any
 
 from harness.judges import release
 from harness.judges.parse import load
-from harness.judges.serve import Case, Verdict, accepted, program
+from harness.judges.serve import Case, TooLong, Verdict, accepted, program
 
 release.warm_up()
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 # They describe ranks that are not there.
 SHAPE = ("sequence_parallel_size", "data_parallel_size")
+# Elements of a bucket of ZeRO, by default and as many write it. Some releases divide all of it in every step, a
+# gigabyte of fresh pages; 25 weights fill none of either size.
+USUAL_BUCKETS, SMALL_BUCKET = (2e8, 5e8), 1_000_000
+# Micro-batches to two optimizer steps that are worth waiting for.
+MOST = 10_000
 
 
 def judge(case: Case) -> Verdict:
@@ -26,7 +31,7 @@ def judge(case: Case) -> Verdict:
     import torch
 
     config = {key: value for key, value in load(case["text"]).items() if key not in (*BATCH, *SHAPE)}
-    config |= {BATCH[1]: case["micro"], BATCH[2]: case["steps"]}
+    config |= {BATCH[1]: case["micro"], BATCH[2]: case["steps"]} | _with_small_buckets(config)
     os.chdir(tempfile.mkdtemp(dir=os.environ.get("DSLINT_JUDGE_FOLDER")))
     os.environ |= {
         "RANK": "0",
@@ -46,8 +51,10 @@ def judge(case: Case) -> Verdict:
         model=model, model_parameters=model.parameters(), optimizer=client, config=config, dist_init_required=False
     )[0]
     # A dynamic loss scale skips the first steps; a step that is skipped computes nothing.
-    for _ in range(50 * max(1, int(case["steps"]))):
+    for done in range(50 * max(1, int(case["steps"]))):
         _step(engine)
+        if done >= 2 and case["steps"] > MOST:
+            raise TooLong(f"the first optimizer step comes after {case['steps']} micro-batches")
         if engine.global_steps - engine.skipped_steps >= 2:
             break
     return accepted(
@@ -58,6 +65,16 @@ def judge(case: Case) -> Verdict:
         stage=int(engine.zero_optimization_stage()),
         weights=_weights(engine),
     )
+
+
+def _with_small_buckets(config: dict[str, Any]) -> dict[str, Any]:
+    """The ZeRO section with a small bucket where it would have one of a usual size."""
+    zero = config.get("zero_optimization")
+    size = zero.get("reduce_bucket_size", 5e8) if isinstance(zero, dict) else None
+    if isinstance(size, bool) or size not in USUAL_BUCKETS:
+        return {}
+    kind = type(size) if "reduce_bucket_size" in zero else int
+    return {"zero_optimization": {**zero, "reduce_bucket_size": kind(SMALL_BUCKET)}}
 
 
 def _names_optimizer(config: dict[str, Any]) -> bool:
