@@ -1,7 +1,8 @@
 """Which script rules could the bytes of a file concern? The question is asked of every file, so it must cost little.
 
 A marker is a regular expression, and most are alternatives of plain words. ``word in raw`` is ten to twenty times
-faster than Python's regular expressions with alternatives, so words are searched for as words, once for all rules.
+faster than Python's regular expressions with alternatives, so words are searched for as words, once for all rules. And
+a name is searched for among the different names of a text, which are a tenth of its bytes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _WORD = re.compile(rf"(?:{_CHARACTER.pattern})+")
 _GROUP = re.compile(r"\((?:\?:)?([^?].*)\)", re.DOTALL)
 # So many bytes of neighbouring files are searched at once: files of a folder resemble each other.
 _BLOCK = 200_000
+# Blanks for all bytes that no name holds; those above 127 are parts of letters.
+_NAMES_ONLY = bytes(byte if byte > 127 or chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(256))
+_NAME = re.compile(rb"\w+")
 
 
 class _Marker(NamedTuple):
@@ -46,6 +50,49 @@ class _Marker(NamedTuple):
 _Table = list[tuple[str, tuple[_Marker, ...]]]
 
 
+class _Text:
+    """The bytes of a file, in which words are searched for; ``seen`` are the words and expressions that were."""
+
+    __slots__ = ("_joined", "names", "raw", "seen")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.names = set(raw.translate(_NAMES_ONLY).split())
+        self._joined = b"\n".join(self.names)
+        self.seen: dict[bytes | str, bool] = {}
+
+    def holds(self, word: bytes) -> bool:
+        """A plain word stands in the text."""
+        known = self.seen.get(word)
+        if known is None:
+            name = _name_in(word)
+            known = name in self._joined and (name == word or word in self.raw)
+            self.seen[word] = known
+        return known
+
+
+class _Block(_Text):
+    """Several texts: a word that holds a name of theirs may stand in them, any other does not."""
+
+    def __init__(self, texts: Iterable[_Text]) -> None:
+        self.raw = b""
+        self.names = set().union(*(text.names for text in texts))
+        self._joined = b"\n".join(self.names)
+        self.seen = {}
+
+    def holds(self, word: bytes) -> bool:
+        known = self.seen.get(word)
+        if known is None:
+            known = self.seen[word] = _name_in(word) in self._joined
+        return known
+
+
+@lru_cache(maxsize=4096)
+def _name_in(word: bytes) -> bytes:
+    """The longest part of a word that a name could hold; empty for punctuation."""
+    return max(_NAME.findall(word), key=len, default=b"")
+
+
 def rules_by_marker(
     raw: bytes, enabled: frozenset[str], own: Vocabulary | None = None, profile: Profile | None = None
 ) -> tuple[str, ...]:
@@ -56,7 +103,7 @@ def rules_by_marker(
     """
     if own is not None and own.stands_in(raw):
         return tuple(code for code, _ in _table(project_version()) if code in enabled)
-    return _rules(raw, _enabled(enabled), {}, profile)
+    return _rules(_Text(raw), _enabled(enabled), profile)
 
 
 def rules_of_all(
@@ -66,20 +113,21 @@ def rules_of_all(
 
     A word that no file of a block holds need not be searched for in each, nor a rule that needs one of such words.
     """
-    for block in _blocks(texts):
-        joined = b"\n".join(block)
-        seen: dict[bytes | str, bool] = {}
+    for raws in _blocks(texts):
+        block = [*map(_Text, raws)]
+        joined = _Block(block)
         table: _Table = []
         for code, markers in _enabled(enabled):
-            look = partial(_may_stand_in, markers, joined, seen)
+            look = partial(_may_stand_in, markers, joined)
             if look() if profile is None else profile.charged(code, "markers", look):
                 table.append((code, markers))
-        missing = {what: False for what, is_there in seen.items() if not is_there}
-        for raw in block:
-            if own is not None and own.stands_in(raw):
-                yield rules_by_marker(raw, enabled, own, profile)
+        missing = {what: False for what, is_there in joined.seen.items() if not is_there}
+        for text in block:
+            if own is not None and own.stands_in(text.raw):
+                yield rules_by_marker(text.raw, enabled, own, profile)
             else:
-                yield _rules(raw, table, dict(missing), profile)
+                text.seen = dict(missing)
+                yield _rules(text, table, profile)
 
 
 def _blocks(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -95,52 +143,48 @@ def _blocks(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield block
 
 
-def _may_stand_in(markers: tuple[_Marker, ...], joined: bytes, seen: dict[bytes | str, bool]) -> bool:
+def _may_stand_in(markers: tuple[_Marker, ...], joined: _Block) -> bool:
     """One of the joined files may hold all markers that must stand in the file itself, as far as words say it."""
-    return all(m.is_elsewhere or _has_words(m, joined, seen) is not False for m in markers)
+    return all(m.is_elsewhere or _has_words(m, joined) is not False for m in markers)
 
 
-def _rules(raw: bytes, table: _Table, seen: dict[bytes | str, bool], profile: Profile | None) -> tuple[str, ...]:
+def _rules(text: _Text, table: _Table, profile: Profile | None) -> tuple[str, ...]:
     found: list[str] = []
     for code, markers in table:
         if profile is None:
-            what = _look(markers, raw, seen)
+            what = _look(markers, text)
         else:
-            what = profile.charged(code, "markers", partial(_look, markers, raw, seen))
+            what = profile.charged(code, "markers", partial(_look, markers, text))
         if what is not None:
             found.append(code + what)
     return tuple(found)
 
 
-def _look(markers: tuple[_Marker, ...], raw: bytes, seen: dict[bytes | str, bool]) -> str | None:
+def _look(markers: tuple[_Marker, ...], text: _Text) -> str | None:
     """Empty when all markers are found, ``?`` when the missing ones may stand in an imported file, else ``None``."""
     what = ""
     for marker in markers:
-        if not _found(marker, raw, seen):
+        if not _found(marker, text):
             if not marker.is_elsewhere:
                 return None
             what = IF_IMPORTED
-    return what if not what or _IMPORTS.search(raw) else None
+    return what if not what or _IMPORTS.search(text.raw) else None
 
 
-def _found(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool:
-    found = _has_words(marker, raw, seen)
+def _found(marker: _Marker, text: _Text) -> bool:
+    found = _has_words(marker, text)
     if found is None:
-        found = seen.get(marker.rest)
+        found = text.seen.get(marker.rest)
     if found is None:
-        found = seen[marker.rest] = re.search(marker.rest.encode(), raw) is not None
+        found = text.seen[marker.rest] = re.search(marker.rest.encode(), text.raw) is not None
     return found
 
 
-def _has_words(marker: _Marker, raw: bytes, seen: dict[bytes | str, bool]) -> bool | None:
+def _has_words(marker: _Marker, text: _Text) -> bool | None:
     """Whether words alone say that the marker is there, or that it is not; else ``None``."""
     for words, answer in ((marker.words, True), (marker.hints, None)):
-        for word in words:
-            known = seen.get(word)
-            if known is None:
-                known = seen[word] = word in raw
-            if known:
-                return answer
+        if any(map(text.holds, words)):
+            return answer
     return None if marker.rest and not marker.hints else False
 
 
@@ -170,7 +214,9 @@ def _marker(pattern: str) -> _Marker:
 @lru_cache(maxsize=4096)
 def _split(pattern: str) -> _Marker:
     if pattern.startswith("(?") and pattern[2:3].isalpha():  # flags for all alternatives
-        return _Marker((), pattern)
+        flags, _, rest = pattern[2:].partition(")")
+        hints = _hints(_alternatives(rest)) if flags == "s" else set()
+        return _Marker((), pattern, _needed(hints))
     parts = _alternatives(pattern)
     words = {_plain(part) for part in parts if _WORD.fullmatch(part)}
     others = [part for part in parts if not _WORD.fullmatch(part)]
