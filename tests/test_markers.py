@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dslint.model.firstlook import may_name
 from dslint.rules.index import RULES
 from dslint.rules.markers import IF_IMPORTED, _alternatives, _hints, _split, rules_by_marker, rules_of_all
 
@@ -112,3 +113,22 @@ def test_a_word_that_contains_another_word_is_not_searched_for() -> None:
 def test_flags_that_hold_for_all_alternatives_keep_them_together() -> None:
     found = _split("(?i)rank|world")
     assert (found.words, found.rest) == ((), "(?i)rank|world")
+
+
+def test_flags_that_change_no_letter_leave_the_words_known() -> None:
+    found = _split(r"(?s)(?:init_process_group|PartialState)\(.*?Kwargs")
+    assert (found.words, found.hints) == ((), (b"PartialState", b"init_process_group"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (b"from trl import SFTTrainer\n", True),
+        (b"class MySFTTrainer2: pass\n", False),
+        ('größe = 1\nSFTTrainer("größe")\n'.encode(), True),
+        (b' {"cells": [{"source": "x = 1\\nSFTTrainer()"}]}', True),
+        (b"", False),
+    ],
+)
+def test_a_name_stands_alone_in_a_script_and_anywhere_in_a_notebook(raw: bytes, found: bool) -> None:
+    assert may_name(raw, {b"SFTTrainer"}) is found

@@ -7,6 +7,7 @@ plain configs pays for none of them.
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 LAUNCHER = (
     r"torchrun|torch\.distributed|deepspeed|accelerate|srun|mpirun|mpiexec|xtuner|swift|megatron|llamafactory|lmf|axolotl"
@@ -44,6 +45,20 @@ _HEREDOC_KEYS = re.compile(
     r"|wall_clock_breakdown|gradient_clipping|bf16|fp16)[\"']\s*:"
 )
 _HEREDOC_BYTES = re.compile(_HEREDOC_KEYS.pattern.encode())
+
+
+# Blanks for all bytes that no name holds; those above 127 are parts of letters.
+_NAMES_ONLY = bytes(byte if byte > 127 or chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(256))
+
+
+def names_in(raw: bytes) -> set[bytes]:
+    """The different names, words and numbers of a text."""
+    return set(raw.translate(_NAMES_ONLY).split())
+
+
+def may_name(raw: bytes, names: Set[bytes]) -> bool:
+    """Whether a script may hold one of some names: any notebook may, for in its JSON ``\\n`` stands before a name."""
+    return raw.lstrip()[:1] == b"{" or not names.isdisjoint(names_in(raw))
 
 
 def may_launch(raw: bytes) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from dslint.model.firstlook import names_in
 from dslint.model.script.collective.vocabulary import ELSEWHERE
 from dslint.rules.registry import all_rules, project_version
 
@@ -29,8 +30,6 @@ _WORD = re.compile(rf"(?:{_CHARACTER.pattern})+")
 _GROUP = re.compile(r"\((?:\?:)?([^?].*)\)", re.DOTALL)
 # So many bytes of neighbouring files are searched at once: files of a folder resemble each other.
 _BLOCK = 200_000
-# Blanks for all bytes that no name holds; those above 127 are parts of letters.
-_NAMES_ONLY = bytes(byte if byte > 127 or chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(256))
 _NAME = re.compile(rb"\w+")
 
 
@@ -57,7 +56,7 @@ class _Text:
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
-        self.names = set(raw.translate(_NAMES_ONLY).split())
+        self.names = names_in(raw)
         self._joined = b"\n".join(self.names)
         self.seen: dict[bytes | str, bool] = {}
 

@@ -33,7 +33,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
-    markers=(r"device_map", r"from_pretrained", r"deepspeed|accelerat|TrainingArguments|trl|zero"),
+    markers=(r"device_map\s*=", r"from_pretrained", r"deepspeed|accelerat|TrainingArguments|trl|zero"),
     references=(
         "check_and_set_device_map in transformers/integrations/accelerate.py",
         "https://huggingface.co/docs/transformers/main/en/deepspeed",

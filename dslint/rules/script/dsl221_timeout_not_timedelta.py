@@ -27,6 +27,8 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
+from dslint.model.context import Context
+from dslint.model.firstlook import may_name
 from dslint.model.script.data.labels import items_of
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import Flat, call_name, flat
@@ -169,6 +171,14 @@ EXAMPLES = (
         },
     ),
 )
+
+
+_TAKERS = frozenset(name.encode() for name in TIMEOUT_TAKERS | {"ddp_timeout"})
+
+
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """The file names something that takes a timeout; a project may have other names for it."""
+    return may_name(raw, _TAKERS) or context.vocabulary.stands_in(raw)
 
 
 def precheck(tree: ast.Module) -> bool:
