@@ -1425,7 +1425,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
         module="dslint.rules.script.dsl214_z3_with_device_map",
         markers=(
-            "device_map",
+            "device_map\\s*=",
             "from_pretrained",
             "deepspeed|accelerat|TrainingArguments|trl|zero",
         ),
