@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dslint.core.finding import Severity
-from dslint.model.context import VersionFact
+from dslint.model.context import Context, VersionFact
+from dslint.model.firstlook import may_name
 from dslint.model.versions.resolve import covers, holds_between, is_pin
 
 FILE = "trainer_arguments.json"
@@ -146,6 +148,22 @@ def removed_fields() -> frozenset[str]:
     """The arguments of ``TrainingArguments`` that the newest release of the table does not have any more."""
     names = _data()["transformers"]["classes"]["TrainingArguments"]["names"]
     return frozenset(name for name, span in names.items() if len(span) % 2 == 0)
+
+
+def may_speak(_: str, context: Context, raw: bytes) -> bool:
+    """A script may name a class of the table, or an argument that the newest release does not have.
+
+    A project may have names of its own for classes.
+    """
+    titles, removed = _words()
+    if may_name(raw, titles) or context.vocabulary.stands_in(raw):
+        return True
+    return may_name(raw, removed) and any(re.search(rb"\.[\s\\]*%s\b" % name, raw) for name in removed)
+
+
+@lru_cache(maxsize=1)
+def _words() -> tuple[frozenset[bytes], frozenset[bytes]]:
+    return frozenset(name.encode() for name in class_names()), frozenset(name.encode() for name in removed_fields())
 
 
 def standing(owner: tuple[str, str], name: str, releases: Releases) -> Standing | None:

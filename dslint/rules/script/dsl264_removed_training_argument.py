@@ -29,17 +29,14 @@ knows are left alone, and so are classes that add the field themselves, take any
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
-from functools import cache
 
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
-from dslint.model.context import Context, VersionFact
+from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.firstlook import may_name
 from dslint.model.script.quick import call_name, derived, expression_name, flat
 from dslint.model.script.training.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
@@ -48,6 +45,7 @@ from dslint.model.trainerargs import (
     changing_names,
     class_names,
     hint,
+    may_speak,
     predecessor,
     removed_fields,
     standing,
@@ -72,20 +70,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-
-
-def applies(_: str, context: Context, raw: bytes) -> bool:
-    """The file names one of the classes, or an argument that is gone. A project may have other names for classes."""
-    titles, removed = _known_names()
-    if may_name(raw, titles) or context.vocabulary.stands_in(raw):
-        return True
-    return may_name(raw, removed) and any(re.search(rb"\.[\s\\]*%s\b" % name, raw) for name in removed)
-
-
-@cache
-def _known_names() -> tuple[frozenset[bytes], frozenset[bytes]]:
-    classes, fields = class_names(), removed_fields()
-    return frozenset(name.encode() for name in classes), frozenset(name.encode() for name in fields)
 
 
 def precheck(tree: ast.Module) -> bool:
@@ -235,6 +219,7 @@ class Check(ScriptCheck):
         return isinstance(part, float) and 0 < part < 1
 
 
+applies = may_speak
 EXAMPLES = (
     bad(
         "Arguments that were renamed before the pinned release",
