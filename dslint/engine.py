@@ -15,10 +15,12 @@ from dslint.core.profile import stage_of
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.discovery import discover
-from dslint.inputs import Inputs, add_config, crash, embedded_configs, load
+from dslint.inputs import Inputs, add_config, embedded_configs, sort_files
+from dslint.launchrules import LaunchJudge, run_rule
+from dslint.launchstage import LaunchReader, LaunchStage, cores
 from dslint.model.context import Context, Vocabulary
 from dslint.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
-from dslint.rules.concern import LaunchRules, PlanRules
+from dslint.rules.concern import PlanRules
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, all_rules, load_rule
 from dslint.surroundings import Surroundings, vocabulary_of
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from dslint.core.source import Location
     from dslint.judge import Job
     from dslint.model.launch.command import Condition
-    from dslint.model.launch.document import LaunchDoc
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
@@ -102,29 +103,37 @@ class _Run:
     def check(self, paths: Sequence[str]) -> Result:
         with stage_of(self.profile, "find files"):
             found = discover(paths, excludes_of(self.settings), self.overrides)
-        with stage_of(self.profile, "read files and data"):
-            inputs = load(found, self.overrides)
+        with stage_of(self.profile, "read files"):
+            inputs, read_data = sort_files(found, self.overrides)
         given = {c.path for c in found.candidates}
-        with stage_of(self.profile, "plans and contexts"):
-            around = files_around(inputs, given, self.overrides)
-            naming = naming_scripts(around) if inputs.configs else []
-            workspace = workspace_of(self.overrides)
-            plans = plans_of(around, naming, workspace, self.surroundings)
-            self._add_used_configs(paths, inputs, plans, given)
-            contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
+        with self._launch(inputs) as launch:
+            # Here, since workers are at the launch files meanwhile.
+            with stage_of(self.profile, "data files"):
+                read_data()
+            if self.profile is not None:
+                # Else they would be read while the plans are made, which have a time of their own.
+                list(launch)
+            with stage_of(self.profile, "plans and contexts"):
+                around = files_around(inputs, given, self.overrides)
+                naming = naming_scripts(around) if inputs.configs else []
+                workspace = workspace_of(self.overrides)
+                plans = plans_of(around, naming, workspace, self.surroundings)
+                self._add_used_configs(paths, inputs, plans, given)
+                contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
+            reads = list(launch)
         with self._scripts(inputs, contexts) as of_scripts:
             # Here, since the workers are at the scripts meanwhile.
-            embedded = embedded_configs(inputs)
+            embedded = embedded_configs(inputs, reads)
             findings = [
                 *inputs.findings,
                 *self._document_rules("config", inputs.configs, contexts),
                 *self._document_rules("config", embedded, contexts),
                 *self._document_rules("accelerate", inputs.accelerate, self._of_accelerate(inputs, plans, workspace)),
-                *self._document_rules("launch", inputs.launch, contexts),
+                *(finding for read in reads for finding in read.findings),
                 *self._plan_rules(plans, given),
                 *of_scripts(),
             ]
-        rewritten = {doc.source.path for doc in inputs.launch if doc.is_rewritten}
+        rewritten = {read.path for read in reads if read.is_rewritten}
         findings = [_writable(f, rewritten) for f in findings if f.code in self.enabled]
         from dslint.suppress.run import suppress
 
@@ -140,12 +149,16 @@ class _Run:
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
 
+    def _launch(self, inputs: Inputs) -> LaunchStage:
+        """The launch stage begins its work."""
+        files = list(inputs.launch_files.values())
+        reader = LaunchReader(self.overrides, LaunchJudge(self._rules("launch"), self.surroundings))
+        stage = LaunchStage(files, reader, self.settings.jobs or cores(), self.profile)
+        inputs.launch = stage
+        return stage
+
     def _run(self, code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
-        """The findings of one rule on one document."""
-        if self.profile is None:
-            return _guarded(code, path, run)
-        self.profile.count(code)
-        return self.profile.charged(code, "handlers", partial(_guarded, code, path, run))
+        return run_rule(code, path, run, self.profile)
 
     def _rules(self, kind: str) -> list[RuleInfo]:
         return [rule for rule in all_rules() if rule.kind == kind and rule.code in self.enabled]
@@ -154,21 +167,14 @@ class _Run:
         if not docs:
             return
         rules = self._rules(kind)
-        launch = LaunchRules(rules) if kind == "launch" else None
         for doc in docs:
             path = doc.source.path
-            concerned = launch.concerned(doc) if launch is not None else rules
-            if not concerned:
-                continue
             context = self.surroundings.context(path, contexts.get(doc.name if kind == "config" else path))
             shown = doc.consumer if kind == "config" else ""
             if shown not in ("", "unknown") and self.surroundings.stated_consumer(path).is_absent:
                 context = replace(context, consumer=known(shown))
             # A YAML file that cannot be read to its end says too little about what is missing in it.
             if kind == "accelerate" and doc.problems:
-                continue
-            if kind == "launch":
-                yield from self._launch_rules(concerned, doc, context)
                 continue
             for rule in rules:
                 # Before the rule is loaded: most rules have nothing to say about most configs.
@@ -177,23 +183,6 @@ class _Run:
                 check = load_rule(rule.code).module.check
                 for finding in self._run(rule.code, path, partial(check, doc, context)):
                     yield _with_run(kind, finding, doc, context)
-
-    def _launch_rules(self, rules: Sequence[RuleInfo], doc: LaunchDoc, context: Context) -> Iterator[Finding]:
-        from dslint.alternatives import place_of, told, variants
-
-        ways = variants(doc)
-        alternatives: dict[Location | None, list[tuple[Condition, ...]]] = {None: [way for way, _ in ways]}
-        for way, variant in ways:
-            for place in dict.fromkeys(command.location for command in variant.commands):
-                alternatives.setdefault(place, []).append(way)
-        for rule in rules:
-            check = load_rule(rule.code).module.check
-            found = [
-                (finding, place_of(finding, variant), conditions)
-                for conditions, variant in ways
-                for finding in self._run(rule.code, doc.source.path, partial(check, variant, context))
-            ]
-            yield from told(found, alternatives)
 
     def _add_used_configs(self, paths: Sequence[str], inputs: Inputs, plans: list[RunPlan], given: set[str]) -> None:
         """A config that a launch command of the given files uses is judged even where git ignores ``*.json``."""
@@ -264,7 +253,7 @@ class _Run:
             yield list
             return
         from dslint.projectfiles import ProjectFiles
-        from dslint.scripts import ScriptStage, cores
+        from dslint.scripts import ScriptStage
 
         results = self._results()
         jobs = self._jobs(inputs, contexts, results)
@@ -317,14 +306,6 @@ class _Run:
         for finding in findings:
             unique.setdefault((*finding.sort_key, finding.location.span), finding)
         return list(unique.values())
-
-
-def _guarded(code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of one rule on one document; a crash of the rule is a finding, the others go on."""
-    try:
-        return list(run())
-    except Exception as error:
-        return [crash(f"rule {code}", path, error)]
 
 
 def _is_for_reader(rule: RuleInfo, doc: Any, context: Context) -> bool:

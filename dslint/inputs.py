@@ -1,11 +1,11 @@
-"""The given files, read and sorted by what they really are; what cannot be read becomes a finding."""
+"""The given files, sorted by what their bytes say and read as data; what cannot be read becomes a finding."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
@@ -25,9 +25,8 @@ from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
 from dslint.standard_input import NAMELESS, kind_of_text
 
 if TYPE_CHECKING:
-    from dslint.model.launch.document import LaunchDoc
+    from dslint.launchstage import LaunchRead
     from dslint.model.plan.recipe import Recipe
-    from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
 
 
@@ -36,17 +35,28 @@ _MOST_BYTES = 100_000
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchFile:
+    """A file whose bytes may hold launch commands; ``kind`` is what :func:`read_launch_docs` takes."""
+
+    path: str
+    kind: str
+    raw: bytes
+
+
 @dataclass(slots=True)
 class Inputs:
-    """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed."""
+    """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed.
+
+    ``launch`` is what the ``launch_files`` hold, in their order; it may still be on its way from other processes.
+    """
 
     scripts: dict[str, bytes] = field(default_factory=dict)
     notebooks: dict[str, bytes] = field(default_factory=dict)
-    launch: list[LaunchDoc] = field(default_factory=list)
+    launch_files: dict[str, LaunchFile] = field(default_factory=dict)
+    launch: Iterable[LaunchRead] = ()
     configs: list[DataDoc] = field(default_factory=list)
     accelerate: list[DataDoc] = field(default_factory=list)
-    # Configs that shell scripts write; those in Python files are read when they are judged.
-    written: list[DataDoc] = field(default_factory=list)
     recipes: list[Recipe] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     files: int = 0
@@ -67,25 +77,27 @@ def crash(what: str, path: str, error: Exception) -> Finding:
     return RULE_CRASHED.finding(top_of(path), message, hint="Please report this with the file that causes it")
 
 
-def load(found: Discovery, overrides: Mapping[str, str]) -> Inputs:
-    """Read and classify every candidate. ``overrides`` (path -> text) win over the disk: stdin and --fix."""
+def sort_files(found: Discovery, overrides: Mapping[str, str]) -> tuple[Inputs, Callable[[], None]]:
+    """Read and classify every candidate; what is returned beside reads the data files among them.
+
+    ``overrides`` (path -> text) win over the disk: stdin and --fix.
+    """
     loader = _Loader(overrides)
     for path, reason in found.unreadable:
         loader.unreadable(path, f"the folder cannot be read: {reason}")
     for candidate in found.candidates:
         loader.add(candidate)
-    return loader.out
+    return loader.out, loader.read_data
 
 
 class _Loader:
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self.overrides = overrides
         self.out = Inputs()
-        self._sourced: Workspace | None = None
+        self._data_files: list[tuple[str, str, bytes]] = []
 
     def unreadable(self, path: str, reason: str) -> None:
-        message = f"not checked: {reason}"
-        self.out.findings.append(UNREADABLE_FILE.finding(top_of(path), message))
+        self.out.findings.append(unreadable(path, reason))
 
     def add(self, candidate: Candidate) -> None:
         self.out.files += 1
@@ -97,14 +109,7 @@ class _Loader:
             if candidate.explicit or candidate.kind in ("script", "shell"):
                 self.unreadable(path, raw.reason)
             return
-        kind = candidate.kind or (kind_of_text(raw) if path == NAMELESS else kind_by_content(raw))
-        try:
-            self._sort(candidate, kind, raw)
-        except RecursionError:
-            self.out.findings.append(SYNTAX_ERROR.finding(top_of(path), "nested too deeply to be read"))
-        except Exception as error:
-            # A reader that fails on one file must not take the others with it.
-            self.out.findings.append(crash("the reader of this file", path, error))
+        self._sort(candidate, candidate.kind or (kind_of_text(raw) if path == NAMELESS else kind_by_content(raw)), raw)
 
     def _sort(self, candidate: Candidate, kind: str, raw: bytes) -> None:
         path = candidate.path
@@ -121,7 +126,17 @@ class _Loader:
         elif kind in ("shell", "markdown", "makefile", "dockerfile"):
             self._launch(path, kind, raw)
         elif kind in ("json", "yaml"):
-            self._data(candidate, kind, raw)
+            if kind == "yaml" and may_hold_commands(raw):
+                self._launch(path, kind, raw)
+            elif _name(path, kind) == "launch.json" and b'"configurations"' in raw:
+                self._launch(path, "vscode", raw)
+            self._data_files.append((path, kind, raw))
+
+    def read_data(self) -> None:
+        """Recipes, DeepSpeed and accelerate configs."""
+        for path, kind, raw in self._data_files:
+            self.out.findings += readable(path, partial(self._data, path, kind, raw))
+        self._data_files.clear()
 
     def _text(self, path: str, raw: bytes) -> str | None:
         text = decode(raw)
@@ -131,38 +146,17 @@ class _Loader:
         return text
 
     def _launch(self, path: str, kind: str, raw: bytes) -> None:
-        if not (may_launch(raw) or may_write_config(raw) or may_call(raw)):
-            return
-        from dslint.model.launch.document import read_launch_docs
+        if may_launch(raw) or may_write_config(raw) or may_call(raw):
+            self.out.launch_files[path] = LaunchFile(path, kind, raw)
 
-        if (text := self._text(path, raw)) is not None:
-            docs = read_launch_docs(SourceFile(path, text), kind, self._workspace())
-            self.out.launch += docs
-            for written in (w for doc in docs for w in doc.written):
-                self.out.written.append(written.doc)
-                self.out.findings += syntax_findings(written.doc)
-
-    def _workspace(self) -> Workspace:
-        """The files that scripts source."""
-        from dslint.model.workspace import Workspace
-
-        if self._sourced is None:
-            self._sourced = Workspace(Path(), self.overrides)
-        return self._sourced
-
-    def _data(self, candidate: Candidate, kind: str, raw: bytes) -> None:
+    def _data(self, path: str, kind: str, raw: bytes) -> None:
         from dslint.model.deepspeed import detect
 
-        path = candidate.path
-        name = f"stdin.{kind}" if path == NAMELESS else path.rsplit("/", 1)[-1]
+        name = _name(path, kind)
         deepspeed = kind == "json" and detect.may_be_deepspeed_config(name, raw)
         accelerate = kind == "yaml" and detect.may_be_accelerate_config(name, raw)
         if b"deepspeed" in raw:
             self._recipe(path, kind, raw)
-        if kind == "yaml" and may_hold_commands(raw):
-            self._launch(path, kind, raw)
-        elif name == "launch.json" and b'"configurations"' in raw:
-            self._launch(path, "vscode", raw)
         if not (deepspeed or accelerate):
             return
         text = self._text(path, raw)
@@ -198,6 +192,27 @@ class _Loader:
             self.out.recipes.append(found)
 
 
+def readable(path: str, read: Callable[[], None]) -> list[Finding]:
+    """Read a file; a reader that fails on one file must not take the others with it."""
+    try:
+        read()
+    except RecursionError:
+        return [SYNTAX_ERROR.finding(top_of(path), "nested too deeply to be read")]
+    except Exception as error:
+        return [crash("the reader of this file", path, error)]
+    return []
+
+
+def unreadable(path: str, reason: str) -> Finding:
+    """A file that nobody could judge."""
+    return UNREADABLE_FILE.finding(top_of(path), f"not checked: {reason}")
+
+
+def _name(path: str, kind: str) -> str:
+    """The name of a file; standard input without one has that of its format."""
+    return f"stdin.{kind}" if path == NAMELESS else path.rsplit("/", 1)[-1]
+
+
 def _parsed(source: SourceFile, kind: str) -> DataDoc:
     if kind == "yaml":
         from dslint.parse.yamldoc import parse_yaml
@@ -208,9 +223,9 @@ def _parsed(source: SourceFile, kind: str) -> DataDoc:
     return parse_json(source)
 
 
-def embedded_configs(inputs: Inputs) -> Sequence[DataDoc]:
+def embedded_configs(inputs: Inputs, reads: Iterable[LaunchRead]) -> Sequence[DataDoc]:
     """The DeepSpeed configs inside shell scripts, Python files and notebooks."""
-    docs = list(inputs.written)
+    docs = [written.doc for read in reads for written in read.written]
     for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
         for path, raw in group.items():
             if may_hold_config(raw):

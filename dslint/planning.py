@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
-from dslint.inputs import Inputs, load
+from dslint.inputs import Inputs, sort_files
+from dslint.launchstage import LaunchReader, LaunchStage, written_by
 from dslint.model.firstlook import may_name_config
 from dslint.surroundings import Surroundings, neighbouring_files
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
+    from dslint.model.launch.command import LaunchCommand
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.settings import Settings
@@ -42,14 +45,15 @@ def plan_paths(paths: Sequence[str], settings: Settings, overrides: Mapping[str,
     overrides = overrides or {}
     surroundings = Surroundings(settings, overrides)
     found = discover(paths, excludes_of(settings), overrides)
-    inputs = load(found, overrides)
+    inputs = _load(found, overrides)
     given = {c.path for c in found.candidates}
     around = files_around(inputs, given, overrides)
     workspace = workspace_of(overrides)
     plans = plans_of(around, naming_scripts(around), workspace, surroundings, is_thorough=True)
     shown = [plan for plan in plans if not given.isdisjoint(_files_of(plan))]
     shown.sort(key=lambda plan: (plan.command.location.path, plan.command.location.span))
-    return Planned(shown, found.missing, inputs.findings, inputs.files, surroundings, workspace)
+    unread = [*inputs.findings, *(finding for read in inputs.launch for finding in read.findings)]
+    return Planned(shown, found.missing, unread, inputs.files, surroundings, workspace)
 
 
 def _files_of(plan: RunPlan) -> set[str]:
@@ -84,6 +88,14 @@ def workspace_of(overrides: Mapping[str, str]) -> Workspace:
     return Workspace(Path(), overrides)
 
 
+def _load(found: Discovery, overrides: Mapping[str, str]) -> Inputs:
+    """Everything that the candidates hold."""
+    inputs, read_data = sort_files(found, overrides)
+    inputs.launch = list(LaunchStage(list(inputs.launch_files.values()), LaunchReader(overrides)))
+    read_data()
+    return inputs
+
+
 def files_around(inputs: Inputs, given: set[str], overrides: Mapping[str, str]) -> Inputs:
     """The files that may use the given ones: a hook or an editor passes a few, the rest stands in the project."""
     joinable = [*inputs.scripts, *(d.source.path for d in (*inputs.configs, *inputs.accelerate))]
@@ -91,7 +103,7 @@ def files_around(inputs: Inputs, given: set[str], overrides: Mapping[str, str]) 
         return inputs
     kinds = ("shell", "script", "yaml") if inputs.configs else ("shell",)
     others = [(p, kind) for p, kind in neighbouring_files(joinable, kinds) if p not in given]
-    near = load(Discovery([Candidate(p, kind) for p, kind in others]), overrides)
+    near = _load(Discovery([Candidate(p, kind) for p, kind in others]), overrides)
     return Inputs(
         {**inputs.scripts, **near.scripts},
         inputs.notebooks,
@@ -105,11 +117,13 @@ def plans_of(
     around: Inputs, naming: list[str], workspace: Workspace, surroundings: Surroundings, is_thorough: bool = False
 ) -> list[RunPlan]:
     """The plans of all launch commands; ``is_thorough``: with the profile of every script, also where no rule asks."""
-    commands = [command for doc in around.launch for command in (*doc.commands, *doc.called)]
-    if not (commands or around.recipes or naming):
+    # The plans of the first files are built while others are still being read.
+    commands: Iterator[LaunchCommand] = (command for read in around.launch for command in read.commands)
+    first = next(commands, None)
+    if first is None and not (around.recipes or naming):
         return []
     from dslint.model.plan.runplan import build_plans
 
-    written = {doc.source.path: doc.written for doc in around.launch if doc.written}
-    reader, counts = surroundings.stated_consumer, surroundings.stated_counts
+    reader, counts, written = surroundings.stated_consumer, surroundings.stated_counts, written_by(around.launch)
+    commands = chain([first], commands) if first is not None else commands
     return build_plans(commands, workspace, reader, around.recipes, naming, written, is_thorough, counts)

@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Generic, TypeVar
+
+from dslint.packing import pack, unpack
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,23 +52,30 @@ class Pool(Generic[T, R]):
         self._running = [self._executor.submit(_apply, work, number, None) for number in range(len(chunks))]
 
     def results(self) -> Iterator[R]:
-        """The result of each item, in the order of the chunks."""
-        for number, future in enumerate(self._running):
+        """The result of each item, in the order of the chunks; each is given once."""
+        for number in range(len(self._running)):
             try:
-                found: list[R] = future.result()
+                found = self._result(self._running[number])
             except BrokenProcessPool:
                 self._broken = True
                 # Somebody killed a worker (the kernel when memory is short), or a file did: which one, and the rest?
                 yield from self._one_by_one(number)
             else:
+                # The bytes of what is read are not needed any more.
+                self._running[number] = Future()
                 yield from found
+
+    @staticmethod
+    def _result(future: Future[bytes]) -> list[R]:
+        found: list[R] = unpack(future.result())
+        return found
 
     def _one_by_one(self, number: int) -> Iterator[R]:
         for at, item in enumerate(self._chunks[number]):
             if self._broken:
                 self._executor, self._broken = self._new(1), False
             try:
-                found: list[R] = self._executor.submit(_apply, self._work, number, at).result()
+                found = self._result(self._executor.submit(_apply, self._work, number, at))
             except BrokenProcessPool:
                 self._broken = True
                 yield self._died(item)
@@ -83,10 +92,14 @@ class Pool(Generic[T, R]):
 
     def _new(self, workers: int) -> ProcessPoolExecutor:
         # fork starts in milliseconds and shares what is imported; dslint has no threads when it forks.
-        method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-        context = multiprocessing.get_context(method)
+        context = multiprocessing.get_context("fork" if can_fork() else "spawn")
         given = (os.getpid(), self._prepare, self._chunks)
         return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
+
+
+def can_fork() -> bool:
+    """Workers begin with all that this process has read; elsewhere they get it through a pipe."""
+    return "fork" in multiprocessing.get_all_start_methods()
 
 
 def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[Any]]) -> None:
@@ -104,5 +117,5 @@ def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[A
     prepare()
 
 
-def _apply(work: Callable[[Sequence[Any]], list[Any]], chunk: int, item: int | None) -> list[Any]:
-    return work(_chunks[chunk] if item is None else [_chunks[chunk][item]])
+def _apply(work: Callable[[Sequence[Any]], list[Any]], chunk: int, item: int | None) -> bytes:
+    return pack(work(_chunks[chunk] if item is None else [_chunks[chunk][item]]))

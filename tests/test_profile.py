@@ -44,7 +44,8 @@ def test_time_is_found_in_every_stage_and_rule_here_and_in_workers(project: Path
     count = POOL_THRESHOLD + 2
     assert {stage: times for stage, (_, times) in profile.stages.items()} == {
         "find files": 1,
-        "read files and data": 1,
+        "read files": 1,
+        "data files": 1,
         "plans and contexts": 1,
         "byte tests of scripts": 1,
         "suppressions": 1,

@@ -92,12 +92,12 @@ def _files(inputs: Inputs) -> Iterator[tuple[str, _File]]:
     for path, raw in inputs.notebooks.items():
         yield path, _File("notebook", raw)
     for launch in inputs.launch:
-        source = launch.source
-        if source.path in inputs.scripts:
+        path = launch.path
+        if not launch.is_document or path in inputs.scripts:
             continue
-        named = kind_of(source.path.rpartition("/")[2])
-        kind = "markdown" if launch.in_docs else named if named in ("yaml", "json") else "shell"
-        yield source.path, _File(kind, source.text.encode("utf-8", "surrogatepass"))
+        file, named = inputs.launch_files[path], kind_of(path.rpartition("/")[2])
+        kind = "markdown" if file.kind == "markdown" else named if named in ("yaml", "json") else "shell"
+        yield path, _File(kind, file.raw)
     for doc in (*inputs.configs, *inputs.accelerate):
         yield doc.path, _File("data", doc.source.text.encode("utf-8", "surrogatepass"), doc)
 

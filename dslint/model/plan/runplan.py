@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -132,12 +132,12 @@ class RunPlan:
 
 
 def build_plans(
-    commands: Sequence[LaunchCommand],
+    commands: Iterable[LaunchCommand],
     workspace: Workspace,
     reader: Callable[[str], Fact[str]] | None = None,
     recipes: Sequence[Recipe] = (),
     scripts: Sequence[str] = (),
-    written: Mapping[str, Sequence[WrittenConfig]] | None = None,
+    written: Callable[[str], Sequence[WrittenConfig]] | None = None,
     is_thorough: bool = False,
     counts: Callable[[str], StatedCounts] | None = None,
 ) -> list[RunPlan]:
@@ -145,12 +145,12 @@ def build_plans(
 
     ``scripts`` are those among which some may make their ``TrainingArguments`` with a config themselves.
 
-    ``reader`` says who reads the config at a path where the user states it; ``written`` are the configs that each
-    launch file writes. ``is_thorough``: scripts are read also where no rule needs to know them.
+    ``reader`` says who reads the config at a path where the user states it; ``written`` says which configs
+    a launch file writes. ``is_thorough``: scripts are read also where no rule needs to know them.
     ``counts`` says how many nodes and processes the user states for the commands of a file.
     """
-    made, told = written or {}, _Told(reader, counts, is_thorough)
-    plans = [_build(c, workspace, told, written=made.get(c.location.path, ())) for c in commands]
+    told = _Told(reader, counts, is_thorough)
+    plans = [_build(c, workspace, told, written=written(c.location.path) if written else ()) for c in commands]
     used = {workspace.normal(plan.recipe.path) for plan in plans if plan.recipe is not None}
     alone = [found for found in recipes if workspace.normal(found.doc.path) not in used]
     plans += [_build(standalone(found), workspace, told, found) for found in alone]

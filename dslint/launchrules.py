@@ -1,0 +1,75 @@
+"""The launch rules on one document: every alternative of its commands is judged, every finding told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Finding
+from dslint.inputs import crash
+from dslint.rules.concern import LaunchRules
+from dslint.rules.registry import load_rule
+
+if TYPE_CHECKING:
+    from dslint.core.profile import Profile
+    from dslint.core.source import Location
+    from dslint.model.launch.command import Condition
+    from dslint.model.launch.document import LaunchDoc
+    from dslint.rules.info import RuleInfo
+    from dslint.surroundings import Surroundings
+
+
+class LaunchJudge:
+    """Rules that need a launch file and the versions around it, and nothing that a plan knows."""
+
+    def __init__(self, rules: Sequence[RuleInfo], surroundings: Surroundings) -> None:
+        self._rules = rules
+        self._concerned = LaunchRules(rules).concerned
+        self._surroundings = surroundings
+
+    def load(self) -> None:
+        """Import all rules."""
+        for rule in self._rules:
+            load_rule(rule.code)
+
+    def findings(self, doc: LaunchDoc, profile: Profile | None = None) -> Iterator[Finding]:
+        """What the rules say about one document."""
+        concerned = self._concerned(doc)
+        if not concerned:
+            return
+        from dslint.alternatives import place_of, told, variants
+
+        path = doc.source.path
+        context = self._surroundings.context(path)
+        ways = variants(doc)
+        alternatives: dict[Location | None, list[tuple[Condition, ...]]] = {None: [way for way, _ in ways]}
+        for way, variant in ways:
+            for place in dict.fromkeys(command.location for command in variant.commands):
+                alternatives.setdefault(place, []).append(way)
+        for rule in concerned:
+            check = load_rule(rule.code).module.check
+            found = [
+                (finding, place_of(finding, variant), conditions)
+                for conditions, variant in ways
+                for finding in run_rule(rule.code, path, partial(check, variant, context), profile)
+            ]
+            yield from told(found, alternatives)
+
+
+def run_rule(
+    code: str, path: str, run: Callable[[], Iterable[Finding]], profile: Profile | None = None
+) -> list[Finding]:
+    """The findings of one rule on one document."""
+    if profile is None:
+        return _guarded(code, path, run)
+    profile.count(code)
+    return profile.charged(code, "handlers", partial(_guarded, code, path, run))
+
+
+def _guarded(code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """A crash of a rule is a finding, the others go on."""
+    try:
+        return list(run())
+    except Exception as error:
+        return [crash(f"rule {code}", path, error)]
