@@ -45,7 +45,7 @@ def plan_paths(paths: Sequence[str], settings: Settings, overrides: Mapping[str,
     overrides = overrides or {}
     surroundings = Surroundings(settings, overrides)
     found = discover(paths, excludes_of(settings), overrides)
-    inputs = _load(found, overrides)
+    inputs = load(found, overrides)
     given = {c.path for c in found.candidates}
     around = files_around(inputs, given, overrides)
     workspace = workspace_of(overrides)
@@ -88,7 +88,7 @@ def workspace_of(overrides: Mapping[str, str]) -> Workspace:
     return Workspace(Path(), overrides)
 
 
-def _load(found: Discovery, overrides: Mapping[str, str]) -> Inputs:
+def load(found: Discovery, overrides: Mapping[str, str]) -> Inputs:
     """Everything that the candidates hold."""
     inputs, read_data = sort_files(found, overrides)
     inputs.launch = list(LaunchStage(list(inputs.launch_files.values()), LaunchReader(overrides)))
@@ -103,7 +103,7 @@ def files_around(inputs: Inputs, given: set[str], overrides: Mapping[str, str]) 
         return inputs
     kinds = ("shell", "script", "yaml") if inputs.configs else ("shell",)
     others = [(p, kind) for p, kind in neighbouring_files(joinable, kinds) if p not in given]
-    near = _load(Discovery([Candidate(p, kind) for p, kind in others]), overrides)
+    near = load(Discovery([Candidate(p, kind) for p, kind in others]), overrides)
     return Inputs(
         {**inputs.scripts, **near.scripts},
         inputs.notebooks,

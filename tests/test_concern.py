@@ -15,12 +15,12 @@ from dslint.alternatives import variants
 from dslint.core.fact import known
 from dslint.core.source import SourceFile
 from dslint.discovery import discover
-from dslint.inputs import Inputs, load
 from dslint.model.context import Context, VersionFact
 from dslint.model.launch.document import LaunchDoc, read_launch_docs
 from dslint.model.launch.launchers.releases import has_table
 from dslint.model.plan.runplan import RunPlan
-from dslint.planning import excludes_of, naming_scripts, plans_of, workspace_of
+from dslint.parse.reading import decode
+from dslint.planning import excludes_of, load, naming_scripts, plans_of, workspace_of
 from dslint.rules.concern import LaunchRules, PlanRules, is_pattern
 from dslint.rules.index import RULES
 from dslint.rules.info import RuleInfo
@@ -43,7 +43,7 @@ CONTEXTS = (
 
 
 @cache
-def written(folder: Path) -> tuple[Inputs, list[RunPlan]]:
+def written(folder: Path) -> tuple[list[LaunchDoc], list[RunPlan]]:
     """Every example of the launch and plan rules in a folder of its own, and what the tests of the reader hold."""
     for rule in (*LAUNCH, *PLAN):
         for number, example in enumerate(load_rule(rule.code).examples):
@@ -58,13 +58,16 @@ def written(folder: Path) -> tuple[Inputs, list[RunPlan]]:
         settings = make_settings({}, folder)
         inputs = load(discover([".", *map(str, FOLDERS)], excludes_of(settings), {}), {})
         plans = plans_of(inputs, naming_scripts(inputs), workspace_of({}), Surroundings(settings, {}))
+        texts = [(decode(file.raw), file) for file in inputs.launch_files.values()]
+        read = [(SourceFile(file.path, text), file.kind) for text, file in texts if isinstance(text, str)]
+        docs = [doc for source, kind in read for doc in read_launch_docs(source, kind, workspace_of({}))]
     finally:
         os.chdir(before)
-    return inputs, plans
+    return docs, plans
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Inputs, list[RunPlan]]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[LaunchDoc], list[RunPlan]]:
     return written(tmp_path_factory.mktemp("project"))
 
 
@@ -74,10 +77,10 @@ def said(rule: RuleInfo, subject: Any) -> Iterator[str]:
         yield from (f"{rule.code} {finding.location}: {finding.message}" for finding in check(subject, context))
 
 
-def test_a_launch_rule_is_silent_where_it_is_not_called(project: tuple[Inputs, list[RunPlan]]) -> None:
+def test_a_launch_rule_is_silent_where_it_is_not_called(project: tuple[list[LaunchDoc], list[RunPlan]]) -> None:
     rules = LaunchRules(LAUNCH)
     called = set()
-    for doc in project[0].launch:
+    for doc in project[0]:
         concerned = rules.concerned(doc)
         called.update(rule.code for rule in concerned)
         for rule in LAUNCH:
@@ -86,7 +89,7 @@ def test_a_launch_rule_is_silent_where_it_is_not_called(project: tuple[Inputs, l
     assert called == {rule.code for rule in LAUNCH}
 
 
-def test_a_plan_rule_is_silent_where_it_is_not_called(project: tuple[Inputs, list[RunPlan]]) -> None:
+def test_a_plan_rule_is_silent_where_it_is_not_called(project: tuple[list[LaunchDoc], list[RunPlan]]) -> None:
     rules = PlanRules(PLAN)
     called = set()
     for plan in project[1]:
