@@ -42,6 +42,9 @@ class Surroundings:
             vocabulary=vocabulary_of(settings),
         )
         self._versions: dict[tuple[str, bool], dict[str, VersionFact]] = {}
+        self._libraries: dict[str, dict[str, VersionFact]] = {}
+        # What holds for every file of a folder; empty where the settings speak of single files.
+        self._contexts: dict[str, Context] = {}
         self._locks: dict[str, Locked | None] = {}
 
     def context(self, path: str, joined: Context | None = None) -> Context:
@@ -49,12 +52,13 @@ class Surroundings:
 
         For the world size a plan comes first: the user states it for files of which no command says more.
         """
-        folder = os.path.dirname(os.path.abspath(path))
-        versions = {**self._versions_at(folder), **self._stated_versions}
-        if "deepspeed" not in versions or "transformers" not in versions:
-            versions = {**self._versions_at(folder, told=True), **versions}
+        beside = os.path.dirname(path)
+        is_plain = joined is None and not (self._readers or self._launches)
+        if is_plain and beside in self._contexts:
+            return self._contexts[beside]
+        versions = self._versions_for(os.path.dirname(os.path.abspath(path)))
         base = joined or self.stated_at(path)
-        return replace(
+        found = replace(
             base,
             world_size=base.world_size.or_else(self._stated_world(path)),
             deepspeed=versions.get("deepspeed") or VersionFact(),
@@ -62,6 +66,18 @@ class Surroundings:
             consumer=self.stated_consumer(path).or_else(base.consumer),
             vocabulary=self.stated.vocabulary,
         )
+        if is_plain:
+            self._contexts[beside] = found
+        return found
+
+    def _versions_for(self, folder: str) -> dict[str, VersionFact]:
+        """The versions that hold in a folder: what the user states, else its project, else what it tells a person."""
+        if folder not in self._libraries:
+            versions = {**self._versions_at(folder), **self._stated_versions}
+            if "deepspeed" not in versions or "transformers" not in versions:
+                versions = {**self._versions_at(folder, told=True), **versions}
+            self._libraries[folder] = versions
+        return self._libraries[folder]
 
     def stated_at(self, path: str) -> Context:
         """What the user states about a file."""
@@ -91,7 +107,7 @@ class Surroundings:
 
     def stated_consumer(self, path: str) -> Fact[str]:
         """Who reads a config, if the user says so: a file pattern, else the one reader of all files."""
-        relative = self._relative(path)
+        relative = self._relative(path) if self._readers else ""
         for glob, matches, reader in reversed(self._readers):
             if relative == glob or matches(relative):
                 return known(reader)

@@ -31,23 +31,32 @@ class Workspace:
 
     def __init__(self, root: Path = Path("."), overrides: Mapping[str, str] | None = None) -> None:
         self.root = root
+        self._top = os.fspath(root)
         self._overrides = {posixpath.normpath(path): text for path, text in (overrides or {}).items()}
         self._override_dirs = {
             parent for path in self._overrides for parent in _parents(posixpath.dirname(path)) if parent
         }
         self._sources: dict[str, SourceFile | None] = {}
         self._exists: dict[str, bool] = {}
+        self._files: dict[str, bool] = {}
+        self._normal: dict[str, str] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._memo: dict[tuple[str, str], object] = {}
 
     def normal(self, path: str) -> str:
         """The one spelling of a path: no ``./``, no ``a/../b``, relative when it lies below the root."""
-        path = posixpath.normpath(path)
-        if path.startswith("/"):
-            top = self.root.absolute().as_posix().rstrip("/")
-            if path.startswith(top + "/"):
-                return path[len(top) + 1 :]
-        return path
+        found = self._normal.get(path)
+        if found is None:
+            found = posixpath.normpath(path)
+            if found.startswith("/"):
+                top = self.root.absolute().as_posix().rstrip("/")
+                found = found[len(top) + 1 :] if found.startswith(top + "/") else found
+            self._normal[path] = found
+        return found
+
+    def at(self, folder: str, path: str) -> str:
+        """The same for a path that is named in a folder."""
+        return self.normal(path if not folder or path.startswith("/") else f"{folder.rstrip('/')}/{path}")
 
     def read(self, path: str) -> SourceFile | None:
         """The text of a file; ``None`` when it is missing, no regular file, too large or not UTF-8."""
@@ -75,17 +84,15 @@ class Workspace:
     def is_file(self, path: str) -> bool:
         """A regular file stands there."""
         path = self.normal(path)
-        if path in self._overrides:
-            return True
-        try:
-            return stat.S_ISREG(os.stat(self._absolute(path)).st_mode)
-        except (OSError, ValueError):
-            return False
+        found = self._files.get(path)
+        if found is None:
+            found = self._files[path] = path in self._overrides or _is_regular(self._absolute(path))
+        return found
 
     def resolve(self, path: str, base_dirs: Iterable[str]) -> str | None:
         """The first ``base/path`` that is a file, as a user-facing path."""
         for base in base_dirs:
-            candidate = self.normal(posixpath.join(base, path))
+            candidate = self.at(base, path)
             if self.is_file(candidate):
                 return candidate
         return None
@@ -130,7 +137,14 @@ class Workspace:
         return self.memo(kind, path, parse)
 
     def _absolute(self, path: str) -> str:
-        return os.path.join(self.root, path)
+        return os.path.join(self._top, path)
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _parents(folder: str) -> list[str]:

@@ -146,8 +146,13 @@ def canonical(flag: str) -> str:
     return flag[:dashes] + flag[dashes:].replace("-", "_")
 
 
+@lru_cache(maxsize=1_000)
+def _all_canonical(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(canonical, names))
+
+
 def _last(flags: tuple[Flag, ...], names: tuple[str, ...]) -> Flag | None:
-    wanted = {canonical(n) for n in names}
+    wanted = _all_canonical(names) if flags else frozenset()
     for flag in reversed(flags):
         if canonical(flag.name) in wanted:
             return flag

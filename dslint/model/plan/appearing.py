@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatch
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import translate
+from functools import cached_property
+from itertools import accumulate
 
-from dslint.core.source import SourceFile
+from dslint.core.source import SourceFile, Span
 from dslint.model.plan.files import Files
 
 # A comment or an assignment.
@@ -56,6 +59,54 @@ class _Texts:
         self.targets: Sequence[str] = _WRITES_VARIABLE.findall(self._lines)
         self._direct: dict[frozenset[str], int] = {}
         self._values: dict[str, Sequence[Sequence[str]]] = {}
+        self._source = source
+
+    @cached_property
+    def brings(self) -> Sequence[tuple[str, str]]:
+        """Commands that bring files, and the words that follow them, without quotation marks."""
+        found = _BRINGS.findall(self.shell)
+        return [(tool, rest.replace('"', "").replace("'", "")) for tool, rest in found]
+
+    @cached_property
+    def _commands(self) -> Sequence[str]:
+        """The lines of the file, empty where they are no command."""
+        return [line if _is_command(line) else "" for line in self._source.text.splitlines()]
+
+    @cached_property
+    def _begins(self) -> Sequence[int]:
+        """Where each of these lines begins."""
+        return [0, *accumulate(map(len, self._source.text.splitlines(keepends=True)))][:-1]
+
+    @cached_property
+    def _tools(self) -> Sequence[tuple[int, Sequence[str]]]:
+        """The number of each line that speaks of scripts, with their names."""
+        return [(row, words) for row, line in enumerate(self._commands) if (words := _scripts_in(line))]
+
+    def _rows(self, span: Span) -> tuple[int, int, str, str]:
+        """The lines of the begin and the end of a command, and the commands before and behind it on them."""
+        text, begins = self._source.text, self._begins
+        first, last = (max(bisect_right(begins, at) - 1, 0) for at in (span.start, span.end))
+        end = begins[last + 1] if last + 1 < len(begins) else len(text)
+        head, tail = text[begins[first] : span.start] if begins else "", text[span.end : end].rstrip("\r\n")
+        return first, last, head if _is_command(head) else "", tail if _is_command(tail) else ""
+
+    def tools_before(self, span: Span) -> Iterator[str]:
+        """Names of scripts in the commands before a command."""
+        first, _, head, _ = self._rows(span)
+        for row, words in self._tools:
+            if row < first:
+                yield from words
+        yield from _scripts_in(head)
+
+    def mentions(self, parts: Sequence[str], span: Span) -> Iterator[str]:
+        """The lines of commands that hold one of these texts, besides the text of a command itself."""
+        text = self._source.text
+        # Most names stand in their command only.
+        if any(text.find(part, 0, span.start) >= 0 or text.find(part, span.end) >= 0 for part in parts):
+            first, last, head, tail = self._rows(span)
+            for line in (*self._commands[:first], head, tail, *self._commands[last + 1 :]):
+                if any(part in line for part in parts):
+                    yield line
 
     def direct(self, names: set[str]) -> int:
         """How many commands may write a file with one of these names, or to one of these variables."""
@@ -84,7 +135,7 @@ def is_written(files: Files, text: str, raw: str = "") -> bool:
 
 def writes(files: Files, text: str, raw: str = "") -> int:
     """How many commands of the launch file may write this file."""
-    texts = files.workspace.memo("written texts", files.launch_path, _Texts)
+    texts = _texts(files)
     if texts is None:
         return 0
     names = {posixpath.basename(text), *_VARIABLE.findall(raw)} - {""}
@@ -115,27 +166,34 @@ def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bo
 
 def is_mentioned(files: Files, text: str, raw: str = "") -> bool:
     """Another command of the launch file speaks of the file: it may make it."""
-    name = re.escape(posixpath.basename(text))
-    patterns = [name, *(rf"\$\{{?{variable}\b" for variable in _VARIABLE.findall(raw))]
-    return any(re.search(p, line) and not _hands_over(line, p) for line in _other_lines(files) for p in patterns)
+    texts = _texts(files)
+    if texts is None:
+        return False
+    name, variables = posixpath.basename(text), _VARIABLE.findall(raw)
+    patterns = [re.escape(name), *(rf"\$\{{?{variable}\b" for variable in variables)]
+    parts = [name, *(f"{begin}{variable}" for variable in variables for begin in ("$", "${"))]
+    lines = texts.mentions(parts, files.command.location.span)
+    return any(re.search(p, line) and not _hands_over(line, p) for line in lines for p in patterns)
+
+
+def _texts(files: Files) -> _Texts | None:
+    return files.workspace.memo("written texts", files.launch_path, _Texts)
 
 
 def _shell(source: SourceFile) -> str:
     return "\n".join(line for line in source.text.splitlines() if len(line) < _MAX_LINE)
 
 
-def _other_lines(files: Files) -> Iterator[str]:
-    """The lines of the launch file besides the command, comments and assignments."""
-    source = files.workspace.read(files.launch_path)
-    if source is not None:
-        span = files.command.location.span
-        others = source.text[: span.start] + "\n" + source.text[span.end :]
-        yield from _commands(others)
+def _is_command(line: str) -> bool:
+    """The line is no comment, no assignment and no data."""
+    return len(line) < _MAX_LINE and not _HARMLESS.match(line)
 
 
-def _commands(text: str) -> Iterator[str]:
-    """Lines that are no comment, no assignment and no data."""
-    yield from (line for line in text.splitlines() if len(line) < _MAX_LINE and not _HARMLESS.match(line))
+def _scripts_in(line: str) -> Sequence[str]:
+    """The words of a line that name scripts."""
+    if ".py" not in line and ".sh" not in line:
+        return ()
+    return [word for word in _BETWEEN_WORDS.split(line) if word.endswith((".py", ".sh"))]
 
 
 def _is_away(files: Files) -> bool:
@@ -160,20 +218,23 @@ def _is_ignored(files: Files, text: str) -> bool:
     """git ignores the file, so that it stands only where it is used."""
     name = posixpath.basename(text)
     for folder in files.workspace.bases(files.launch_path):
-        source = files.workspace.read(posixpath.join(folder, ".gitignore"))
-        for line in source.text.splitlines() if source is not None else ():
-            pattern = line.strip().strip("/")
-            if pattern and pattern[0] not in "#!" and (fnmatch(name, pattern) or fnmatch(text, pattern)):
-                return True
+        ignores = files.workspace.memo("ignored names", posixpath.join(folder, ".gitignore"), _ignores)
+        if ignores is not None and (ignores(name) or ignores(text)):
+            return True
     return False
+
+
+def _ignores(source: SourceFile) -> Callable[[str], object]:
+    """Whether a pattern of a ``.gitignore`` is a name, or matches it."""
+    patterns = [line.strip().strip("/") for line in source.text.splitlines()]
+    return re.compile("|".join(translate(p) for p in patterns if p and p[0] not in "#!") or r"(?!)").match
 
 
 def _is_brought(files: Files, text: str) -> bool:
     """A command copies, fetches or unpacks something into the folder of the file, or into the working directory."""
-    source = files.workspace.read(files.launch_path)
+    texts = _texts(files)
     folders = {part for part in posixpath.dirname(text).split("/") if part not in ("", ".", "..")}
-    for tool, rest in _BRINGS.findall(_shell(source)) if source is not None else ():
-        rest = rest.replace('"', "").replace("'", "")
+    for tool, rest in texts.brings if texts is not None else ():
         words = rest.split()
         if any(folders & set(re.split(r"[/:.]", word)) for word in words) or words[-1:] in ([h] for h in _HERE):
             return True
@@ -185,10 +246,8 @@ def _is_brought(files: Files, text: str) -> bool:
 
 def _a_tool_writes(files: Files, name: str) -> bool:
     """A script of this project that runs before the command speaks of the file, or writes some ``.json``."""
-    source = files.workspace.read(files.launch_path)
-    before = source.text[: files.command.location.span.start] if source is not None else ""
-    words = (word for line in _commands(before) for word in _BETWEEN_WORDS.split(line))
-    for word in dict.fromkeys(word for word in words if word.endswith((".py", ".sh"))):
+    texts = _texts(files)
+    for word in dict.fromkeys(texts.tools_before(files.command.location.span)) if texts is not None else ():
         path = files.find(word)
         tool = files.workspace.read(path) if path is not None and path != files.script_path else None
         if tool is None or tool.path == files.launch_path:

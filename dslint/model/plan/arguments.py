@@ -58,21 +58,26 @@ def _looks_like_trainer(command: LaunchCommand, choice: ConfigChoice) -> bool:
 
 
 def effective_arguments(
-    command: LaunchCommand, profile: ScriptProfile | None, consumer: Fact[str]
+    command: LaunchCommand, profile: ScriptProfile | None, consumer: Fact[str], passed: Mapping[str, Fact[str]]
 ) -> dict[str, Fact[Any]]:
-    """What the script will hold: a flag, else a default that is certain. Other names are not in the result."""
+    """What the script will hold: a flag, else a default that is certain. Other names are not in the result.
+
+    ``passed`` are the :func:`passed_arguments` of the command.
+    """
     if consumer.get_or("") == "hf":
         return _training_arguments(command, profile)
-    return _script_arguments(command, profile)
+    return _script_arguments(command, profile, passed)
 
 
-def _script_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
+def _script_arguments(
+    command: LaunchCommand, profile: ScriptProfile | None, passed: Mapping[str, Fact[str]]
+) -> dict[str, Fact[Any]]:
     arguments: dict[str, Fact[Any]] = {}
     declared = profile.args.declared if profile is not None else {}
     for dest, argument in declared.items():
         if argument.default.is_known:
             arguments[dest] = unknown("the command may set it") if command.may_hide_flags() else argument.default
-    for dest, fact in passed_arguments(command).items():
+    for dest, fact in passed.items():
         arguments[dest] = _converted(fact, declared.get(dest))
     return arguments
 
@@ -123,7 +128,7 @@ def _constructed(command: LaunchCommand, profile: ScriptProfile) -> dict[str, Fa
         arguments["auto_find_batch_size"] = known(False)
     arguments.update({name: fact for name, fact in profile.training.items() if name in HF_NAMES})
     if profile.training_dests:
-        own = _script_arguments(command, profile)
+        own = _script_arguments(command, profile, passed_arguments(command))
         for name, dest in profile.training_dests.items():
             if name in HF_NAMES and dest in own and own[dest].is_known:
                 arguments[name] = own[dest]

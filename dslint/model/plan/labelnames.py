@@ -37,7 +37,7 @@ def read_label_names(command: LaunchCommand, profile: ScriptProfile | None, work
 
     Only for a script whose arguments transformers' ``HfArgumentParser`` reads into ``TrainingArguments``.
     """
-    words = _listed(command)
+    words = _listed(command) if command.script_flag(FLAG) is not None else ()
     names = [word.text for word in words if word.text]
     if not names or profile is None or profile.args.parser != "hf" or not profile.args.training_arguments:
         return None

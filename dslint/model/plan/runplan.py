@@ -203,7 +203,8 @@ def _build(
         stated = stated.or_else(known(choice.doc.consumer))
     consumer = stated.or_else(run_consumer(command, profile, choice))
     parser, given_to = _words(command, script, workspace)
-    arguments = _arguments(command, profile, arguments_file, consumer, given_to)
+    passed = passed_arguments(command)
+    arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
     plain = script if _is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
     is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
@@ -214,7 +215,7 @@ def _build(
         counts.total,
         script,
         profile,
-        passed_arguments(command),
+        passed,
         arguments,
         choice.path,
         choice.doc,
@@ -255,11 +256,12 @@ def _arguments(
     found: Recipe | None,
     consumer: Fact[str],
     given: Passed | None,
+    passed: Mapping[str, Fact[str]],
 ) -> dict[str, Fact[Any]]:
     if found is not None:
         return recipe_arguments(command, found, default_arguments(command, profile))
     own = given.values if given is not None and consumer.get_or("") != "hf" else {}
-    return {**own, **effective_arguments(command, profile, consumer)}
+    return {**own, **effective_arguments(command, profile, consumer, passed)}
 
 
 def _is_plain(command: LaunchCommand) -> bool:

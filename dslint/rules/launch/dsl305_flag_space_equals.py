@@ -85,7 +85,8 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     for command in doc.commands:
         for words in (_launcher_words(command), command.script_args):
             for at in range(len(words) - 1):
-                parts = _parts(words, at, doc.in_docs)
+                is_loose = words[at + 1].raw[:1] == "=" or words[at].raw[-1:] == "="
+                parts = _parts(words, at, doc.in_docs) if is_loose else None
                 span = _stretch(doc, parts) if parts is not None else None
                 if parts is not None and span is not None and span.start not in done:
                     done.add(span.start)

@@ -42,6 +42,7 @@ META = RuleMeta(
         "https://github.com/huggingface/accelerate/issues/2601",
         "https://github.com/deepspeedai/DeepSpeedExamples/issues/381",
     ),
+    needs=("--num_machines",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

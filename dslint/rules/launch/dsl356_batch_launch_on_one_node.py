@@ -37,6 +37,7 @@ META = RuleMeta(
     summary="A Slurm job of several nodes starts a launcher for all of them on the first node alone",
     depends_on_run=True,
     references=("https://slurm.schedmd.com/sbatch.html",),
+    needs=("SBATCH_NODES",),
 )
 
 _SCRIPT = {"train.py": "print()\n"}

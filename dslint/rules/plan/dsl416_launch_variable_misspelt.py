@@ -16,6 +16,7 @@ xtuner and ms-swift.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
@@ -70,15 +71,14 @@ _LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Look at every variable that the launch file sets for the command."""
     command = plan.command
-    places = {place for word in command.words for place in word.origins}
     for name, fact in command.env.items():
         if not fact.is_known or not fact.origins or len(name) < 9 or name in _READ:
             continue
-        meant = next((known for known in _READ if _is_near(name, known)), None)
+        meant = _meant(name)
         if meant is None or not command.variable(meant).is_absent or name in plan.reads:
             continue
         origin = fact.origins[0]
-        if origin in places or any(name in word.raw for word in command.words):
+        if any(origin in word.origins for word in command.words) or any(name in word.raw for word in command.words):
             continue
         yield META.finding(
             origin,
@@ -87,6 +87,11 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
             related=(command.location.labelled("the command that starts this run"),),
             severity=Severity.INFO if command.in_docs else None,
         )
+
+
+@lru_cache(maxsize=10_000)
+def _meant(name: str) -> str | None:
+    return next((known for known in _READ if _is_near(name, known)), None)
 
 
 def _is_near(name: str, known: str) -> bool:
