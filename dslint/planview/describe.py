@@ -200,7 +200,8 @@ def _unknown(plan: RunPlan, triangle: Triangle, env: Mapping[str, Fact[str]]) ->
         if word.text is None:
             yield Unknown(f"argv[{index}]", why_of(word), word.location)
     for named in plan.missing:
-        yield Unknown("configs.missing", f"`{named.text}` does not exist", named.location)
+        where = f" in `{named.left.folder or '.'}`" if named.left is not None else ""
+        yield Unknown("configs.missing", f"`{named.text}` does not exist{where}", named.location)
 
 
 def why_of(word: Word) -> str:

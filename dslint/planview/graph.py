@@ -108,6 +108,8 @@ def _add(graph: Graph, view: View, number: int, has_versions: bool) -> None:
         graph.join(source, config, _flag(view), user)
         last = config
     for named in plan.missing:
+        if named.left is not None:
+            continue
         graph.join(source, graph.add("config", f"missing {named.text}", named.text, "does not exist"), "", user)
     versions = [_version(view, name) for name in view.versions]
     if versions and has_versions and not view.is_plain:

@@ -194,7 +194,8 @@ def _configs(view: View) -> Iterator[Row]:
         children = tuple(_deepspeed(view)) if role == "deepspeed" else ()
         yield Row("config", f"{path} ({role})", places, "head", children)
     for named in plan.missing:
-        yield Row("config", f"{named.text} does not exist", (named.location,), "remark")
+        where = f" in {named.left.folder or '.'}" if named.left is not None else ""
+        yield Row("config", f"{named.text} does not exist{where}", (named.location,), "remark")
     if "deepspeed" not in view.configs and (plan.zero_stage.is_known or plan.config_path.is_unknown):
         why = f" ({plan.config_path.reason})" if plan.config_path.is_unknown else ""
         stage = f"ZeRO stage {plan.zero_stage.get()}" if plan.zero_stage.is_known else "ZeRO stage ?"

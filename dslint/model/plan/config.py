@@ -12,6 +12,7 @@ from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.plan.appearing import is_written, may_appear, writes
 from dslint.model.plan.configarg import SUFFIXES
 from dslint.model.plan.files import Files
+from dslint.model.plan.leftbehind import LeftBehind, left_behind
 from dslint.model.plan.recipe import NO_COMMAND, Recipe
 from dslint.model.plan.scriptprofile import ScriptProfile
 from dslint.parse.data import DataDoc
@@ -24,11 +25,15 @@ _PRESET = re.compile(r"(?:deepspeed_)?zero-?([0-3])(?:_\w+)?$")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A config file as a command, YAML file or script names it. ``raw`` is the word before expansion."""
+    """A config file as a command, YAML file or script names it. ``raw`` is the word before expansion.
+
+    ``left``: the file is there, but not where the command looks for it after ``cd``.
+    """
 
     text: str
     location: Location
     raw: str = ""
+    left: LeftBehind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ def _accelerate_yaml(flag: Flag | None, files: Files) -> tuple[DataDoc | None, t
     path = files.find(named.text)
     if path is None:
         return None, _missing(named, files)
-    return files.data(path), ()
+    return files.data(path), _left(named, files)
 
 
 def _replace(choice: ConfigChoice, accelerate: DataDoc | None, missing: tuple[Named, ...]) -> ConfigChoice:
@@ -190,9 +195,21 @@ def _missing(named: Named, files: Files) -> tuple[Named, ...]:
     return () if may_appear(files, named.text, named.raw, named.location.path) else (named,)
 
 
+def _left(named: Named, files: Files) -> tuple[Named, ...]:
+    """The name, when ``cd`` has left the file behind."""
+    left = left_behind(files, named.text)
+    return _missing(replace(named, left=left), files) if left is not None else ()
+
+
 def _load(named: Named | None, files: Files) -> ConfigChoice:
+    """The config of this name, and the name once more where the command will not find it."""
     if named is None:
         return ConfigChoice(path=unknown("the name of the config is not known here"))
+    found = _loaded(named, files)
+    return replace(found, missing=_left(named, files)) if found.path.is_known else found
+
+
+def _loaded(named: Named, files: Files) -> ConfigChoice:
     path = files.find(named.text)
     written = files.heredoc(named.text) if path is None and writes(files, named.text, named.raw) == 1 else None
     if written is not None and isinstance(written.data, dict) and not written.problems:

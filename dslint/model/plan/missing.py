@@ -6,16 +6,23 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.appearing import may_appear
 from dslint.model.plan.config import Named
 from dslint.model.plan.files import Files
+from dslint.model.plan.leftbehind import left_behind
 
 _SUFFIXES = (".py", ".yaml", ".yml", ".json")
 
 
 def missing_script(command: LaunchCommand, files: Files) -> Named | None:
-    """The script that the command names, or the file of arguments of a tool, when it is in this project and nowhere."""
+    """The script that the command names, or the file of arguments of a tool, when it is in this project and nowhere.
+
+    Or somewhere else than in the folder to which ``cd`` has led.
+    """
     word = command.script
     if word is None and command.launcher in ("llamafactory", "axolotl", "xtuner") and command.script_args:
         word = command.script_args[0]
     text = word.text if word is not None and not command.is_module else None
-    if word is None or not text or not text.endswith(_SUFFIXES) or files.find(text):
+    if word is None or not text or not text.endswith(_SUFFIXES):
         return None
-    return Named(text, word.location, word.raw) if not may_appear(files, text, word.raw) else None
+    left = left_behind(files, text)
+    if left is None and files.find(text):
+        return None
+    return Named(text, word.location, word.raw, left) if not may_appear(files, text, word.raw) else None

@@ -233,7 +233,7 @@ def _build(
         ignored=ignored,
         parser=parser,
         given=given_to,
-        missing_script=missing_script(command, files) if script is None else None,
+        missing_script=missing_script(command, files) if script is None or command.cwd.is_known else None,
         group=workspace.memo("group", plain, joins_group) if plain is not None else None,
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),

@@ -1,5 +1,6 @@
 """**What.** A launch command, an accelerate YAML file or the script names a DeepSpeed or accelerate config that does
-not exist: not from the folder of the launch file, not from any folder above it, not beside the script.
+not exist: not from the folder of the launch file, not from any folder above it, not beside the script. Or it exists,
+but not in the folder to which the launch file has changed with `cd`.
 
 **Why it hurts.** The job waits in the queue, starts on every node, and stops. `accelerate launch` says
 `FileNotFoundError` for its YAML file; transformers, accelerate and DeepSpeed take the unknown path for a base64 text
@@ -7,9 +8,10 @@ and stop with `ValueError: Expected a string path to an existing deepspeed confi
 
 **Fix.** Correct the path, or commit the file.
 
-**When it stays quiet.** For absolute paths, `~` and unknown variables; when another command of the launch file
-or the script itself mentions the file and so may write, fetch or copy it; for presets of xtuner and ms-swift
-(`deepspeed_zero2`); and when neither the script nor the folder of the file is in this project.
+**When it stays quiet.** After `cd` to a folder that is not in this project or not certain, and when the script changes
+the folder itself. For absolute paths, `~` and unknown variables; when another command of the launch file or the script
+itself mentions the file and so may write, fetch or copy it; for presets of xtuner and ms-swift (`deepspeed_zero2`); and
+when neither the script nor the folder of the file is in this project.
 
 **Evidence.** transformers `HfTrainerDeepSpeedConfig.__init__`, accelerate `DeepSpeedPlugin.__post_init__` and
 DeepSpeed `DeepSpeedConfig.__init__` open the path as it stands, relative to the working directory.
@@ -45,6 +47,43 @@ EXAMPLES = (
         "train.py": TRAINER,
         "configs/zero2.json": _CONFIG,
     }, "run.sh:1"),
+    bad("left behind by cd", {
+        "scripts/run.sh": f"cd \"$(dirname \"$0\")/../src\"\n{_RUN}",
+        "src/train.py": TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }, "scripts/run.sh:2"),
+    bad("the YAML file of accelerate launch", {
+        "run.sh": "cd src\naccelerate launch --config_file configs/multi.yaml train.py --output_dir out\n",
+        "src/train.py": TRAINER,
+        "configs/multi.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 1\n",
+    }, "run.sh:2"),
+    good("the folder after cd is named from there", {
+        "scripts/run.sh": f"cd \"$(dirname \"$0\")/../src\"\n{_RUN.replace('configs', '../configs')}",
+        "src/train.py": TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }),
+    good("back again", {
+        "run.sh": f"cd src\nmake\ncd ..\n{_RUN}(cd src && make)\n{_RUN}pushd src\npopd\n{_RUN}",
+        "src/Makefile": "all:\n",
+        "train.py": TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }),
+    good("the launch script brings it along", {
+        "run.sh": f"cp -r configs src\ncd src\n{_RUN}",
+        "src/train.py": TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }),
+    good("beside the script", {
+        "run.sh": f"cd src\n{_RUN.replace('train.py', 'tools/train.py')}",
+        "src/tools/train.py": TRAINER,
+        "src/tools/configs/zero2.json": _CONFIG,
+        "configs/zero2.json": _CONFIG,
+    }),
+    good("the script changes the folder", {
+        "run.sh": f"cd src\n{_RUN}",
+        "src/train.py": "import os\n\nos.chdir(os.path.dirname(__file__) + '/..')\n" + TRAINER,
+        "configs/zero2.json": _CONFIG,
+    }),
     good("the file is there", {"run.sh": _RUN, "train.py": TRAINER, "configs/zero2.json": _CONFIG}),
     good("the command runs from the folder above", {
         "scripts/run.sh": _RUN,
@@ -64,12 +103,19 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     for named in plan.missing:
         command = plan.command.location
         is_elsewhere = named.location.path != command.path
+        left = named.left
         yield META.finding(
             named.location,
             f"`{named.text}` does not exist relative to the launch file, the folders above it or the script: "
-            "the run stops at start-up, after it was scheduled",
-            hint="Correct the path or add the file",
-            related=(command.labelled("the command that starts this run"),) if is_elsewhere else (),
+            "the run stops at start-up, after it was scheduled"
+            if left is None
+            else f"`{named.text}` does not exist in `{left.folder or '.'}`, the folder after `cd`: the run stops at"
+            " start-up, after it was scheduled",
+            hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
+            related=(
+                *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),
+                *((left.place,) if left is not None and left.place is not None else ()),
+            ),
             severity=Severity.INFO if plan.command.in_docs else None,
             confidence=Confidence.MEDIUM,
             facts={"path": named.text, "consumer": plan.consumer.get_or("unknown")},

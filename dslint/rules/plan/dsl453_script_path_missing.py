@@ -1,5 +1,6 @@
 """**What.** A launch command names a script of this project that does not exist, or LLaMA-Factory, axolotl or XTuner a
-file of arguments: not from the folder of the launch file, not from any folder above it.
+file of arguments: not from the folder of the launch file, not from any folder above it. Or it exists, but not in the
+folder to which the launch file has changed with `cd`.
 
 **Why it hurts.** The job waits in the queue, starts on every node, and each process stops with `can't open file ...: No
 such file or directory`.
@@ -36,12 +37,16 @@ META = RuleMeta(
 
 _RUN = "torchrun --nproc_per_node 8 tools/train.py --lr 1\n"
 _HERE = {"tools/test.py": "print()\n"}
+_THERE = {"tools/train.py": "print()\n"}
 
 EXAMPLES = (
     bad("the script has another name", {"run.sh": _RUN, **_HERE}, "run.sh:1 warning"),
     bad("a file of arguments", {
         "run.sh": "llamafactory-cli train examples/lora.yaml\n", "examples/lora_sft.yaml": "stage: sft\n",
     }, "run.sh:1 warning"),
+    bad("left behind by cd", {"run.sh": f"cd src\n{_RUN}", "src/model.py": "print()\n", **_THERE}, "run.sh:2 warning"),
+    good("a folder for what is built", {"run.sh": f"cd src\nmake\ncd -\n{_RUN}", "src/model.py": "", **_THERE}),
+    good("found after cd", {"run.sh": f"cd src\n{_RUN.replace('tools', '../tools')}", "src/model.py": "", **_THERE}),
     good("the script is there", {"run.sh": _RUN, "tools/train.py": "print()\n"}),
     good("the command runs from the folder above", {"scripts/run.sh": _RUN, "tools/train.py": "print()\n"}),
     good("the launch script writes it", {"run.sh": f"cat > tools/train.py <<EOF\nprint()\nEOF\n{_RUN}", **_HERE}),
@@ -59,11 +64,15 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     named = plan.missing_script
     if named is None:
         return
+    left = named.left
+    where = "relative to the launch file or the folders above it"
+    if left is not None:
+        where = f"in `{left.folder or '.'}`, the folder after `cd`"
     yield META.finding(
         named.location,
-        f"`{named.text}` does not exist relative to the launch file or the folders above it: the run stops at start-up,"
-        " after it was scheduled",
-        hint="Correct the path or add the file",
+        f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
+        hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
+        related=(left.place,) if left is not None and left.place is not None else (),
         severity=Severity.INFO if plan.command.in_docs else None,
         confidence=Confidence.MEDIUM,
     )
