@@ -72,18 +72,19 @@ def check_parser() -> argparse.ArgumentParser:
 
 
 def _selection(group: argparse._ArgumentGroup) -> None:
-    for flag, text in (
-        ("select", "only these rules"),
-        ("ignore", "not these rules"),
-        ("extend-select", "these rules too"),
-        ("extend-ignore", "nor these rules"),
+    optional = " (rules that are off by default: by code, name or ALL, by no prefix)"
+    for flag, text, more in (
+        ("select", "only these rules", optional),
+        ("ignore", "not these rules", ""),
+        ("extend-select", "these rules too", optional),
+        ("extend-ignore", "nor these rules", ""),
     ):
         group.add_argument(
             f"--{flag}",
             type=_rules,
             action="extend",
             metavar="RULES",
-            help=f"{text}: codes, prefixes (DSL1), names or ALL, separated by commas",
+            help=f"{text}: codes, prefixes (DSL1), names or ALL, separated by commas{more}",
         )
     group.add_argument(
         "--per-file-ignores",

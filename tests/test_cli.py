@@ -99,6 +99,11 @@ def test_selectors_add_up_over_repeated_flags() -> None:
         (["--ignore", "ALL", "--extend-select", "port_out_of_range"], ["DSL309"]),
         (["--select", "DSL20", "--extend-ignore", "DSL2"], ["DSL201"]),
         (["--select", "DSL201", "--ignore", "DSL201"], []),
+        # A prefix means the rules that are on by default; who wants another one names it.
+        (["--select", "DSL3,DSL14"], ["DSL309"]),
+        (["--select", "DSL3,DSL310"], ["DSL310", "DSL309"]),
+        (["--select", "DSL9", "--extend-select", "port-hard-coded"], ["DSL310"]),
+        (["--extend-select", "DSL31"], ALL),
     ],
 )
 def test_the_most_specific_selector_wins(arguments: list[str], codes: list[str]) -> None:

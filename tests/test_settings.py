@@ -358,3 +358,8 @@ def test_an_optional_rule_is_off_until_it_is_selected(monkeypatch: pytest.Monkey
     assert is_enabled("DSL101", [Layer(select=("",))])
     assert is_enabled("DSL101", [Layer(extend_select=("DSL101",))])
     assert not is_enabled("DSL101", [Layer(select=("DSL2",))])
+    # No prefix asks for it, however long; what was asked for stays.
+    assert not is_enabled("DSL101", [Layer(select=("DSL1", "DSL10"))])
+    assert not is_enabled("DSL101", [Layer(extend_select=("DSL1",))])
+    assert is_enabled("DSL101", [Layer(extend_select=("DSL101",)), Layer(extend_select=("DSL1",))])
+    assert not is_enabled("DSL101", [Layer(select=("",), ignore=("DSL10",))])

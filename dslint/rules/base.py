@@ -38,8 +38,8 @@ class RuleMeta:
             same file are dropped.
         consumers: config rules only: who must read the config for the rule to speak (``deepspeed`` | ``hf`` |
             ``accelerate`` | ``lightning`` | ``unknown``); empty: the rule holds for every reader. The engine asks.
-        optional: off unless the user selects it (``--select ALL``, a prefix, the code or the name): for facts that are
-            right and that most people do not want to hear about every config.
+        optional: off unless the user asks for it (``--select ALL``, the whole code or the name; no prefix): for facts
+            that are right and that most people do not want to hear about every config.
         no_experiment: why the probe has no experiment for the rule; empty when it has one.
     """
 

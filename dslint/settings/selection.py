@@ -47,13 +47,17 @@ class Layer:
 def is_enabled(code: str, layers: Iterable[Layer]) -> bool:
     """Whether a code is on after all layers, of which a later one overrules the earlier ones.
 
-    Within a layer the longest matching prefix decides; ``ignore`` wins a draw. Optional rules begin switched off.
+    Within a layer the longest matching prefix decides; ``ignore`` wins a draw. Optional rules begin switched off, and
+    no prefix switches them on: ``DSL3`` means the rules that one gets without asking; the whole code, the name and
+    ``ALL`` ask for them. (ruff does the same for preview rules with ``explicit-preview-rules``.)
     """
-    state = code not in BY_CODE or not BY_CODE[code].optional
+    is_optional = code in BY_CODE and BY_CODE[code].optional
+    state = not is_optional
     for layer in layers:
         if layer.select is not None:
             state = code in ALWAYS_ON
-        on = _longest(code, (*(layer.select or ()), *layer.extend_select))
+        asked = (*(layer.select or ()), *layer.extend_select)
+        on = _longest(code, [p for p in asked if p in ("", code)] if is_optional else asked)
         off = _longest(code, (*layer.ignore, *layer.extend_ignore))
         if max(on, off) >= 0:
             state = on > off

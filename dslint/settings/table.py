@@ -90,7 +90,10 @@ class Table:
     extend: str | None = field(
         default=None, metadata=_about("Another settings file to start from; its keys hold unless this file sets them.")
     )
-    select: tuple[str, ...] | None = field(default=None, metadata=_about(f"Only these {_SELECTORS}. Default: all."))
+    select: tuple[str, ...] | None = field(
+        default=None,
+        metadata=_about(f"Only these {_SELECTORS}. Default: all but a few, which need their code, their name or ALL."),
+    )
     ignore: tuple[str, ...] = field(
         default=(), metadata=_about(f"Not these {_SELECTORS}. The most specific selector wins.")
     )

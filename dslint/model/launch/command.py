@@ -72,6 +72,7 @@ class LaunchCommand:
     ``is_module`` when it is a dotted module. ``script_args`` are the words after it.
     ``env`` holds variables the command sees: prefix assignments, exports and ``#SBATCH`` facts of the file.
     ``cwd`` is the directory the file changed to before the command, relative to the project, when known.
+    ``cwd_is_certain``: it is the same however the tests before the command went.
     ``conditions`` are the unknown tests that its words, environment or directory depend on: one command of the text
     gives several, one for each way that these tests may go. Empty: it always runs like this.
     ``in_docs`` marks commands from Markdown, where placeholders are normal and severity is lower.
@@ -93,6 +94,7 @@ class LaunchCommand:
     processes_per_node: Fact[int] = field(default_factory=absent)
     world_size: Fact[int] = field(default_factory=absent)
     cwd: Fact[str] = field(default_factory=absent)
+    cwd_is_certain: bool = True
     in_docs: bool = False
     # ``$@``, ``$EXTRA_ARGS``: flags may be missing from what dslint sees. ``$1`` is one operand, or one flag.
     hides_words: bool = False

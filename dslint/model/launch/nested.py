@@ -17,6 +17,7 @@ from dslint.model.launch.read import Outer, Shell, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.batchjob import job_directives, job_variables
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
+from dslint.model.shell.flow.choices import Choice
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope, Template
@@ -255,6 +256,8 @@ def _holds_plain_words(body: str, scope: Scope) -> bool:
 
 def _under(commands: list[LaunchCommand], invocation: Invocation) -> list[LaunchCommand]:
     """The commands with the conditions of what starts them."""
+    if isinstance(invocation.scope.directory, Choice):
+        commands = [replace(command, cwd_is_certain=False) for command in commands]
     if not invocation.conditions:
         return commands
     return [replace(c, conditions=tuple(dict.fromkeys((*invocation.conditions, *c.conditions)))) for c in commands]

@@ -31,11 +31,12 @@ class LeftBehind:
 def left_behind(files: Files, text: str) -> LeftBehind | None:
     """Where the file lies that a relative path means without ``cd``; ``None`` when the command finds it, or may do so.
 
-    The folder after ``cd`` must be certain: from one place alone, among those from which people start the launch file,
-    it leads to a folder of the project, or to one with the script of the command.
+    The folder after ``cd`` must be certain: no test decides about it (``cd data && ./fetch.sh && cd -``), and from one
+    place alone, among those from which people start the launch file, it leads to a folder of the project, or to one
+    with the script of the command.
     """
     workspace, command = files.workspace, files.command
-    if not command.cwd.is_known or not text or text.startswith(("/", "~")):
+    if not (command.cwd.is_known and command.cwd_is_certain and text) or text.startswith(("/", "~")):
         return None
     folder = _folder(command, files.launch_path, workspace)
     if folder is None or workspace.exists(posixpath.join(folder, text)):

@@ -43,8 +43,8 @@ def run_builtin(
 ) -> None:
     """What the command does to ``scope``; ``ifs`` is the raw value of ``IFS=`` in front of it."""
     arguments = [text for text, _ in raws]
-    if name == "cd":
-        _change_directory(reader, arguments, scope)
+    if name in ("cd", "pushd", "popd"):
+        _change_directory(reader, name, arguments, scope)
     elif name == "set":
         _set(reader, raws, scope)
     elif name == "shift":
@@ -118,12 +118,23 @@ def _or_default(old: Any, default: Value) -> Any:
     return old if isinstance(old, Value) and old.text and old.items is None else Unknown(getattr(old, "why", ""))
 
 
-def _change_directory(reader: CommandReader, arguments: list[str], scope: Scope) -> None:
+def _change_directory(reader: CommandReader, name: str, arguments: list[str], scope: Scope) -> None:
     def changed(world: World) -> Fact[str]:
         return changed_directory(arguments, reader.doc.source.path, scope, world)
 
-    tree = tree_of(changed, scope.here())
-    scope.directory = unknown(TOO_MANY) if tree is None else tree
+    before, stack = scope.directory, scope.stack
+    if name == "popd":
+        is_plain = stack and not arguments
+        scope.directory = stack[0] if stack and is_plain else unknown("`popd`")
+        scope.stack = stack[1:] if stack and is_plain else None
+    elif arguments == ["-"] and name == "cd":
+        scope.directory = scope.previous
+    else:
+        tree = tree_of(changed, scope.here())
+        scope.directory = unknown(TOO_MANY) if tree is None else tree
+        if name == "pushd":
+            scope.stack = (before, *stack) if stack is not None and len(arguments) == 1 else None
+    scope.previous = before
 
 
 def _evaluated(arguments: list[str], scope: Scope) -> str | None:

@@ -19,7 +19,7 @@ def changed_directory(arguments: list[str], script: str, scope: Scope, world: Wo
         ForkNeededError: it depends on a fork that the world says nothing about.
     """
     arguments = [a for a in arguments if a not in ("-P", "-L", "--")]
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith(("-", "+")):
         return unknown("`cd` without a readable directory")
     raw = arguments[0]
     lookup = scope.lookup(world)

@@ -59,6 +59,9 @@ class Scope:
     # Another machine runs this: the variables of the shell are only put into the text that it gets.
     remote: bool = False
     directory: Any = field(default_factory=absent)
+    # Where `cd -` leads, and the stack of `pushd` (``None``: nobody knows).
+    previous: Any = field(default_factory=lambda: unknown("nobody has changed the directory"))
+    stack: tuple[Any, ...] | None = ()
     # The path of the script, ``None`` where the text is no script of its own.
     script: str | None = None
     templates: dict[str, Any] = field(default_factory=dict)
@@ -176,6 +179,7 @@ class Scope:
         for name in {**self.templates, **other.templates}:
             self.templates[name] = either(self.templates.get(name, False), other.templates.get(name, False))
         self.directory = either(self.directory, other.directory)
+        self.previous = either(self.previous, other.previous)
         self.world = dict(self.world.items() & other.world.items())
         self.limits = tuple(group for group in self.limits if any(group is g for g in other.limits))
         self._meet(other)
@@ -193,6 +197,8 @@ class Scope:
         self.templates = {n: t for n, t in self.templates.items() if other.templates.get(n) is t}
         if not is_same(self.directory, other.directory):
             self.directory = unknown("the directory depends on a loop")
+        if not is_same(self.previous, other.previous):
+            self.previous = unknown("the directory depends on a loop")
         self._meet(other)
 
     def _same(self, part: str, name: str, other: Scope) -> bool:
@@ -200,6 +206,7 @@ class Scope:
 
     def _meet(self, other: Scope) -> None:
         self.open = self.open or other.open
+        self.stack = self.stack if self.stack is other.stack else None
         self.integers |= other.integers
         self.export_all = self.export_all or other.export_all
         self.epoch = self.epoch if self.epoch is other.epoch else object()
