@@ -15,7 +15,7 @@ class Span:
 
     def shifted(self, offset: int) -> Span:
         """The same range in a host text where this text begins at ``offset``."""
-        return Span(self.start + offset, self.end + offset)
+        return Span(self.start + offset, self.end + offset) if offset else self
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,21 +32,51 @@ class Region:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a file; ``label`` says what stands there ("world size 8 set here")."""
+    """A place in a file; ``label`` says what stands there ("world size 8 set here").
 
-    path: str
-    span: Span
-    region: Region
-    label: str = ""
+    Lines and columns are counted when somebody asks for them: most places of a run are never shown. So two places are
+    the same when path, span and label are; a place that is pickled takes its region along, and not the text.
+    """
+
+    __slots__ = ("_region", "label", "path", "span")
+
+    def __init__(self, path: str, span: Span, region: Region | SourceFile, label: str = "") -> None:
+        self.path = path
+        self.span = span
+        self.label = label
+        self._region = region
+
+    @property
+    def region(self) -> Region:
+        """The lines and columns of the span."""
+        found = self._region
+        if isinstance(found, SourceFile):
+            self._region = found = found.region(self.span)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Location):
+            return NotImplemented
+        return self.span == other.span and self.path == other.path and self.label == other.label
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.span.start, self.span.end, self.label))
+
+    def __reduce__(self) -> tuple[type[Location], tuple[str, Span, Region, str]]:
+        return Location, (self.path, self.span, self.region, self.label)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.region.line}"
 
+    def __repr__(self) -> str:
+        return f"Location(path={self.path!r}, span={self.span!r}, region={self.region!r}, label={self.label!r})"
+
     def labelled(self, label: str) -> Location:
         """The same place with another label."""
-        return Location(self.path, self.span, self.region, label)
+        return Location(self.path, self.span, self._region, label)
 
 
 @dataclass(slots=True)
@@ -107,4 +137,4 @@ class SourceFile:
 
     def location(self, span: Span, label: str = "") -> Location:
         """A place in this file that a finding or a fact can carry."""
-        return Location(self.path, span, self.region(span), label)
+        return Location(self.path, span, self, label)

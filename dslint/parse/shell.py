@@ -6,17 +6,33 @@ import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile, Span
-from dslint.parse.shelllex import PLACEHOLDER
+from dslint.parse.shelllex import PLACEHOLDER, CommandText
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser, Tree
+    from tree_sitter import Node, Parser
 
 # Nodes whose inside never holds a comment or a syntax error that matters.
 _LEAVES = frozenset({"word", "string", "raw_string", "number", "variable_name", "heredoc_body", "comment"})
+
+
+@dataclass(slots=True, eq=False)
+class Syntax:
+    """The syntax tree of a text, wherever the text stands; readers keep here what follows from the text alone.
+
+    ``root`` is one object, so that nodes are made once: they keep their children.
+    """
+
+    root: Node
+    # Code-point offset of every byte, empty for ASCII, where both are the same.
+    points: array[int]
+    # The simple commands that were read, by the offset at which they begin; ``None``: it is not finished.
+    commands: dict[int, CommandText | None] = field(default_factory=dict)
+    # Names that the code below a node sets, by the identity of the node.
+    assigned: dict[int, frozenset[str] | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -24,25 +40,51 @@ class ShellDoc:
     """A parsed shell text: a whole file, a fenced block of Markdown, or a string that a shell runs.
 
     ``text`` is the fragment, which begins at ``base`` in ``source.text``. Spans of this class and of its methods
-    count from the begin of the host file. ``errors`` are the places that the grammar could not read.
+    count from the begin of the host file.
     """
 
     source: SourceFile
     text: str
     base: int
-    tree: Tree
-    comments: tuple[Span, ...] = ()
-    errors: tuple[Span, ...] = ()
+    syntax: Syntax
     # Set for a text that stands nowhere as it is (the value of a variable): every node is reported here.
     anchor: Span | None = None
-    # Code-point offset of every byte, empty for ASCII, where both are the same.
-    _points: array[int] = field(default_factory=lambda: array("L"), repr=False)
+    _notes: tuple[tuple[Span, ...], tuple[Span, ...]] | None = field(default=None, repr=False)
+
+    @property
+    def root(self) -> Node:
+        """The node of the whole text."""
+        return self.syntax.root
+
+    @property
+    def comments(self) -> tuple[Span, ...]:
+        """The comments in the order of the text."""
+        return self._noted()[0]
+
+    @property
+    def errors(self) -> tuple[Span, ...]:
+        """The places that the grammar could not read."""
+        return self._noted()[1]
+
+    def _noted(self) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+        """Comments and errors: few texts are asked for them, and the whole tree must be walked."""
+        if self._notes is None:
+            found = list(_notable(self.root)) if "#" in self.text or self.root.has_error else []
+            spans = [(node.type == "comment", self.span(node)) for node in found]
+            self._notes = tuple(s for is_comment, s in spans if is_comment), tuple(s for c, s in spans if not c)
+        return self._notes
 
     def local(self, node: Node) -> Span:
         """The range of a node in ``text``."""
-        if self._points:
-            return Span(self._points[node.start_byte], self._points[node.end_byte])
+        points = self.syntax.points
+        if points:
+            return Span(points[node.start_byte], points[node.end_byte])
         return Span(node.start_byte, node.end_byte)
+
+    def start(self, node: Node) -> int:
+        """Where a node begins in ``text``."""
+        points = self.syntax.points
+        return points[node.start_byte] if points else node.start_byte
 
     def span(self, node: Node) -> Span:
         """The range of a node in the host file."""
@@ -52,12 +94,14 @@ class ShellDoc:
 
     def source_span(self, start: int, end: int) -> Span:
         """The range in the host file of a range of ``text``."""
-        return self.anchor if self.anchor is not None else Span(start, end).shifted(self.base)
+        return self.anchor if self.anchor is not None else Span(start + self.base, end + self.base)
 
     def raw(self, node: Node) -> str:
         """The text of a node as written."""
-        span = self.local(node)
-        return self.text[span.start : span.end]
+        points = self.syntax.points
+        if points:
+            return self.text[points[node.start_byte] : points[node.end_byte]]
+        return self.text[node.start_byte : node.end_byte]
 
     def location(self, node: Node, label: str = "") -> Location:
         """The place of a node in the host file."""
@@ -76,16 +120,17 @@ def parse_shell(source: SourceFile, text: str | None = None, base: int = 0, anch
     ``anchor`` says where to report it.
     """
     code = source.text if text is None else text
-    # The parser loses the rest of a command over ``<x>``; a variable of the same length keeps all positions.
-    data = PLACEHOLDER.sub(lambda m: "$" + "_" * (len(m[0]) - 1), code).encode("utf-8", "surrogatepass")
-    tree = _parser().parse(data)
-    doc = ShellDoc(source, code, base, tree, anchor=anchor, _points=_code_points(code, len(data)))
-    comments: list[Span] = []
-    errors: list[Span] = []
-    for node in _notable(tree.root_node):
-        (comments if node.type == "comment" else errors).append(doc.span(node))
-    doc.comments, doc.errors = tuple(comments), tuple(errors)
-    return doc
+    return ShellDoc(source, code, base, _syntax(code), anchor=anchor)
+
+
+# A script that many others call is read once for each call.
+@lru_cache(maxsize=64)
+def _syntax(code: str) -> Syntax:
+    data = code.encode("utf-8", "surrogatepass")
+    if "<" in code:
+        # The parser loses the rest of a command over ``<x>``; a variable of the same length keeps all positions.
+        data = PLACEHOLDER.sub(lambda m: "$" + "_" * (len(m[0]) - 1), code).encode("utf-8", "surrogatepass")
+    return Syntax(_parser().parse(data).root_node, _code_points(code, len(data)))
 
 
 def _notable(root: Node) -> Iterator[Node]:

@@ -33,6 +33,18 @@ class SimpleCommand:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class CommandText:
+    """A simple command: its words as written with their places, and where it ends.
+
+    The first ``prefix`` of them are assignments.
+    """
+
+    words: tuple[tuple[str, Span], ...]
+    prefix: int
+    end: int
+
+
 def simple_command(text: str, at: int) -> SimpleCommand:
     """The words of the simple command that begins at ``at``, without redirections.
 

@@ -24,7 +24,7 @@ def nodes_at(doc: LaunchDoc, place: Location) -> Iterator[Node]:
     offset = place.span.start - shell.base
     if shell.anchor is not None or place.path != doc.source.path or not 0 <= offset < len(shell.text):
         return
-    node, path = shell.tree.root_node, [shell.tree.root_node]
+    node, path = shell.root, [shell.root]
     while True:
         inner = next((c for c in node.children if shell.local(c).start <= offset < shell.local(c).end), None)
         if inner is None:

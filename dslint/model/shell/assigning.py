@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +166,7 @@ class AssignmentReader:
         place = self.doc.anchor or span.shifted(self.doc.base)
         return self.doc.source.location(place)
 
-    def declare(self, raws: list[tuple[str, Span]], scope: Scope) -> None:
+    def declare(self, raws: Sequence[tuple[str, Span]], scope: Scope) -> None:
         """``export``, ``declare``, ``local``, ``readonly``, ``unset``."""
         (command, _), *arguments = raws
         flags = [raw for raw, _ in arguments if raw.startswith(("-", "+"))]

@@ -57,7 +57,7 @@ def directives(shell: ShellDoc) -> tuple[Directive, ...]:
     """
     if FIRST_DIRECTIVE not in shell.text:
         return ()
-    first = next((c for c in shell.tree.root_node.named_children if c.type != "comment"), None)
+    first = next((c for c in shell.root.named_children if c.type != "comment"), None)
     end = shell.span(first).start if first is not None else shell.span_in_source.end
     found: list[Directive] = []
     heredoc = shell.text.find("<<") if shell.errors else -1
@@ -81,7 +81,7 @@ def early_ranks(shell: ShellDoc) -> Iterator[EarlyRank]:
         return
     # Variable -> the expansion in its value, whether a rank stands before it there, and the assignment.
     kept: dict[str, tuple[EarlyRank, bool]] = {}
-    for node in _in_order(shell.tree.root_node):
+    for node in _in_order(shell.root):
         if node.type == "variable_assignment":
             _keep(node, shell, kept)
         elif _is_srun(node, shell):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ _MAX_CHAIN = 5
 def run_builtin(
     reader: CommandReader,
     name: str,
-    raws: list[tuple[str, Span]],
+    raws: Sequence[tuple[str, Span]],
     raw: str,
     scope: Scope,
     redirects: list[Node],
@@ -144,7 +145,7 @@ def _evaluated(arguments: list[str], scope: Scope) -> str | None:
     return template.text if template is not None else None
 
 
-def _set(reader: CommandReader, raws: list[tuple[str, Span]], scope: Scope) -> None:
+def _set(reader: CommandReader, raws: Sequence[tuple[str, Span]], scope: Scope) -> None:
     arguments = [text for text, _ in raws]
     if "--" in arguments:
         at = arguments.index("--")

@@ -13,12 +13,12 @@ from dslint.model.shell.assigning import DECLARING, AssignmentReader
 from dslint.model.shell.builtins import BUILTINS, CONTROL, NAME_OPERANDS, default_assignment, run_builtin
 from dslint.model.shell.effects import assigned_names, side_effects
 from dslint.model.shell.flow.choices import ForkNeededError, World, resolve
-from dslint.model.shell.flow.expansion import alternatives_of
+from dslint.model.shell.flow.expansion import Raws, alternatives_of
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.reasons import reason_of
 from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.words import ASSIGNMENT, expand, is_plain
-from dslint.parse.shelllex import UnfinishedWordError, simple_command
+from dslint.parse.shelllex import CommandText, UnfinishedWordError, simple_command
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -31,6 +31,10 @@ _MANY = re.compile(
     r"""\$[{]?(?:[@*]|\w+\[[@*]\]|\w*(?:ARGS?|OPTS?|OPTIONS?|FLAGS?|CMD|COMMANDS?|PARAMS?|EXTRAS?|LAUNCH\w*)\w*\b)""",
     re.I,
 )
+
+
+# Behind a command the grammar goes on to the next line, which is one of its own.
+_NEXT_LINE = re.compile(r"[ \t\r;]*\n(?:\s|#[^\n]*\n)*(?=[^\s#])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +92,17 @@ class CommandReader(AssignmentReader):
 
     def simple(self, node: Node, scope: Scope, redirects: list[Node] | None = None) -> Any:
         """Run the simple command that begins where ``node`` begins; its status, ``None`` when nobody knows."""
-        return self._simple_at(node, self.doc.local(node).start, scope, redirects)
+        return self._simple_at(node, self.doc.start(node), scope, redirects)
 
     def _simple_at(self, node: Node, start: int, scope: Scope, redirects: list[Node] | None) -> Any:
         if start < self.read_up_to:
             return None  # the grammar made several nodes of one command
-        try:
-            command = simple_command(self.doc.text, start)
-        except UnfinishedWordError:
+        command = self._command_at(start)
+        if command is None:
             scope.forget(assigned_names(self.doc, node))
             return None
         self.read_up_to = command.end
-        raws = [(self.doc.text[w.start : w.end], w) for w in command.words]
-        count = next((i for i, (raw, _) in enumerate(raws) if not ASSIGNMENT.match(raw)), len(raws))
+        raws, count = command.words, command.prefix
         if count == len(raws):
             for raw, span in raws:
                 self.assign(raw, span, scope)
@@ -112,19 +114,27 @@ class CommandReader(AssignmentReader):
             return None
         return self._run(node, raws[:count], raws[count:], scope, redirects or [])
 
+    def _command_at(self, start: int) -> CommandText | None:
+        """The command that begins there; ``None`` when a quote or bracket in it is not closed."""
+        known = self.doc.syntax.commands
+        if start not in known:
+            known[start] = _command_text(self.doc.text, start)
+        return known[start]
+
     def _next_line(self, node: Node, end: int, scope: Scope, redirects: list[Node] | None) -> bool:
         """``A=1 B=2`` and the command on the next line are one command to the grammar, and two to bash."""
-        rest = self.doc.text[end : self.doc.local(node).end]
-        following = re.match(r"[ \t\r;]*\n(?:\s|#[^\n]*\n)*(?=[^\s#])", rest) if node.type == "command" else None
+        following = None
+        if node.type == "command":
+            following = _NEXT_LINE.match(self.doc.text, end, self.doc.local(node).end)
         if following is not None:
-            self._simple_at(node, end + following.end(), scope, redirects)
+            self._simple_at(node, following.end(), scope, redirects)
         return following is not None
 
     def _run(
         self,
         node: Node,
-        prefix: list[tuple[str, Span]],
-        raws: list[tuple[str, Span]],
+        prefix: Raws,
+        raws: Raws,
         scope: Scope,
         redirects: list[Node],
     ) -> Any:
@@ -150,7 +160,7 @@ class CommandReader(AssignmentReader):
         default_assignment(name, self.location(raws[0][1]), raw, scope)
         return status
 
-    def _call(self, name: str, prefix: list[tuple[str, Span]], raws: list[tuple[str, Span]], scope: Scope) -> None:
+    def _call(self, name: str, prefix: Raws, raws: Raws, scope: Scope) -> None:
         if not prefix:
             self.functions.call(name, self, raws, scope)
             return
@@ -161,7 +171,7 @@ class CommandReader(AssignmentReader):
         scope.forget(self.functions.names(name))
         scope.ended = inner.ended
 
-    def _emit(self, node: Node, prefix: list[tuple[str, Span]], raws: list[tuple[str, Span]], scope: Scope) -> None:
+    def _emit(self, node: Node, prefix: Raws, raws: Raws, scope: Scope) -> None:
         inner = scope.copy()
         for raw, span in prefix:
             self.assign(raw, span, inner, export=True)
@@ -190,6 +200,16 @@ class CommandReader(AssignmentReader):
             return [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
         origins = tuple(lookup.used)
         return [Word(text, raw, location, origins) for text in texts]
+
+
+def _command_text(text: str, start: int) -> CommandText | None:
+    try:
+        command = simple_command(text, start)
+    except UnfinishedWordError:
+        return None
+    words = tuple((text[w.start : w.end], w) for w in command.words)
+    count = next((i for i, (raw, _) in enumerate(words) if not ASSIGNMENT.match(raw)), len(words))
+    return CommandText(words, count, command.end)
 
 
 _REDIRECTIONS = frozenset({"file_redirect", "herestring_redirect"})

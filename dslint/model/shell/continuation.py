@@ -80,7 +80,7 @@ def lost_flags(doc: ShellDoc, over_comments: bool = False) -> Iterator[LostFlag]
         return
     layout = Layout(doc)
     starts = [line.start for line in layout.lines]
-    for node in _flag_commands(doc.tree.root_node):
+    for node in _flag_commands(doc.root):
         span = doc.local(node).shifted(doc.base)
         row = bisect_right(starts, span.start) - 1
         if row == 0 or layout.lines[row].span.start != span.start:

@@ -26,8 +26,15 @@ def opens_scope(command: str) -> bool:
     return not _QUIET_SOURCES.search(command) and "conda" not in command
 
 
-def assigned_names(doc: ShellDoc, root: Node) -> set[str] | None:
+def assigned_names(doc: ShellDoc, root: Node) -> frozenset[str] | None:
     """Names that the code under ``root`` may set; ``None`` when that may be any."""
+    known = doc.syntax.assigned
+    if root.id not in known:
+        known[root.id] = _assigned_names(doc, root)
+    return known[root.id]
+
+
+def _assigned_names(doc: ShellDoc, root: Node) -> frozenset[str] | None:
     names: set[str] = set()
     stack = [root]
     while stack:
@@ -36,8 +43,7 @@ def assigned_names(doc: ShellDoc, root: Node) -> set[str] | None:
         if kind in ("variable_assignment", "for_statement", "declaration_command", "unset_command"):
             names |= {doc.raw(c).partition("[")[0] for c in node.children if c.type in _NAMES}
         elif kind == "command":
-            raw = doc.raw(node)
-            found = command_names(raw)
+            found = command_names(doc.raw(node))
             if found is None:
                 return None
             names |= found
@@ -47,7 +53,7 @@ def assigned_names(doc: ShellDoc, root: Node) -> set[str] | None:
             names |= side_effects(doc.raw(node))
             continue
         stack += node.named_children
-    return names
+    return frozenset(names)
 
 
 def _is_arithmetic(node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +34,7 @@ class Function:
 
     reader: CommandReader
     body: Node
-    names: set[str] | None
+    names: Set[str] | None
     outer: Scope
     is_called: bool = False
     is_ambiguous: bool = False
@@ -82,7 +82,7 @@ class Functions:
             self.run_uncalled(old)
         self.found[name] = function
 
-    def names(self, name: str) -> set[str] | None:
+    def names(self, name: str) -> Set[str] | None:
         """Names that a call may set, by itself or through other functions."""
         function = self.found[name]
         return set() if function.names == set() else _union(self.found.values())
@@ -242,7 +242,7 @@ def argument(number: int, whole: Any) -> Value | Unknown:
     return Value(whole.items[number - 1], None, whole.places[number - 1 : number])
 
 
-def _union(functions: Iterable[Function]) -> set[str] | None:
+def _union(functions: Iterable[Function]) -> Set[str] | None:
     names: set[str] = set()
     for function in functions:
         if function.names is None:

@@ -87,7 +87,7 @@ def belongs(line: Line, first: Line) -> bool:
 
 def _spans(doc: ShellDoc) -> Iterator[Span]:
     """Outermost opaque ranges: they do not overlap."""
-    stack = [doc.tree.root_node]
+    stack = [doc.root]
     while stack:
         node = stack.pop()
         if node.type in OPAQUE or node.is_missing:

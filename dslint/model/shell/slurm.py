@@ -29,7 +29,7 @@ def sbatch_directives(shell: ShellDoc) -> dict[str, Fact[str]]:
     """The directives before the first command, by keys such as ``SBATCH_NODES``; Slurm ignores later ones."""
     if "#SBATCH" not in shell.text:
         return {}
-    first = next((c for c in shell.tree.root_node.named_children if c.type != "comment"), None)
+    first = next((c for c in shell.root.named_children if c.type != "comment"), None)
     end = shell.span(first).start if first is not None else shell.span_in_source.end
     facts: dict[str, Fact[str]] = {}
     for comment in shell.comments:

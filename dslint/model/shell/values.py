@@ -44,7 +44,7 @@ def read_statements(
     ``find_file`` finds the files that the script sources; without it they are unknown.
     """
     reader = _Reader(doc, wanted, find_file)
-    reader.visit(doc.tree.root_node, scope or Scope())
+    reader.visit(doc.root, scope or Scope())
     reader.functions.finish()
     return sorted([*reader.found, *reader.heredocs], key=lambda item: item.node.start_byte)
 
@@ -61,7 +61,7 @@ class _Reader(LoopReader):
         """Run another file in this state, for what it sets; its commands are read with the file itself."""
         other = _Reader(parse_shell(source), _nothing, self.find_file, self.functions)
         with self.functions.sourcing(scope):
-            other.visit(other.doc.tree.root_node, scope)
+            other.visit(other.doc.root, scope)
 
     def visit(self, node: Node, scope: Scope) -> Any:
         """Run one statement in ``scope``; its status as a tree of booleans, ``None`` when nobody knows."""

@@ -92,7 +92,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     late = [directive for directive in found if not directive.is_read]
     if not late:
         return
-    first = next(c for c in doc.shell.tree.root_node.named_children if c.type != "comment")
+    first = next(c for c in doc.shell.root.named_children if c.type != "comment")
     command = doc.shell.span(first)
     if doc.in_docs and re.match(r"(?:cat|less|more|head|vim?|nano|emacs|bat)\b", doc.shell.raw(first)):
         return  # the listing of a file

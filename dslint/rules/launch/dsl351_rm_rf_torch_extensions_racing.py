@@ -54,7 +54,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     del context
     if "torch_extensions" not in doc.source.text.lower() or doc.shell.anchor is not None or not doc.commands:
         return
-    stack = [doc.shell.tree.root_node]
+    stack = [doc.shell.root]
     while stack:
         node = stack.pop()
         if node.type != "command":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -240,7 +240,7 @@ class LoopReader(BranchReader):
         head = " ".join(self.doc.raw(node).partition("\n")[0].split())[:60]
         return Choice(Fork(two_arms(self.doc.location(node), head)), (True, False))
 
-    def _changed(self, node: Node) -> set[str] | None:
+    def _changed(self, node: Node) -> Set[str] | None:
         """Names that the loop sets, by itself or through functions that it calls."""
         names = assigned_names(self.doc, node)
         stack = [node]
