@@ -8,6 +8,9 @@ from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs
+from dslint.model.launch.launchers import remote, wrappers
+from dslint.model.launch.launchers.adapters import BY_HEAD
+from dslint.model.launch.read import may_begin
 
 
 def commands(script: str, path: str = "run.sh") -> tuple[LaunchCommand, ...]:
@@ -323,3 +326,18 @@ srun bash -c "torchrun --nnodes \\$NODES --nproc_per_node \\$GPUS --node_rank \\
         "--master_addr": None,
         "--master_port": "29501",
     }
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["echo torchrun t.py", "pip install deepspeed", "mkdir -p out/deepspeed", "/bin/echo deepspeed t.py", "git commit"],
+)
+def test_first_words_that_start_nothing(command: str) -> None:
+    assert not may_begin(command.split()[0])
+    assert commands(command) == ()
+
+
+def test_first_words_that_may_start_something() -> None:
+    heads = {*BY_HEAD, *wrappers.NAMES, *remote.NAMES, "python3.11", "bash", "sbatch", "eval", "./run.sh", "run.slurm"}
+    assert all(may_begin(head) for head in (*heads, *(f"/opt/bin/{head}" for head in heads)))
+    assert all(may_begin(head) for head in ("$CMD", '"$LAUNCHER"', "`which", "$(which", "torch{run,}", "'torchrun'"))

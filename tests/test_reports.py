@@ -353,7 +353,7 @@ def sarif_schema() -> Any:
     return validator(schema, format_checker=validator.FORMAT_CHECKER)
 
 
-OUTSIDE = replace(NOTE, location=replace(NOTE.location, path="../other dir/run.sh"))
+OUTSIDE = replace(NOTE, location=Location("../other dir/run.sh", NOTE.location.span, NOTE.location.region))
 
 
 @pytest.mark.parametrize(

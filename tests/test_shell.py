@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dslint.core.source import SourceFile
+from dslint.core.source import Region, SourceFile, Span
 from dslint.model.firstlook import may_launch
 from dslint.model.launch.document import LaunchDoc, read_launch_docs
 from dslint.model.shell.values import read_invocations
@@ -306,3 +308,31 @@ def test_a_branch_that_comes_back_leaves_the_directory_as_it_was() -> None:
     script = "if [ $A == 1 ]; then\n  cd eval/mme\n  make\n  cd ../..\nfi\ntorchrun tools/train.py\n"
     (command,) = docs(f"```bash\n{script}```\n")[0].commands
     assert command.cwd.is_absent
+
+
+def test_places_are_the_same_by_path_and_span() -> None:
+    source = SourceFile("run.sh", "A=1\nfoo $A\n")
+    place = source.location(Span(4, 7), "here")
+    copy = pickle.loads(pickle.dumps(place))
+    assert (copy, hash(copy), copy.region) == (place, hash(place), Region(2, 1, 2, 4))
+    assert str(place) == "run.sh:2"
+    assert place.labelled("there") != place
+    assert place.labelled("there").region == place.region
+
+
+def test_comments_and_errors_on_demand() -> None:
+    source = SourceFile("run.sh", "# one\nfoo 1 # two\necho 'no # comment'\n")
+    doc = parse_shell(source)
+    assert [source.text[c.start : c.end] for c in doc.comments] == ["# one", "# two"]
+    assert doc.errors == ()
+    assert parse_shell(SourceFile("run.sh", "foo ((\n")).errors
+
+
+def test_texts_that_are_equal_share_what_is_read_of_them_and_no_places() -> None:
+    text = "foo a\n"
+    first, second = (
+        parse_shell(SourceFile(name, " " * base + text), text, base) for name, base in (("a", 0), ("b", 3))
+    )
+    assert first.syntax is second.syntax
+    places = [read_invocations(doc, lambda raw: True)[0].words[0].location for doc in (first, second)]
+    assert [(p.path, p.span) for p in places] == [("a", Span(0, 3)), ("b", Span(3, 6))]

@@ -64,6 +64,8 @@ def fences(text: str) -> Iterator[Fence]:
 
 
 def _opens(line: str, after: int) -> tuple[str, int, str, bool] | None:
+    if "```" not in line and "~~~" not in line:
+        return None
     match = _OPEN.fullmatch(line)
     return (match["fence"], after, _language(match["info"]), ">" in match["lead"]) if match else None
 
@@ -81,6 +83,8 @@ def _fence(start: tuple[str, int, str, bool], body: list[str]) -> Fence:
 def _closes(line: str, fence: str, quoted: bool) -> bool:
     if quoted:
         line = _QUOTE.sub("", line)
+    if fence not in line:
+        return False
     line = line.strip(" \t")
     return len(line) >= len(fence) and not line.strip(fence[0])
 

@@ -13,7 +13,7 @@ from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
 from dslint.model.launch.launchers.environment import READ
-from dslint.model.launch.read import Outer, Shell, read_command
+from dslint.model.launch.read import Outer, Shell, may_begin, read_command
 from dslint.model.launch.texts import may_start
 from dslint.model.shell.batchjob import job_directives, job_variables
 from dslint.model.shell.commands import Heredoc, Invocation, kept_template
@@ -98,7 +98,7 @@ class TextReader:
     ) -> list[LaunchCommand]:
         """The launch commands of a text, in its order."""
         out: list[LaunchCommand] = []
-        for item in read_statements(shell, _wanted, scope, self.find_file):
+        for item in read_statements(shell, _wanted, scope, self.find_file, may_begin):
             if depth >= _DEPTH and isinstance(item, Heredoc):
                 continue
             found = (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from dslint.core.fact import Fact, absent, unknown
 from dslint.core.source import Location, SourceFile, Span
 from dslint.model.launch.command import Flag, LaunchCommand, Word
+from dslint.model.launch.launchers import remote, wrappers
 from dslint.model.launch.launchers.adapters import BY_HEAD, BY_MODULE, MPI_PAIRS, PLAIN, Adapter, program_name
 from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, parse_options, script_flags
 from dslint.model.launch.launchers.environment import hand_over
@@ -16,6 +18,7 @@ from dslint.model.launch.launchers.frameworks import is_lightning, split_launche
 from dslint.model.launch.launchers.remote import SBATCH, remote_words
 from dslint.model.launch.launchers.wrappers import unwrap
 from dslint.model.shell.slurm import slurm_options
+from dslint.model.shell.words import is_plain
 
 _PYTHON = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)?)?")
 _PYTHON_VARIABLE = re.compile(r"""["']?\$\{?\w*PY(?:THON)?(?:_?(?:BIN|EXE|PATH|EXECUTABLE|CMD))?\}?["']?""")
@@ -23,6 +26,8 @@ _PYTHON_VARIABLE = re.compile(r"""["']?\$\{?\w*PY(?:THON)?(?:_?(?:BIN|EXE|PATH|E
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 # Options of the interpreter that take a value.
 _PYTHON_VALUES = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+# What :func:`_shell` reads.
+_SHELLS = frozenset({"eval", "bash", "sh", "zsh", "sbatch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,19 @@ def read_command(
     place = _place(source, words[0].location.span.start, words, words[0].location)
     command = replace(command, words=tuple(words), wrappers=tuple(around), argv=rest)
     return replace(command, location=place, in_docs=in_docs, cwd=cwd or absent())
+
+
+@lru_cache(maxsize=4096)
+def may_begin(first: str) -> bool:
+    """Whether :func:`read_command` may find something in a command whose first word is written like this.
+
+    False for ``echo``, ``mkdir``, ``pip``: whatever follows, the other words need not be expanded.
+    """
+    if not is_plain(first):
+        return True
+    name = first.rpartition("/")[2]
+    known = name in BY_HEAD or name in wrappers.NAMES or name in remote.NAMES or name in _SHELLS
+    return known or first.endswith(SCRIPTS) or _PYTHON.fullmatch(name) is not None
 
 
 def _is_python(command: LaunchCommand) -> bool:

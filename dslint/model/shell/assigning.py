@@ -17,7 +17,7 @@ from dslint.model.shell.parameters import arithmetic
 from dslint.model.shell.pieces import Lookup, UnknownWordError, Value
 from dslint.model.shell.reasons import reason_of
 from dslint.model.shell.scope import Scope, Template
-from dslint.model.shell.words import ASSIGNMENT, INNER, NAME, expand, expand_assignment
+from dslint.model.shell.words import ASSIGNMENT, INNER, NAME, expand, expand_assignment, fixed_text
 from dslint.parse.shell import ShellDoc
 from dslint.parse.shelllex import UnfinishedWordError, array_items
 
@@ -47,6 +47,7 @@ class AssignmentReader:
         self.doc = doc
         self.wanted = wanted
         self.find_file = find_file
+        self.may_begin: Callable[[str], bool] | None = None
         self.found: list[Invocation] = []
         self.heredocs: list[Heredoc] = []
         self.functions = functions or Functions()
@@ -64,7 +65,7 @@ class AssignmentReader:
         if match is None:
             return
         name = match["name"]
-        value = self._value(raw, span, match, scope)
+        value = self._fixed(raw, span, match, scope) or self._value(raw, span, match, scope)
         scope.forget(side_effects(raw))
         scope.assign(name, value, export)
         if not match["append"] and self.wanted(raw):
@@ -78,6 +79,15 @@ class AssignmentReader:
             return
         start = span.start + match.start(1 if match[1] is not None else 2)
         scope.templates[name] = Template(match[1] or match[2] or "", start + self.doc.base, scope.copy())
+
+    def _fixed(self, raw: str, span: Span, match: re.Match[str], scope: Scope) -> Value | None:
+        """The value of ``name=text`` where nothing is expanded: most assignments. ``None`` for any other one."""
+        text = fixed_text(raw[match.end() :]) if not match["index"] and not match["append"] else None
+        old = scope.values.get(match["name"])
+        is_text = old is None or isinstance(old, Unknown) or (isinstance(old, Value) and old.items is None)
+        if text is None or not is_text or self.is_integer or match["name"] in scope.integers:
+            return None
+        return Value(text, None, (self.location(span),))
 
     def _value(self, raw: str, span: Span, match: re.Match[str], scope: Scope) -> Any:
         """What ``name=value`` assigns: where it depends on forks, a choice, or a value for later."""

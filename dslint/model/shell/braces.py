@@ -10,6 +10,8 @@ from dslint.model.shell.pieces import UnknownWordError
 from dslint.parse.shelllex import UnfinishedWordError, word_part_end
 
 _SEQUENCE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([a-z])\.\.([a-z])|([A-Z])\.\.([A-Z])", re.ASCII)
+# The bracket of ``${`` makes no words.
+_BARE = re.compile(r"(?<!\$)\{")
 _MOST = 500
 
 
@@ -19,7 +21,7 @@ def brace_expanded(raw: str) -> list[str]:
     Raises:
         UnknownWordError: the braces are not balanced, or make too many words.
     """
-    if "{" not in raw:
+    if "{" not in raw or ("\\" not in raw and not _BARE.search(raw)):
         return [raw]
     found = list(_expanded(raw))
     if len(found) > _MOST:

@@ -139,9 +139,9 @@ class CommandReader(AssignmentReader):
         redirects: list[Node],
     ) -> Any:
         raw = self.doc.text[raws[0][1].start : raws[-1][1].end]
-        if self.wanted(raw):
-            self._emit(node, prefix, raws, scope)
         name = raws[0][0]
+        if (self.may_begin is None or self.may_begin(name)) and self.wanted(raw):
+            self._emit(node, prefix, raws, scope)
         status = None
         if name in self.functions:
             self._call(name, prefix, raws[1:], scope)

@@ -10,6 +10,7 @@ from dslint.model.shell.pieces import Lookup, Piece, UnknownWordError
 
 # Unquoted characters that bash replaces by file names.
 _ACTIVE = re.compile(r"[*?\[]")
+_BLANKS = re.compile(r"[ \t\n]+")
 
 
 def fields(pieces: Sequence[Piece], lookup: Lookup) -> list[str]:
@@ -20,6 +21,8 @@ def fields(pieces: Sequence[Piece], lookup: Lookup) -> list[str]:
             return []
         if not any(p.text for p in pieces):
             raise UnknownWordError
+    if pieces and all(p.quoted and p.items is None for p in pieces):
+        return ["".join(p.text for p in pieces)]
     # A field is a list of texts; ``None`` ends one.
     parts: list[str | None] = []
     for piece in pieces:
@@ -27,7 +30,7 @@ def fields(pieces: Sequence[Piece], lookup: Lookup) -> list[str]:
         for number, item in enumerate(items):
             if number:
                 parts.append(None)
-            parts += _split(Piece(item, piece.quoted, piece.splits), lookup)
+            parts += _split(item, piece, lookup)
     return ["".join(filter(None, group)) for ends, group in groupby(parts, lambda p: p is None) if not ends]
 
 
@@ -35,15 +38,17 @@ def fields(pieces: Sequence[Piece], lookup: Lookup) -> list[str]:
 _QUOTES_AROUND = 3
 
 
-def _split(piece: Piece, lookup: Lookup) -> list[str | None]:
-    """The texts of one stretch, ``None`` where a word ends."""
-    if not piece.quoted and (_ACTIVE.search(piece.text) or (piece.splits and "\\" in piece.text)):
+def _split(text: str, piece: Piece, lookup: Lookup) -> list[str | None]:
+    """The texts of one stretch or of one element of it, ``None`` where a word ends."""
+    if piece.quoted:
+        return [text]
+    if _ACTIVE.search(text) or (piece.splits and "\\" in text):
         raise UnknownWordError("the names of files decide")
-    if piece.quoted or not piece.splits:
-        return [piece.text]
+    if not piece.splits:
+        return [text]
     if not lookup.split:
         raise UnknownWordError
     parts: list[str | None] = []
-    for index, part in enumerate(re.split(r"[ \t\n]+", piece.text)):
+    for index, part in enumerate(_BLANKS.split(text)):
         parts += ([None] if index else []) + ([part] if part else [])
     return parts

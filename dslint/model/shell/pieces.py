@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dslint.core.source import Location
 
@@ -29,34 +28,43 @@ class Value:
     keys: tuple[str, ...] | None = None
 
 
-def _no_reason(_: str) -> str:
-    return ""
-
-
-@dataclass(slots=True)
 class Lookup:
-    """How the expansion sees variables.
+    """How the expansion sees variables; :meth:`Scope.lookup` makes one.
 
-    ``get`` returns a value, ``None`` when it is not known. ``is_unset`` says that nothing in the file sets the
-    name, so that ``${NAME:-default}`` stands for its default. ``split`` is false when ``IFS`` may have changed.
-    ``script`` is the path of the file, ``folder`` the directory that it is in; ``None`` when nobody knows.
-    ``reason`` says why a name is not known. ``has_default`` is set by a word that uses the default of a variable.
+    ``split`` is false when ``IFS`` may have changed. ``script`` is the path of the file, ``None`` when nobody knows.
+    ``used`` are the places that set what was read. ``has_default``: a word has used the default of a variable.
     """
 
-    get: Callable[[str], Value | None]
-    is_unset: Callable[[str], bool]
-    split: bool = True
-    script: str | None = None
-    folder: str | None = None
-    used: list[Location] = field(default_factory=list)
-    # Where the elements of the array stand that the word consists of.
-    places: tuple[Location, ...] = ()
-    # How many ``${x:-...}`` are open.
-    depth: int = 0
-    # What ``IFS=,`` in front of it in a ``$( )`` puts between the elements of ``"${array[*]}"``.
-    ifs: str | None = None
-    reason: Callable[[str], str] = _no_reason
-    has_default: bool = False
+    __slots__ = ("depth", "has_default", "ifs", "places", "script", "split", "used")
+
+    def __init__(self, split: bool, script: str | None) -> None:
+        self.split = split
+        self.script = script
+        self.used: list[Location] = []
+        # Where the elements of the array stand that the word consists of.
+        self.places: tuple[Location, ...] = ()
+        # How many ``${x:-...}`` are open.
+        self.depth = 0
+        # What ``IFS=,`` in front of it in a ``$( )`` puts between the elements of ``"${array[*]}"``.
+        self.ifs: str | None = None
+        self.has_default = False
+
+    def get(self, name: str) -> Value | None:
+        """The value of a variable, ``None`` when it is not known."""
+        raise NotImplementedError
+
+    def is_unset(self, name: str) -> bool:
+        """Nothing in the file sets the name, so that ``${NAME:-default}`` stands for its default."""
+        raise NotImplementedError
+
+    def reason(self, name: str) -> str:
+        """Why the name is not known."""
+        raise NotImplementedError
+
+    @property
+    def folder(self) -> str | None:
+        """The directory that the file is in, ``None`` when nobody knows."""
+        raise NotImplementedError
 
     def read(self, name: str) -> Value:
         """The value of a variable, remembering where it was set.
@@ -86,7 +94,8 @@ class Lookup:
         """What bash itself sets: the path of the script and the directory."""
         if name in ("0", "BASH_SOURCE"):
             return Value(self.script or "")
-        return Value(self.folder) if name == "PWD" and self.folder is not None else None
+        folder = self.folder if name == "PWD" else None
+        return Value(folder) if folder is not None else None
 
 
 class UnknownWordError(Exception):
@@ -97,7 +106,7 @@ class UnknownWordError(Exception):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Piece:
     """A stretch of a word: ``quoted`` text is neither split nor matched against files.
 

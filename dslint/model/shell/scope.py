@@ -79,15 +79,16 @@ class Scope:
 
     def copy(self) -> Scope:
         """The same state for a subshell or a branch."""
-        new = Scope()
+        new = Scope.__new__(Scope)
         new.become(self)
         return new
 
     def become(self, other: Scope) -> None:
         """Take over the state of another scope."""
-        for name in _FIELDS:
-            value = getattr(other, name)
-            setattr(self, name, dict(value) if isinstance(value, dict) else value)
+        for name in _TABLES:
+            setattr(self, name, getattr(other, name).copy())
+        for name in _OTHERS:
+            setattr(self, name, getattr(other, name))
 
     def at(self, world: World) -> Scope:
         """The state in one world."""
@@ -230,29 +231,7 @@ class Scope:
             inner = World({**self.world, **world.arms}, world.limits, (), world.depth)
             inner.used = world.used
 
-        def get(name: str) -> Value | None:
-            held = self.held(name, inner)
-            return held if isinstance(held, Value) else None
-
-        def is_unset(name: str) -> bool:
-            found = not self.open and self.held(name, inner) is UNSET
-            lookup.has_default |= found
-            return found
-
-        def reason(name: str) -> str:
-            held = self.held(name, inner)
-            return held.why if isinstance(held, Unknown) else _unset_reason(name, self.open)
-
-        folder = None if self.script is None else self.at(inner).cwd if isinstance(self.directory, Choice) else self.cwd
-        lookup = Lookup(
-            get,
-            is_unset,
-            split="IFS" not in self.values,
-            script=self.script,
-            folder=None if folder is None or folder.is_unknown else folder.get_or("."),
-            reason=reason,
-        )
-        return lookup
+        return _View(self, inner)
 
     def undecided(self) -> list[str]:
         """Exported names that are not the same in all worlds."""
@@ -300,7 +279,40 @@ class Scope:
         return env
 
 
-_FIELDS = tuple(f.name for f in fields(Scope))
+_TABLES = ("values", "exports", "templates", "world", "refined")
+_OTHERS = tuple(f.name for f in fields(Scope) if f.name not in _TABLES)
+
+
+class _View(Lookup):
+    """The variables of a scope in one world."""
+
+    __slots__ = ("_scope", "_world")
+
+    def __init__(self, scope: Scope, world: World) -> None:
+        super().__init__("IFS" not in scope.values, scope.script)
+        self._scope = scope
+        self._world = world
+
+    def get(self, name: str) -> Value | None:
+        held = self._scope.held(name, self._world)
+        return held if isinstance(held, Value) else None
+
+    def is_unset(self, name: str) -> bool:
+        found = not self._scope.open and self._scope.held(name, self._world) is UNSET
+        self.has_default |= found
+        return found
+
+    def reason(self, name: str) -> str:
+        held = self._scope.held(name, self._world)
+        return held.why if isinstance(held, Unknown) else _unset_reason(name, self._scope.open)
+
+    @property
+    def folder(self) -> str | None:
+        scope = self._scope
+        if scope.script is None:
+            return None
+        folder = scope.at(self._world).cwd if isinstance(scope.directory, Choice) else scope.cwd
+        return None if folder.is_unknown else folder.get_or(".")
 
 
 def _unset_reason(name: str, is_open: bool) -> str:

@@ -37,13 +37,19 @@ def read_invocations(
 
 
 def read_statements(
-    doc: ShellDoc, wanted: Callable[[str], bool], scope: Scope | None = None, find_file: FindFile | None = None
+    doc: ShellDoc,
+    wanted: Callable[[str], bool],
+    scope: Scope | None = None,
+    find_file: FindFile | None = None,
+    may_begin: Callable[[str], bool] | None = None,
 ) -> list[Invocation | Heredoc]:
     """The commands and heredocs whose raw text is ``wanted``, in the order of the text.
 
-    ``find_file`` finds the files that the script sources; without it they are unknown.
+    ``find_file`` finds the files that the script sources; without it they are unknown. Commands whose first word as
+    written is none that ``may_begin`` are left out.
     """
     reader = _Reader(doc, wanted, find_file)
+    reader.may_begin = may_begin
     reader.visit(doc.root, scope or Scope())
     reader.functions.finish()
     return sorted([*reader.found, *reader.heredocs], key=lambda item: item.node.start_byte)

@@ -19,6 +19,8 @@ NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<index>\[[^]]*\])?(?P<append>\+?)=", re.ASCII)
 _RUN = re.compile(r"""[^\\'"$`<>()|&;]+""")
 _PLAIN = re.compile(r"""[^\\'"$`*?\[\]{}~<>()|&; \t\n]+""")
+_FIXED = re.compile(r"""'[^']*'|"[^"\\$`]*\"""")
+_TEXT = re.compile(r"""[^"\\$`]+""")
 _ESCAPED_IN_QUOTES = '$`"\\\n'
 
 
@@ -28,8 +30,9 @@ def expand(raw: str, lookup: Lookup) -> list[str]:
     Raises:
         UnknownWordError: at least one of them is not known.
     """
-    if is_plain(raw):
-        return [raw]
+    text = fixed_text(raw)
+    if text is not None:
+        return [text]
     found = [fields(_pieces(part, lookup, top=True), lookup) for part in brace_expanded(raw)]
     if len(found) > 1:
         lookup.places = ()
@@ -42,8 +45,9 @@ def expand_assignment(raw: str, lookup: Lookup) -> str:
     Raises:
         UnknownWordError: the value is not known.
     """
-    if is_plain(raw):
-        return raw
+    text = fixed_text(raw)
+    if text is not None:
+        return text
     pieces = _pieces(raw, lookup, top=False)
     return "".join(" ".join(p.items) if p.items is not None else p.text for p in pieces)
 
@@ -64,6 +68,13 @@ def expand_quoted(body: str, lookup: Lookup) -> str:
 def is_plain(raw: str) -> bool:
     """Nothing in the word means anything to bash: it is its own text."""
     return _PLAIN.fullmatch(raw) is not None
+
+
+def fixed_text(raw: str) -> str | None:
+    """The text of a word that is plain, or stands in quotes with nothing to expand; ``None`` for any other word."""
+    if _PLAIN.fullmatch(raw) is not None:
+        return raw
+    return raw[1:-1] if _FIXED.fullmatch(raw) is not None else None
 
 
 def _pieces(raw: str, lookup: Lookup, top: bool, inner: bool = False) -> list[Piece]:
@@ -135,8 +146,9 @@ def _quoted(raw: str, at: int, lookup: Lookup, pieces: list[Piece], end: str) ->
             text = []
             at = _expansion(raw, at, lookup, pieces, quoted=True)
         else:
-            text.append(char)
-            at += 1
+            run = _TEXT.match(raw, at)
+            text.append(run[0] if run else char)
+            at = run.end() if run else at + 1
     if end:
         raise UnknownWordError
     pieces.append(Piece("".join(text), True))

@@ -18,6 +18,9 @@ _SSH = options("-p -i -l -o -F -J -L -R -D -b -c -E -e -I -m -O -Q -S -W -w -B",
 _MANY = options(
     "-w -x -l -t -u -R -f -g -h -H -p -o -e -O --hosts --host --user --timeout --par", abbreviates=False, guesses=False
 )
+_MANY_HOSTS = frozenset({"pdsh", "clush", "pssh", "parallel-ssh"})
+# The programs that :func:`remote_words` knows.
+NAMES = _MANY_HOSTS | {"ssh", "tmux"}
 _TMUX = options("-s -n -t -c -x -y -e -F -l -p", abbreviates=False, guesses=False)
 # tmux commands that start a program, and the one that types a line into a shell.
 _TMUX_STARTS = frozenset({"new", "new-session", "neww", "new-window", "split-window", "splitw", "respawn-pane"})
@@ -27,7 +30,7 @@ def remote_words(name: str, words: Sequence[Word]) -> tuple[Word, ...]:
     """The words of the command that the other side runs; empty when this is no such program."""
     if name == "ssh":
         return parse_options(words[1:], _SSH).rest[1:]
-    if name in ("pdsh", "clush", "pssh", "parallel-ssh"):
+    if name in _MANY_HOSTS:
         return parse_options(words[1:], _MANY).rest
     if name == "tmux" and len(words) > 2:
         rest = parse_options(words[2:], _TMUX).rest

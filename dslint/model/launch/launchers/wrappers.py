@@ -95,6 +95,12 @@ _COMPOSE = _takes("-f --file -p --project_name --profile --env_file --project_di
 _SALLOC = options(
     " ".join(tables.SRUN.values), " ".join(tables.SRUN.switches) + " --no_shell", abbreviates=True, guesses=False
 )
+# The names under which any of these programs is started.
+NAMES = frozenset(
+    {"env", "salloc", "docker-compose", "docker", *_WRAPPERS, *_CONTAINERS}
+    | {name for name, _ in _RUNNERS}
+    | {name for name, _ in _BEHIND_DASHES}
+)
 
 
 def unwrap(

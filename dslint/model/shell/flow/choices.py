@@ -7,7 +7,7 @@ command is expanded once for each world that its words tell apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -114,11 +114,11 @@ class World:
     __slots__ = ("arms", "depth", "limits", "used")
 
     def __init__(
-        self, arms: dict[Fork, int] | None = None, limits: Limits = (), used: Iterable[Fork] = (), depth: int = 0
+        self, arms: dict[Fork, int] | None = None, limits: Limits = (), used: Collection[Fork] = (), depth: int = 0
     ) -> None:
         self.arms = arms or {}
         self.limits = limits
-        self.used = dict.fromkeys(used)
+        self.used: dict[Fork, None] = dict.fromkeys(used) if used else {}
         self.depth = depth
 
     def arm(self, fork: Fork) -> int:

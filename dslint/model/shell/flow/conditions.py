@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import Any
 
 from dslint.core.source import Location
@@ -59,7 +60,7 @@ class Test:
     def tree(self) -> Any:
         """The result, or a choice between the ways that the test may go."""
         try:
-            part = None if self.text.startswith("((") else read_test(EMPTY_DEFAULT.sub(r"${\1}", self.text))
+            part = None if self.text.startswith("((") else _read(self.text)
         except UnreadableTestError:
             return self.whole()
         body = self.text[2:].rstrip().removesuffix("))")
@@ -239,6 +240,16 @@ class Test:
         left, right = ("((", "))") if self.text.startswith("((") else ("[", "]")
         short = self._short(f"{left} {text.strip()} {right}")
         return world.arm(self.scope.flow.fork(key, lambda: two_arms(self.place, short))) == 0
+
+
+@lru_cache(maxsize=512)
+def _read(text: str) -> Part:
+    """The tree of a test; a script asks the same thing again and again.
+
+    Raises:
+        UnreadableTestError: the text is none.
+    """
+    return read_test(EMPTY_DEFAULT.sub(r"${\1}", text))
 
 
 def truth(body: str, read: Callable[[str], str]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dslint.core.fact import Fact
 from dslint.core.source import Span
 from dslint.model.launch.command import Word
 from dslint.model.shell.flow.choices import MAX_WORLDS, TOO_MANY, World, alternatives, is_same, resolve
@@ -27,7 +28,9 @@ def alternatives_of(reader: CommandReader, raws: Raws, scope: Scope, inner: Scop
     if texts[:1] == ["eval"]:
         texts = texts[1:]
     ways: _Ways = []
-    kept = alternatives(lambda w: kept_template(texts, inner, w) if texts else None, inner.here(), MAX_WORLDS)
+    kept = None
+    if texts and inner.templates:
+        kept = alternatives(lambda w: kept_template(texts, inner, w), inner.here(), MAX_WORLDS)
     for world, template in kept or [(inner.here(), None)]:
         if template is not None:
             # The text is read where it stands, with alternatives of its own.
@@ -35,7 +38,8 @@ def alternatives_of(reader: CommandReader, raws: Raws, scope: Scope, inner: Scop
             ways.append((world, [word for raw, span in raws for word in reader.words(raw, span, state)]))
         else:
             ways += _words(reader, raws, scope, world, MAX_WORLDS - len(ways))
-    ways = _split(ways, lambda w: resolve(inner.directory, w)) or ways
+    if not isinstance(inner.directory, Fact):
+        ways = _split(ways, lambda w: resolve(inner.directory, w)) or ways
     for name in inner.undecided():
         if len(ways) > MAX_WORLDS // 2:
             break  # more of them would be too many
