@@ -75,6 +75,11 @@ IN_CELL = Finding(
 )
 
 
+def elsewhere(path: str) -> Location:
+    """The place of NOTE, in another file."""
+    return Location(path, NOTE.location.span, NOTE.location.region)
+
+
 def render(
     name: str, *findings: Finding, options: ReportOptions = PLAIN, texts: Mapping[str, str] | None = None
 ) -> str:
@@ -305,7 +310,7 @@ def test_json_without_findings_is_still_a_report() -> None:
 
 
 def test_json_is_ascii_so_that_any_stream_takes_it() -> None:
-    odd = replace(NOTE, message="变量 \udc80", location=replace(NOTE.location, path="dir/\udcff.sh"))
+    odd = replace(NOTE, message="变量 \udc80", location=elsewhere("dir/\udcff.sh"))
     text = render("json", odd)
     assert text.isascii()
     assert json.loads(text)["findings"][0]["path"] == "dir/\udcff.sh"
@@ -325,7 +330,7 @@ def test_github_prints_one_command_a_finding() -> None:
 
 
 def test_github_escapes_what_its_syntax_reserves() -> None:
-    odd = replace(NOTE, message="50% of a,b: c\nd", location=replace(NOTE.location, path="a,b:100%.sh"))
+    odd = replace(NOTE, message="50% of a,b: c\nd", location=elsewhere("a,b:100%.sh"))
     line = render("github", odd)
     assert "file=a%2Cb%3A100%25.sh," in line
     assert line.endswith("::50%25 of a,b: c d\n")
@@ -353,7 +358,7 @@ def sarif_schema() -> Any:
     return validator(schema, format_checker=validator.FORMAT_CHECKER)
 
 
-OUTSIDE = replace(NOTE, location=Location("../other dir/run.sh", NOTE.location.span, NOTE.location.region))
+OUTSIDE = replace(NOTE, location=elsewhere("../other dir/run.sh"))
 
 
 @pytest.mark.parametrize(
@@ -431,7 +436,7 @@ def test_a_suppression_does_not_renumber_the_fingerprints_of_equal_lines() -> No
 
 
 def test_sarif_quotes_paths_as_uris() -> None:
-    odd = replace(NOTE, location=replace(NOTE.location, path="a:b/变 #1.sh"))
+    odd = replace(NOTE, location=elsewhere("a:b/变 #1.sh"))
     results = json.loads(render("sarif", odd, OUTSIDE))["runs"][0]["results"]
     uris = [result["locations"][0]["physicalLocation"]["artifactLocation"] for result in results]
     assert uris[0] == {"uri": "a%3Ab/%E5%8F%98%20%231.sh", "uriBaseId": "%SRCROOT%"}
