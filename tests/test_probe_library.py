@@ -1,5 +1,7 @@
 """Every experiment on the installed libraries: each case must give the verdict that it declares.
 
+The written arms run once here; ``scripts/record_evidence.py`` and every ``dslint probe`` run those that fail twice.
+
 ``NEEDS`` is accepted from a case that cannot run here, when it says what is missing.
 """
 
@@ -25,6 +27,7 @@ from dslint.rules.registry import BY_CODE, all_rules, load_rule
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = [(entry, case) for entry in entries() for case in entry.experiment.cases]
+ONCE = Plan(explain=False, runs=1)
 IDS = [f"{entry.experiment.name}/{case.name}" for entry, case in CASES]
 
 
@@ -39,10 +42,10 @@ def reports(request: pytest.FixtureRequest) -> dict[str, Report]:
             return Place(0, can_make_namespaces(), supervisor.versions)
 
         work = [(*CASES[number], ()) for number in chosen]
-        found = list(run_all(work, supervisor, place, Plan(explain=False)))
+        found = list(run_all(work, supervisor, place, ONCE))
         # On a busy machine two processes may start too far apart: a case without a verdict runs once more, alone.
         undecided = [number for number, report in zip(chosen, found, strict=True) if _is_open(number, report)]
-        again = [next(run_all([(*CASES[number], ())], supervisor, place, Plan(explain=False))) for number in undecided]
+        again = [next(run_all([(*CASES[number], ())], supervisor, place, ONCE)) for number in undecided]
     return {f"{report.experiment}/{report.case}": report for report in [*found, *again]}
 
 

@@ -49,6 +49,12 @@ def test_verdicts(fixed: ArmOutcome, written: list[ArmOutcome], verdict: Verdict
     assert why in reason
 
 
+def test_the_caller_says_how_often_an_arm_must_fail() -> None:
+    assert judge(experiment(), EXPECT, OK, [STALL], runs=1)[0] is Verdict.CONFIRMED
+    assert judge(experiment(), EXPECT, OK, [OTHER], runs=1)[0] is Verdict.INCONCLUSIVE
+    assert judge(experiment(), EXPECT, OK, [STALL, STALL], runs=3)[0] is Verdict.INCONCLUSIVE
+
+
 def test_an_abort_and_the_error_of_its_peer_are_one_failure() -> None:
     expect = Expect((Kind.SIGNAL, Kind.RAISE), "mismatch")
     abort = arm(Kind.SIGNAL, "SIGABRT: mismatch")

@@ -49,12 +49,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run of the probe is asked for."""
+    """What a run of the probe is asked for; ``runs``: how often a written arm must fail to confirm."""
 
     backend: str = ""
     ranks: int = 0
     limit: float = 0.0
     explain: bool = True
+    runs: int = 2
 
 
 def run_case(supervisor: ArmRunner, entry: Entry, case: Case, place: Place, plan: Plan = Plan()) -> Report:
@@ -95,8 +96,11 @@ class _Arms:
     def judged(self, report: Report) -> Report:
         """The report with outcomes and verdict. The fixed arm comes first: when it fails, nothing else can be said."""
         fixed, folder = self.run(fixed=True)
+        if fixed.kind is Kind.STALL:
+            # On a machine with much more to do, processes that start can look as if they waited for each other.
+            fixed, folder = self.run(fixed=True)
         written: list[ArmOutcome] = []
-        while fixed.kind is Kind.OK and len(written) < 2:
+        while fixed.kind is Kind.OK and len(written) < self.plan.runs:
             again, folder = self.run(reference=fixed, explain=self.plan.explain and bool(written))
             written.append(again)
             if again.kind in (Kind.OK, Kind.LIMIT) and not self.entry.experiment.race:
@@ -105,7 +109,7 @@ class _Arms:
         for arm in (fixed, *written):
             if "Duplicate GPU" in arm.text:
                 return replace(report, reason=f"needs a GPU for each rank: {arm.sentence()}")
-        verdict, reason = judge(self.entry.experiment, self.expect, fixed, written)
+        verdict, reason = judge(self.entry.experiment, self.expect, fixed, written, self.plan.runs)
         explanation = ""
         if self.plan.explain and verdict is Verdict.CONFIRMED and written[-1].kind is Kind.STALL:
             from dslint.probe.explain import account

@@ -30,11 +30,11 @@ def is_noise(arm: ArmOutcome, expect: Expect) -> bool:
 
 
 def judge(
-    experiment: Experiment, expect: Expect, fixed: ArmOutcome, written: Sequence[ArmOutcome]
+    experiment: Experiment, expect: Expect, fixed: ArmOutcome, written: Sequence[ArmOutcome], runs: int = 2
 ) -> tuple[Verdict, str]:
-    """The verdict and one sentence of reason, from the fixed arm and the runs of the written arm (none, one or two).
+    """The verdict and one sentence of reason, from the fixed arm and the runs of the written arm (none to ``runs``).
 
-    CONFIRMED only when the fixed arm passes and the written arm fails as declared, twice, in the same way.
+    CONFIRMED only when the fixed arm passes and the written arm fails as declared, ``runs`` times, in the same way.
     """
     if fixed.kind is not Kind.OK:
         return Verdict.INCONCLUSIVE, f"the fixed arm fails too: {fixed.sentence()}"
@@ -42,7 +42,7 @@ def judge(
         return Verdict.INCONCLUSIVE, "the written arm was still running when its time was over"
     if all(arm.kind is Kind.OK for arm in written):
         return _passed(experiment)
-    doubt = _doubt(expect, written)
+    doubt = _doubt(expect, written, runs)
     return (Verdict.INCONCLUSIVE, doubt) if doubt else (Verdict.CONFIRMED, written[0].sentence())
 
 
@@ -54,7 +54,7 @@ def _passed(experiment: Experiment) -> tuple[Verdict, str]:
     return Verdict.NOT_REPRODUCED, "both arms pass"
 
 
-def _doubt(expect: Expect, written: Sequence[ArmOutcome]) -> str:
+def _doubt(expect: Expect, written: Sequence[ArmOutcome], runs: int) -> str:
     """Why a failure of the written arm is not enough."""
     for arm in written:
         if is_noise(arm, expect):
@@ -63,7 +63,7 @@ def _doubt(expect: Expect, written: Sequence[ArmOutcome]) -> str:
             return f"the written arm fails in another way than expected: {arm.sentence()}"
     if len({_class(arm.kind) for arm in written}) > 1:
         return f"two runs of the written arm differ: {' and '.join(arm.kind.value for arm in written)}"
-    return "" if len(written) > 1 else "the written arm failed once and was not repeated"
+    return "" if len(written) >= runs else "the written arm failed once and was not repeated"
 
 
 def _class(kind: Kind) -> Kind:
