@@ -9,11 +9,12 @@ import pytest
 
 from dslint.core.fact import known
 from dslint.model.context import Context
-from dslint.model.script.precheck import has_guarded_collective, has_strided_work, may_skip_collective
+from dslint.model.script.precheck import has_guarded_collective, may_skip_collective
 from dslint.model.script.quick import Flat, derived
+from dslint.model.script.strided import has_strided_work
 from dslint.model.script.zero.statedstage import may_know_stage
 
-SAVE = "def save(model):\n    dist.barrier()\n\n\n"
+SAVE = "def save(model):\n    dist.barrier()\n\n\ndef world():\n    return dist.get_world_size()\n\n\n"
 
 
 def _inside(body: str) -> ast.Module:
@@ -49,8 +50,14 @@ def test_a_collective_may_stand_behind_a_test_of_the_rank(body: str, found: bool
     [
         ("for item in items[rank::world_size]:\n    save(item)", True),
         ("for i in range(rank, len(items), world_size):\n    model(i).backward()", True),
-        ("r = dist.get_rank()\nfor i in items:\n    if i % n != r:\n        continue\n    save(i)", True),
-        ("i = rank\nwhile i < 9:\n    save(i)\n    i += step", True),
+        ("r, n = dist.get_rank(), world()\nfor i in items:\n    if i % n != r:\n        continue\n    save(i)", True),
+        ("i, step = rank, dist.get_world_size()\nwhile i < 9:\n    save(i)\n    i += step", True),
+        ("i = rank\nwhile i < 9:\n    save(i)\n    i += step", False),
+        ("share = n // world_size\nlow = rank * share\nfor i in items[low : low + share]:\n    save(i)", True),
+        ("low = rank * share\nfor i in items[low : low + share]:\n    save(i)", False),  # who knows the share
+        ("for part in items.chunk(n, dim=axis):\n    save(part)", False),
+        ("parts = np.array_split(items, world_size)\nfor item in parts[rank]:\n    save(item)", True),
+        ("for i in items[tp_rank::tp_size]:\n    save(i)", False),  # within a subgroup
         ("save(items[rank::world_size])", False),  # no loop waits
         ("for item in items:\n    save(item[0::2])", False),  # every other element, on every rank
         ("for i in range(0, len(items), size):\n    save(i)", False),

@@ -15,7 +15,7 @@ from dslint.model.script.collective.vocabulary import (
     SHARDED_METHODS,
 )
 from dslint.model.script.quick import Flat, call_name, expression_name
-from dslint.model.script.ranks.rankwords import ASKING_TEXTS, asks
+from dslint.model.script.ranks.rankwords import ASKING_TEXTS, WORLD_TEXTS, asks, counts
 
 # How scripts call ``torch.distributed.checkpoint``.
 _CHECKPOINT_MODULE = re.compile(r"dcp|_cp$|checkpoint")
@@ -63,25 +63,25 @@ class Marked:
         return self.inside(next((f for f in reversed(self._functions) if f < at < ends[f]), 0))
 
 
-class Ranks(Marked):
-    """Names and texts that speak of ranks."""
+class Told(Marked):
+    """Names and texts that speak of something, by ``speaks`` of a name and by ``texts``."""
 
-    def __init__(self, nodes: Flat) -> None:
+    def __init__(self, nodes: Flat, speaks: Callable[[str], bool], texts: Set[str]) -> None:
         super().__init__(nodes)
         self._named: dict[str, list[int]] = {}
-        texts: dict[str, list[int]] = {}
+        written: dict[str, list[int]] = {}
         for at, name in zip(nodes.places(ast.Name), nodes.nodes(ast.Name), strict=True):
             self._named.setdefault(name.id, []).append(at)
         for at, owned in zip(nodes.places(ast.Attribute), nodes.nodes(ast.Attribute), strict=True):
             self._named.setdefault(owned.attr, []).append(at)
         for at, text in zip(nodes.places(ast.Constant), nodes.nodes(ast.Constant), strict=True):
             if type(text.value) is str:
-                texts.setdefault(text.value, []).append(at)
-        self.add(at for word, places in self._named.items() if asks(word) for at in places)
-        self.add(at for word, places in texts.items() if word in ASKING_TEXTS or asks(word) for at in places)
+                written.setdefault(text.value, []).append(at)
+        self.add(at for word, places in self._named.items() if speaks(word) for at in places)
+        self.add(at for word, places in written.items() if word in texts or speaks(word) for at in places)
 
     def follow(self) -> None:
-        """Mark also the variables whose value, and the functions whose result, is a rank or a test of it, and so on."""
+        """Mark also the variables that hold what is marked, the functions that return it, and so on."""
         nodes = self.nodes
         # Which function returns it does not matter for a first look.
         given: list[tuple[ast.expr, set[str]]] = [
@@ -102,6 +102,20 @@ class Ranks(Marked):
             if not fresh:
                 return
             self.add(at for name in fresh for at in self._named.pop(name))
+
+
+class Ranks(Told):
+    """Names and texts that speak of ranks."""
+
+    def __init__(self, nodes: Flat) -> None:
+        super().__init__(nodes, asks, ASKING_TEXTS)
+
+
+class Worlds(Told):
+    """Names and texts that speak of the number of processes."""
+
+    def __init__(self, nodes: Flat) -> None:
+        super().__init__(nodes, counts, WORLD_TEXTS)
 
 
 # Calls that return their argument, as a rank or a test of one.

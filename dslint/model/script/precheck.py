@@ -16,10 +16,7 @@ from dslint.model.script.collective.vocabulary import (
 from dslint.model.script.marked import FUNCTIONS, SHARDING, Function, Marked, Ranks, Waiting, defined, may_wait, name_of
 from dslint.model.script.quick import Flat, call_name, flat
 
-# Calls that deal out work, with their number of positional arguments (0: any).
-_STRIDED = {"range": 3, "islice": 4, "split_between_processes": 0, "shard": 0, "split_dataset_by_node": 0}
 _EXITS = frozenset({"exit", "_exit", "quit"})
-_REPEATING = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @lru_cache(maxsize=4)
@@ -107,67 +104,6 @@ def _wrapping(nodes: Flat, ranks: Ranks) -> set[str]:
 
 def _is_main_only(function: Function) -> bool:
     return any(name_of(decorator) in (MAIN_DECORATORS | OTHER_DECORATORS) for decorator in function.decorator_list)
-
-
-_SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
-
-
-def has_strided_work(tree: ast.Module, imported: frozenset[str] = frozenset()) -> bool:
-    """Some sequence is cut into one part a rank, and a loop waits for the others, or trains, in each turn."""
-    nodes = flat(tree)
-    waiting = Waiting(nodes, imported)
-    waiting.add(nodes.place(call) for call in nodes.nodes(ast.Call) if call_name(call) == "backward")
-    if not any(map(waiting.inside, nodes.places(*_REPEATING))):
-        return False
-    kinds = (ast.Slice, ast.Subscript, ast.Call)
-    if any(_is_strided(node) for kind in kinds for node in nodes.nodes(kind)):
-        return True
-    if any(map(_is_rank_share, nodes.nodes(ast.BinOp))) or _steps_by_size(nodes):
-        return True
-    modulo = [n for n in nodes.nodes(ast.Compare) if any(map(_is_modulo, (n.left, *n.comparators)))]
-    ranks = Ranks(nodes)
-    if modulo:
-        ranks.follow()
-    return any(ranks.inside(nodes.place(node)) for node in modulo)
-
-
-def _steps_by_size(nodes: Flat) -> bool:
-    """``while i < n: ...; i += world_size``, whatever the step is called."""
-    loops = nodes.places(ast.While)
-    steps = (
-        nodes.place(n) for n in nodes.nodes(ast.AugAssign) if isinstance(n.op, ast.Add) and not _is_number(n.value)
-    )
-    return any(loop < step < nodes.ends[loop] for step in steps for loop in loops)
-
-
-def _is_number(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant)
-
-
-def _is_strided(node: ast.AST) -> bool:
-    if isinstance(node, ast.Slice):
-        cuts = node.lower is not None and node.step is not None
-        return cuts and not _is_number(node.lower) and not _is_number(node.step)
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Call) and call_name(node.value) in _SPLITS and not _is_number(node.slice)
-    if isinstance(node, ast.Call):
-        if call_name(node) in _SPLITS:
-            return not all(isinstance(a, ast.Constant) for a in node.args[-1:])
-        wanted = _STRIDED.get(call_name(node))
-        if call_name(node) == "range" and any(map(_is_number, (*node.args[:1], *node.args[2:]))):
-            return False
-        return wanted is not None and wanted in (0, len(node.args))
-    return False
-
-
-def _is_rank_share(node: ast.BinOp) -> bool:
-    """``rank * share``: the beginning of a consecutive part."""
-    sides = (name_of(node.left).lower(), name_of(node.right).lower())
-    return isinstance(node.op, ast.Mult) and any(side.endswith("rank") for side in sides)
-
-
-def _is_modulo(node: ast.expr) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
 def _ends_early(node: ast.AST) -> bool:

@@ -23,8 +23,8 @@ from dslint.model.script.ranks.rankset import (
     by_size,
     number_of,
 )
-from dslint.model.script.ranks.rankvalues import WORLD_CALLS, RankValues
-from dslint.model.script.ranks.rankwords import MAIN_NAMES
+from dslint.model.script.ranks.rankvalues import RankValues
+from dslint.model.script.ranks.rankwords import MAIN_NAMES, WORLD_CALLS
 
 _DISTRIBUTED_NAMES = frozenset(
     {

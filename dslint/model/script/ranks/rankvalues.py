@@ -10,10 +10,15 @@ from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import dotted, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.ranks.rankwords import RANK_CALLS, RANK_KEYS, RANK_NAMES, RANK_VARIABLES
+from dslint.model.script.ranks.rankwords import (
+    RANK_CALLS,
+    RANK_KEYS,
+    RANK_NAMES,
+    RANK_VARIABLES,
+    WORLD_CALLS,
+    WORLD_NAMES,
+)
 
-_WORLD_NAMES = frozenset({"world_size", "num_processes", "n_processes", "num_replicas", "n_gpu", "num_gpus", "ngpus"})
-WORLD_CALLS = frozenset({"get_world_size", "get_num_processes"})
 _PER_NODE = re.compile(r"gpu|device|node|local|nproc")
 _MAX_ALIASES = 4
 
@@ -61,12 +66,12 @@ class RankValues:
         if isinstance(node, cst.Subscript):
             return _is_environ(node.value) and _subscript_text(node) == "WORLD_SIZE"
         if isinstance(node, cst.Attribute):
-            return node.attr.value.lower() in _WORLD_NAMES
+            return node.attr.value.lower() in WORLD_NAMES
         if isinstance(node, cst.Name):
             value = self._names.single_value(node)
             if value is not None and self.is_world_size(value, depth + 1):
                 return True
-            return node.value.lower() in _WORLD_NAMES
+            return node.value.lower() in WORLD_NAMES
         return False
 
     def _is_rank_call(self, node: cst.Call, depth: int) -> bool:

@@ -14,6 +14,9 @@ RANK_CALLS = frozenset({"get_rank", "get_local_rank", "get_global_rank", "get_pr
 RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "OMPI_COMM_WORLD_RANK"})
 # Keys of settings that hold the rank; a bare "rank" may be that of a LoRA.
 RANK_KEYS = frozenset({"rank", "local_rank", "global_rank"})
+WORLD_NAMES = frozenset({"world_size", "num_processes", "n_processes", "num_replicas", "n_gpu", "num_gpus", "ngpus"})
+WORLD_CALLS = frozenset({"get_world_size", "get_num_processes"})
+WORLD_TEXTS = frozenset({"WORLD_SIZE"})
 # Without leading underscores.
 MAIN_NAMES = frozenset(
     {
@@ -32,3 +35,8 @@ ASKING_TEXTS = RANK_NAMES | RANK_VARIABLES | RANK_KEYS
 def asks(name: str) -> bool:
     """A variable, attribute or function of this name may be the rank, or a test of it."""
     return name.lower() in ASKING_NAMES or name.lstrip("_") in ASKING_NAMES
+
+
+def counts(name: str) -> bool:
+    """A variable, attribute or function of this name may be the number of processes."""
+    return name.lower() in WORLD_NAMES or name in WORLD_CALLS
