@@ -78,6 +78,13 @@ class Flat:
         order = self.order
         return cast("list[Node]", [order[at] for at in self._by_type.get(kind, ())])
 
+    def function(self, node: ast.AST) -> ast.AST:
+        """The function that holds a node; the module for what stands in the body of a class or in no function."""
+        at = self.place(node)
+        scopes = self.places(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        found = next((self.order[s] for s in reversed(scopes) if s < at < self.ends[s]), self.order[0])
+        return self.order[0] if isinstance(found, ast.ClassDef) else found
+
     def inside(self, node: ast.AST) -> list[ast.AST]:
         """A node and all nodes inside it, as ``ast.walk`` without its price."""
         at = self.place(node)

@@ -27,6 +27,7 @@ import ast
 import re
 
 from dslint.core.finding import Severity
+from dslint.model.script.marked import Ranks
 from dslint.model.script.precheck import may_skip_collective
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.model.script.traces.data import DataDivergence
@@ -55,8 +56,7 @@ META = RuleMeta(
 def precheck(tree: ast.Module) -> bool:
     """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
     nodes = flat(tree)
-    tests = [n.test for n in nodes.nodes(ast.If)] + [n.test for n in nodes.nodes(ast.While)]
-    asks = _sets_on_some(nodes, tests) or (_has_own_data(nodes) and _asks_in_loop(nodes))
+    asks = _sets_on_some(nodes) or (_has_own_data(nodes) and _asks_in_loop(nodes))
     return asks and may_skip_collective(tree)
 
 
@@ -89,28 +89,40 @@ def _asks_in_loop(nodes: Flat) -> bool:
     return False
 
 
-def _sets_on_some(nodes: Flat, tests: list[ast.expr]) -> bool:
+def _sets_on_some(nodes: Flat) -> bool:
     """A variable that is tested is assigned a call or comparison behind a test of the rank."""
-    tested = {n.id for test in tests for n in nodes.inside(test) if isinstance(n, ast.Name)}
+    ranks = Ranks(nodes)
+    ranks.follow()
 
-    def is_tested(target: ast.expr) -> bool:
-        return expression_name(target) in tested or expression_name(getattr(target, "value", None)) in tested
+    def is_by_rank(test: ast.expr) -> bool:
+        return _asks_for_rank(nodes, test) and ranks.inside(nodes.place(test))
 
     for assign in nodes.nodes(ast.Assign):
         choice = next((n for n in nodes.inside(assign.value) if isinstance(n, ast.IfExp)), None)
-        if choice is not None and is_tested(assign.targets[0]) and _asks_for_rank(nodes, choice.test):
+        if choice is not None and is_by_rank(choice.test) and _is_tested(nodes, assign.targets[0], nodes.order[0]):
             return True
-    for at in nodes.places(ast.If):
-        node = nodes.order[at]
-        if not isinstance(node, ast.If) or not _asks_for_rank(nodes, node.test):
+    for node in nodes.nodes(ast.If):
+        if not is_by_rank(node.test):
             continue
-        for inner in nodes.order[at : nodes.ends[at]]:
-            if isinstance(inner, ast.AugAssign) and is_tested(inner.target):
-                return True
-            computed = isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare)
-            if computed and isinstance(inner, ast.Assign) and is_tested(inner.targets[0]):
+        for inner in nodes.inside(node):
+            target: ast.expr | None = inner.target if isinstance(inner, ast.AugAssign) else None
+            if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare):
+                target = inner.targets[0]
+            # What a function does behind its own test of the rank is told from that of others.
+            if target is not None and _is_tested(nodes, target, nodes.function(inner)):
                 return True
     return False
+
+
+def _is_tested(nodes: Flat, target: ast.expr, scope: ast.AST) -> bool:
+    """A test in a scope asks for what is assigned: for the variable, or for an item of one."""
+    start = nodes.place(scope)
+    tests = (nodes.order[at] for at in nodes.places(ast.If, ast.While) if start <= at < nodes.ends[start])
+    parts = (part for node in tests if isinstance(node, ast.If | ast.While) for part in nodes.inside(node.test))
+    if isinstance(target, ast.Subscript):
+        name = expression_name(target.value)
+        return any(isinstance(part, ast.Subscript) and expression_name(part.value) == name for part in parts)
+    return isinstance(target, ast.Name) and any(isinstance(p, ast.Name) and p.id == target.id for p in parts)
 
 
 def _asks_for_rank(nodes: Flat, test: ast.expr) -> bool:
