@@ -15,10 +15,12 @@ from dslint.surroundings import project_root
 class ProjectFiles:
     """Access by absolute path, with everything remembered: one object sees one state of the files.
 
-    ``overrides`` are texts by the path that the user sees; they replace what stands on disk.
+    ``overrides`` are texts by the path that the user sees; they replace what stands on disk. ``is_remembered``: a later
+    run will ask whether the answers are still the same.
     """
 
     def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
+        self.is_remembered = True
         given = (overrides or {}).items()
         self._texts = {self.absolute(path): text.encode("utf-8", "surrogatepass") for path, text in given}
         self._roots: dict[str, str] = {}

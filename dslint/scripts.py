@@ -52,6 +52,7 @@ class ScriptStage:
         enabled: frozenset[str] = frozenset(),
     ) -> None:
         files = files or ProjectFiles()
+        files.is_remembered = results is not None
         self._results = results
         self._files = files
         self._profile = profile

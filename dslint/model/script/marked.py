@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 
 from dslint.model.script.collective.frameworks import CALLED, MAKERS
 from dslint.model.script.collective.vocabulary import (
@@ -42,8 +43,7 @@ class Marked:
 
     def inside(self, at: int) -> bool:
         """A marked node is, or stands inside, the node at a place."""
-        found = bisect_left(self.places, at)
-        return found < len(self.places) and self.places[found] < self.nodes.ends[at]
+        return holds(self.places, at, self.nodes.ends[at])
 
     def add_callers(self) -> None:
         """Mark the calls of functions that hold a marked node, and of functions that hold those."""
@@ -143,38 +143,59 @@ def _targets(node: ast.Assign) -> set[str]:
     return {name_of(n) for t in node.targets for n in (t.elts if isinstance(t, ast.Tuple) else (t,))} - {""}
 
 
-class Waiting(Marked):
-    """Calls that may wait for other ranks: by ``waits``, by an ``imported`` name, or through functions of the file."""
+class Calls:
+    """The calls of a module by name, and which of them wait for other ranks: what is left when the tree is dropped.
 
-    def __init__(
-        self,
-        nodes: Flat,
-        imported: Set[str] = frozenset(),
-        waits: Callable[[ast.Call, str, Set[str]], bool] | None = None,
-    ) -> None:
-        super().__init__(nodes)
-        self._calls: dict[str, list[int]] = {}
+    ``waits`` says which calls do by themselves.
+    """
+
+    def __init__(self, nodes: Flat, waits: Callable[[ast.Call, str, Set[str]], bool] | None = None) -> None:
         waits = waits or may_wait
-        direct = []
         holders = CALLED | _holders(nodes)
+        self._by_name: dict[str, list[int]] = {}
+        self._direct: list[int] = []
         for at, call in zip(nodes.places(ast.Call), nodes.nodes(ast.Call), strict=True):
             name = call_name(call)
-            self._calls.setdefault(name, []).append(at)
+            self._by_name.setdefault(name, []).append(at)
             if waits(call, name, holders):
-                direct.append(at)
-        self.add(direct)
-        self._call_by_name(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING) | imported)
-        functions = {(at, defined(nodes.order[at])) for at in nodes.places(*FUNCTIONS)}
-        while self.any() and (waiting := {f for f in functions if self.inside(f[0])}):
-            functions -= waiting
-            self._call_by_name({name for _, name in waiting})
+                self._direct.append(at)
+        self._names = frozenset(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING))
+        self._functions = {(at, nodes.ends[at], defined(nodes.order[at])) for at in nodes.places(*FUNCTIONS)}
+
+    def waiting(self, imported: Set[str] = frozenset()) -> list[int]:
+        """The places of those that wait, also by an ``imported`` name, or through functions of the file."""
+        left = dict(self._by_name)
+        names = self._names | imported
+        places = sorted({*self._direct, *(at for name in names for at in left.pop(name, ()))})
+        functions = set(self._functions)
+        while places and (fresh := {f for f in functions if holds(places, f[0], f[1])}):
+            functions -= fresh
+            places = sorted({*places, *(at for _, _, name in fresh for at in left.pop(name, ()))})
+        return places
+
+
+def holds(places: Sequence[int], start: int, end: int) -> bool:
+    """One of the places, which are in order, lies in a range."""
+    found = bisect_left(places, start)
+    return found < len(places) and places[found] < end
+
+
+class Waiting(Marked):
+    """Calls that may wait for other ranks: by themselves, by an ``imported`` name, or through functions of the file."""
+
+    def __init__(self, nodes: Flat, imported: Set[str] = frozenset(), calls: Calls | None = None) -> None:
+        super().__init__(nodes)
+        self.places = (calls or _calls(nodes)).waiting(imported)
 
     def any(self) -> bool:
         """There is such a call."""
         return bool(self.places)
 
-    def _call_by_name(self, names: set[str]) -> None:
-        self.add(at for name in names for at in self._calls.pop(name, ()))
+
+@lru_cache(maxsize=1)
+def _calls(nodes: Flat) -> Calls:
+    """The prechecks of several rules on one file ask for the same, with and without what is imported."""
+    return Calls(nodes)
 
 
 def defined(function: ast.AST) -> str:

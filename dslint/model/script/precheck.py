@@ -13,7 +13,18 @@ from dslint.model.script.collective.vocabulary import (
     MAIN_DECORATORS,
     OTHER_DECORATORS,
 )
-from dslint.model.script.marked import FUNCTIONS, SHARDING, Function, Marked, Ranks, Waiting, defined, may_wait, name_of
+from dslint.model.script.marked import (
+    FUNCTIONS,
+    SHARDING,
+    Calls,
+    Function,
+    Marked,
+    Ranks,
+    Waiting,
+    defined,
+    may_wait,
+    name_of,
+)
 from dslint.model.script.quick import Flat, call_name, flat
 
 _EXITS = frozenset({"exit", "_exit", "quit"})
@@ -49,7 +60,7 @@ def may_skip_collective(tree: ast.Module) -> bool:
     def waits(call: ast.Call, name: str, holders: Set[str]) -> bool:
         return may_wait(call, name, holders) or (exchanges and name == "backward")
 
-    waiting = Waiting(nodes, frozenset(), waits)
+    waiting = Waiting(nodes, calls=Calls(nodes, waits))
     if not waiting.any():
         return False
     leaving = Marked(nodes)

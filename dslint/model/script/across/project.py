@@ -43,7 +43,9 @@ Asker = tuple[object, ...]
 
 
 class Files(Protocol):
-    """Access to the files of a project, by absolute path with ``/``."""
+    """Access to the files of a project, by absolute path with ``/``; are its answers remembered for a later run?"""
+
+    is_remembered: bool
 
     def absolute(self, path: str) -> str:
         """The absolute path of a path that the user sees."""
@@ -121,9 +123,9 @@ class Project:
     # -- what was asked -----------------------------------------------------------------------------------------
 
     def asked_by(self, asker: Asker) -> tuple[tuple[Question, str], ...]:
-        """All questions about other files behind what an asker found out, and behind what it used."""
+        """All questions about other files behind what an asker found out, and behind what it used, for a later run."""
         found: dict[Question, str] = {}
-        pending, seen = [asker], {asker}
+        pending, seen = [asker] if self.files.is_remembered else [], {asker}
         while pending:
             current = pending.pop()
             found.update(self._asked.get(current, {}))

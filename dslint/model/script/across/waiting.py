@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import Protocol
 
+from dslint.model.script.across.imports import is_library
 from dslint.model.script.collective.vocabulary import ACCELERATE_FUNCTIONS, GROUP_POSITION, METHODS, MMENGINE
-from dslint.model.script.marked import Waiting, may_wait
+from dslint.model.script.marked import Calls, holds, may_wait
 from dslint.model.script.quick import Flat, expression_name
 
 # The names under which something may be called that waits, by the name that a module gives it: a function has one, a
@@ -65,6 +67,8 @@ class WaitingNames:
         self._modules = modules
         self._own = frozenset(word.rpartition(".")[2] for word in own)
         self._exports: dict[tuple[str, int, int], Exports] = {}
+        self._outlines: dict[str, _Outline | None] = {}
+        self._names: dict[tuple[str, bytes], list[tuple[str, str, str]]] = {}
         self._definitions: dict[tuple[str, frozenset[str]], Exports] = {}
 
     def imported(self, asker: Asker, path: str, raw: bytes) -> frozenset[str]:
@@ -89,7 +93,7 @@ class WaitingNames:
         key = (path, names)
         if key not in self._definitions:
             is_worth_it = b"def " in raw and (names or self._may_call(raw))
-            self._definitions[key] = self._read(raw, imports) if is_worth_it else {}
+            self._definitions[key] = self._waiting(path, raw, imports) if is_worth_it else {}
         return self._definitions[key]
 
     def _may_call(self, raw: bytes) -> bool:
@@ -97,29 +101,15 @@ class WaitingNames:
             return True
         return any(word in raw for word in _WORDS) and _CALLS.search(raw) is not None
 
-    def _read(self, raw: bytes, imports: Exports) -> Exports:
-        try:
-            tree = ast.parse(raw)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return {}
-        nodes = Flat(tree)
-        waiting = Waiting(nodes, frozenset().union(*imports.values()) | self._own, _clearly_waits)
-        found: dict[str, frozenset[str]] = {}
-        for node in _top_level(tree) if waiting.any() else ():
-            if isinstance(node, ast.ClassDef):
-                methods = {f.name for f in node.body if isinstance(f, _Function) and waiting.inside(nodes.place(f))}
-                for base in map(expression_name, node.bases):
-                    methods |= found.get(base) or imports.get(base) or frozenset()
-                names = methods | {node.name} if "__init__" in methods else methods
-            else:
-                names = {node.name} if waiting.inside(nodes.place(node)) else set()
-            if names:
-                found[node.name] = frozenset(names)
-        return found
+    def _waiting(self, path: str, raw: bytes, imports: Exports) -> Exports:
+        if path not in self._outlines:
+            self._outlines[path] = _Outline.of(raw)
+        outline = self._outlines[path]
+        return outline.waiting(imports, self._own) if outline is not None else {}
 
     def _imports(self, asker: Asker, path: str, raw: bytes, modules: int, packages: int) -> Exports:
         found: dict[str, frozenset[str]] = {}
-        for module, name, bound in _imported_names(raw):
+        for module, name, bound in self._imported_names(path, raw):
             exports = self._of(asker, path, module, modules, packages)
             if name == "*":
                 found.update(exports)
@@ -135,10 +125,77 @@ class WaitingNames:
                     found[bound] = found.get(bound, frozenset()) | names
         return found
 
+    def _imported_names(self, path: str, raw: bytes) -> list[tuple[str, str, str]]:
+        """What a file imports, without libraries: nothing of them is part of the project."""
+        found = self._names.get((path, raw))
+        if found is None:
+            names = _imported_names(raw)
+            found = self._names[path, raw] = [name for name in names if not is_library(path, name[0])]
+        return found
+
     def _of(self, asker: Asker, path: str, module: str, modules: int, packages: int) -> Exports:
         target = self._modules.module(asker, path, module)
         raw = self._modules.text(asker, target) if target and target != path else None
         return self.exported(asker, target, raw, modules, packages) if raw is not None else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """A function or class of a module, from one place of the tree to another, with its bases and methods."""
+
+    name: str
+    start: int
+    end: int
+    is_class: bool
+    bases: tuple[str, ...] = ()
+    methods: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """What is kept of the tree of a module: its calls, and which definition they stand in."""
+
+    calls: Calls
+    definitions: tuple[_Definition, ...]
+
+    @staticmethod
+    def of(raw: bytes) -> _Outline | None:
+        """The outline of a module; ``None`` when it cannot be read."""
+        try:
+            tree = ast.parse(raw)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        nodes = Flat(tree)
+
+        def named(node: _Function) -> tuple[str, int, int]:
+            at = nodes.place(node)
+            return node.name, at, nodes.ends[at]
+
+        found = []
+        for node in _top_level(tree):
+            at = nodes.place(node)
+            if isinstance(node, ast.ClassDef):
+                methods = tuple(named(inner) for inner in node.body if isinstance(inner, _Function))
+                bases = tuple(map(expression_name, node.bases))
+                found.append(_Definition(node.name, at, nodes.ends[at], True, bases, methods))
+            else:
+                found.append(_Definition(node.name, at, nodes.ends[at], False))
+        return _Outline(Calls(nodes, _clearly_waits), tuple(found))
+
+    def waiting(self, imports: Exports, own: Set[str]) -> Exports:
+        """The definitions that may wait, when what is imported does."""
+        places = self.calls.waiting(frozenset().union(*imports.values()) | own)
+        found: dict[str, frozenset[str]] = {}
+        for one in self.definitions if places else ():
+            names = {one.name} if not one.is_class and holds(places, one.start, one.end) else set()
+            if one.is_class:
+                names = {name for name, start, end in one.methods if holds(places, start, end)}
+                for base in one.bases:
+                    names |= found.get(base) or imports.get(base) or frozenset()
+                names |= {one.name} if "__init__" in names else set()
+            if names:
+                found[one.name] = frozenset(names)
+        return found
 
 
 def _imported_names(raw: bytes) -> Iterator[tuple[str, str, str]]:
