@@ -19,7 +19,7 @@ class Word:
     ``origins`` are the assignments that its text comes from. ``spreads`` marks an unknown word that may stand
     for any number of words (``$EXTRA_ARGS``, ``"$@"``). ``tail`` is what is known behind the last colon of an
     unknown word: the port of ``$HOST:$PORT``. ``why`` says why it is not known (``$WORLD_SIZE is never set in this
-    file``), empty when nobody can say.
+    file``), empty when nobody can say. ``lost`` is the text of the words behind it that became nothing (``$EMPTY``).
     """
 
     text: str | None
@@ -29,6 +29,7 @@ class Word:
     spreads: bool = False
     tail: str = ""
     why: str = ""
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact
@@ -177,7 +177,22 @@ class CommandReader(AssignmentReader):
             self.assign(raw, span, inner, export=True)
         for world, words in alternatives_of(self, raws, scope, inner):
             state = inner.at(world)
+            if len({word.location.span for word in words}) < len(raws):
+                words = self._with_lost(words, raws)
             self.found.append(Invocation(node, tuple(words), state.environment(), state, world.conditions()))
+
+    def _with_lost(self, words: list[Word], raws: list[tuple[str, Span]]) -> list[Word]:
+        """The words, each with the text of those behind it that became nothing."""
+        spans = [self.location(span).span for _, span in raws]
+        kept = {word.location.span for word in words}
+        lost: dict[Span, str] = {}
+        last = spans[0]
+        for span, (raw, _) in zip(spans, raws, strict=True):
+            if span in kept:
+                last = span
+            else:
+                lost[last] = f"{lost.get(last, '')} {raw}".strip()
+        return [replace(word, lost=lost.get(word.location.span, "")) for word in words]
 
     def words(self, raw: str, span: Span, scope: Scope, world: World | None = None) -> list[Word]:
         """The words that one word of the text becomes, each with the places it comes from.

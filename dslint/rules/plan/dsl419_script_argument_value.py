@@ -7,19 +7,21 @@
 **Fix.** Write a value that the declaration takes.
 
 **When it stays quiet.** When the value is not known (`$LR`), the converter or the choices are computed or belong to
-the script, and when the parser is one of a library. A value that is missing at the end of a line (`--model_path \\`)
-is how scripts are published to be filled in: a warning.
+the script, and when the parser is one of a library. A value that is not written (`--model_path \\`) and a variable that
+the file sets to nothing (`api_key=""`) are how scripts are published to be filled in: advice. A warning stays where a
+value is written that turns out empty, as `${paths[$name]}` with a name that the array does not have.
 
 **Evidence.** argparse of Python itself, and transformers' HfArgumentParser, which is built on it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.launch.command import Word
+from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.plan.parser.options import Option, Problem
 from dslint.model.plan.parser.places import is_placeholder, place_of
 from dslint.model.plan.runplan import RunPlan
@@ -60,7 +62,15 @@ EXAMPLES = (
     bad("a switch of a dataclass", {"run.sh": _run("--lazy maybe"), "train.py": _FIELDS}, "run.sh:1 error"),
     bad("a value that is not there", {
         "run.sh": _run("--epochs --dtype bf16"), "train.py": _SCRIPT,
-    }, "run.sh:1 warning"),
+    }, "run.sh:1 info"),
+    bad("a value to fill in", {
+        "run.sh": 'EPOCHS=""\n' + _run("--epochs $EPOCHS --dtype bf16"), "train.py": _SCRIPT,
+    }, "run.sh:2 info"),
+    bad("an array without this entry", {
+        "run.sh": "declare -A sizes=([small]=1 [large]=3)\nname=medium\n"
+        + _run("--epochs ${sizes[$name]} --dtype bf16"),
+        "train.py": _SCRIPT,
+    }, "run.sh:3 warning"),
     bad("the beginning of two options", {
         "run.sh": _run("--d bf16"), "train.py": _SCRIPT,
     }, "run.sh:1 error"),
@@ -87,12 +97,12 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         word = problem.word
         if word is None or is_placeholder(word):
             continue
-        found = _judged(problem, word)
+        found = _judged(problem, word, plan.command)
         if found is not None:
             yield _finding(plan, problem, word, *found)
 
 
-def _judged(problem: Problem, word: Word) -> tuple[str, str, Severity | None] | None:
+def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, str, Severity | None] | None:
     """The message, a hint, and a severity of its own."""
     option, text = problem.option, word.text or ""
     if problem.kind == "ambiguous":
@@ -102,10 +112,11 @@ def _judged(problem: Problem, word: Word) -> tuple[str, str, Severity | None] | 
             None,
         )
     if problem.kind == "no-value":
+        because = f", because `{word.lost}` is empty" if word.lost else ""
         return (
-            f"`{text}` has no value: every process stops with `error: expected one argument`",
+            f"`{text}` has no value{because}: every process stops with `error: expected one argument`",
             "Write a value behind it",
-            Severity.WARNING,
+            Severity.INFO if _is_to_fill_in(word, command) else Severity.WARNING,
         )
     if option is None:
         return None
@@ -128,6 +139,16 @@ def _judged(problem: Problem, word: Word) -> tuple[str, str, Severity | None] | 
     return None
 
 
+def _is_to_fill_in(word: Word, command: LaunchCommand) -> bool:
+    """Nothing stands behind the option, or a variable that the file sets to nothing: ``API_KEY=""``."""
+    variable = re.fullmatch(r"\$\{?(\w+)\}?", word.lost)
+    if variable is None:
+        return not word.lost
+    name = variable[1]
+    places = command.variable(name).origins
+    return any(place.span.end - place.span.start <= len(f'{name}=""') for place in places)
+
+
 _ARTICLE = {"int": "a whole number", "float": "a number", "bool": "`True` or `False`"}
 
 
@@ -135,7 +156,7 @@ def _finding(
     plan: RunPlan, problem: Problem, word: Word, message: str, hint: str, severity: Severity | None
 ) -> Finding:
     option: Option | None = problem.option
-    docs = Severity.INFO if severity is Severity.WARNING else Severity.WARNING
+    docs = Severity.WARNING if severity is None else Severity.INFO
     return META.finding(
         place_of(word),
         message,
