@@ -252,6 +252,29 @@ def test_requirements_that_hold_together_are_joined_and_contradictions_say_nothi
     assert spec("deepspeed==0.9.5; python_version<'3.9'\ndeepspeed==0.13.0; python_version>='3.9'\n") == ""
 
 
+@pytest.mark.parametrize(
+    ("tokenizers", "wanted"),
+    [
+        ("==0.13.3", ">=4.31,<4.34.0"),
+        ("==0.15.1", ">=4.31,<4.40.0"),
+        ("==0.23.1", ">=4.31"),
+        (">=0.15", ">=4.31"),
+        ("", ">=4.31"),
+    ],
+)
+def test_a_pin_of_tokenizers_limits_an_open_range_of_transformers(tokenizers: str, wanted: str) -> None:
+    text = f'[project]\ndependencies = ["transformers>=4.31", "tokenizers{tokenizers}"]\n'
+    found = parse_versions(SourceFile("pyproject.toml", text))
+    assert {name: fact.specifier for name, fact in found.items()} == {"transformers": wanted}
+
+
+def test_a_pin_of_tokenizers_alone_says_nothing() -> None:
+    assert parse_versions(SourceFile("requirements.txt", "tokenizers==0.15.1\ntransformers==4.38.0\n")).keys() == {
+        "transformers"
+    }
+    assert not parse_versions(SourceFile("requirements.txt", "tokenizers==0.15.1\n"))
+
+
 def test_a_file_of_another_kind_states_nothing() -> None:
     assert parse_versions(SourceFile("notes.md", "deepspeed==0.12.6")) == {}
     assert parse_versions(SourceFile("requirements.txt", "numpy==2.0")) == {}

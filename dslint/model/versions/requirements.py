@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile, Span
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl")
 _MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl", re.I)
+# tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.
+_TOKENIZERS = "tokenizers"
+_REQUIRED_TOKENIZERS = (
+    ((0, 14), "4.34.0"), ((0, 19), "4.40.0"), ((0, 20), "4.45.0"), ((0, 21), "4.47.0"), ((0, 22), "4.56.0"),
+    ((0, 23, 1), "5.16.0"),
+)  # fmt: skip
 _ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch"}
 
 
@@ -48,7 +54,20 @@ def parse_versions(source: SourceFile, included: Iterable[SourceFile] = ()) -> d
             if statement.specifier:
                 by_library.setdefault(statement.name, []).append((read, statement))
     facts = {library: _joined(statements) for library, statements in by_library.items()}
+    pin, transformers = facts.pop(_TOKENIZERS, None), facts.get("transformers")
+    if pin is not None and transformers is not None:
+        facts["transformers"] = _limited(transformers, pin)
     return {library: fact for library, fact in facts.items() if fact}
+
+
+def _limited(transformers: VersionFact, tokenizers: VersionFact) -> VersionFact:
+    """`tokenizers==0.15.1` beside an open range of transformers: pip takes none that requires a newer one."""
+    release = re.fullmatch(r"==(\d+(?:\.\d+)*)", tokenizers.specifier)
+    if release is None or transformers.specifier.startswith("=="):
+        return transformers
+    given = tuple(int(part) for part in release[1].split("."))
+    limit = next((first for needed, first in _REQUIRED_TOKENIZERS if given < needed), None)
+    return replace(transformers, specifier=f"{transformers.specifier},<{limit}") if limit else transformers
 
 
 def is_requirements(path: str) -> bool:
@@ -97,7 +116,7 @@ def library_name(name: str) -> str | None:
     """The known library behind a package name as people write it."""
     plain = re.sub(r"[-_.]+", "-", name.strip().lower())
     plain = _ALIASES.get(plain, plain)
-    return plain if plain in LIBRARIES else None
+    return plain if plain in LIBRARIES or plain == _TOKENIZERS else None
 
 
 _SIMPLE = re.compile(

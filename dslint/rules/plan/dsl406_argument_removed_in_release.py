@@ -10,10 +10,10 @@ arguments; most published fine-tuning scripts pass some of them.
 values are the same.
 
 **When it stays quiet.** When nobody states a release of the library; when the parser lets unknown arguments pass;
-when a dataclass of the script has a field of that name. An error means that every release in use refuses the
-argument, a warning that the stated range reaches such releases and its newest one refuses (information in
-documentation). Keyword arguments in the
-script are `removed-training-argument`.
+when a dataclass of the script has a field of that name; when a pin of tokenizers keeps the releases that refuse the
+argument out of an open range of transformers (`transformers>=4.37`, `tokenizers==0.15.1`). An error means that every
+release in use refuses the argument, a warning that the stated range reaches such releases and its newest one refuses
+(information in documentation). Keyword arguments in the script are `removed-training-argument`.
 
 **Evidence.** `schemas/trainer_arguments.json`, generated from the released sources of transformers 4.0 to 5.23 and
 trl 0.4 to 1.16; `deepspeed/__init__.py` of 0.9 to 0.19.8 (`--deepspeed_mpi` went with 0.13.1).
@@ -92,6 +92,9 @@ EXAMPLES = (
     good("the release that takes it", {
         "run.sh": _OLD, "train.py": TRAINER, "requirements.txt": "transformers==4.38.0\n",
     }),
+    good("a pin of tokenizers keeps newer releases out", {
+        "run.sh": _OLD, "train.py": TRAINER, "requirements.txt": "transformers>=4.37\ntokenizers==0.15.1\n",
+    }),
     good("nobody states a release", {"run.sh": _OLD, "train.py": TRAINER}),
     good("a field of the script", {
         "run.sh": _run("--group_by_length True"), "requirements.txt": _FIVE,
@@ -169,15 +172,16 @@ def _finding(plan: RunPlan, flag: Flag, owner: tuple[str, str], found: Standing,
     version = releases.of(found.library)
     name = flag.name.lstrip("-").replace("-", "_")
     who = version_named(version, found.library)
-    later = f"{found.library} {found.release} and later, which the project allows, do"
-    who = later if found.reach == "later" else f"{who} does"
     does = "was removed in" if found.is_removed else "came with"
+    takes = f"{who} does not take `{flag.name}`, which {does} {found.library} {found.release}"
+    if found.reach == "later":
+        takes = f"{who} allows {found.release} and later, which do not take `{flag.name}`"
     advice = hint(owner, name, "" if found.is_removed else f"{found.library}>={found.release}")
     word = next((w for w in plan.command.script_args if w.location == flag.location), None)
     return META.finding(
         place_of(word) if word is not None else flag.location,
-        f"{who} not take `{flag.name}`, which {does} {found.library} {found.release}: every process stops with"
-        " `ValueError: Some specified arguments are not used by the HfArgumentParser`",
+        f"{takes}: every process stops with `ValueError: Some specified arguments are not used by the"
+        " HfArgumentParser`",
         hint=advice.replace("Write `", "Write `--"),
         related=version_origin(version, found.library),
         fix=_fix(flag, owner, successor(owner, name), releases),
