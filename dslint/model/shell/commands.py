@@ -181,7 +181,7 @@ class CommandReader(AssignmentReader):
                 words = self._with_lost(words, raws)
             self.found.append(Invocation(node, tuple(words), state.environment(), state, world.conditions()))
 
-    def _with_lost(self, words: list[Word], raws: list[tuple[str, Span]]) -> list[Word]:
+    def _with_lost(self, words: list[Word], raws: Raws) -> list[Word]:
         """The words, each with the text of those behind it that became nothing."""
         spans = [self.location(span).span for _, span in raws]
         kept = {word.location.span for word in words}
