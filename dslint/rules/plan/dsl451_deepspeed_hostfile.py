@@ -8,17 +8,20 @@ multiple entries`, `Hostfile is empty`.
 **Fix.** One line a host, `worker-0 slots=8`; comments begin with `#`.
 
 **When it stays quiet.** For absolute paths and `~`; for names without a folder that are nowhere (`-H hostfile` is made
-on the cluster); when the launch file or a script of the project writes or mentions the file.
+on the cluster); when the launch file or a script of the project writes or mentions the file. One name without a
+number in it that is repeated (`node_ip`) is a form to fill in: information.
 
 **Evidence.** `deepspeed/launcher/runner.py` (`fetch_hostfile`, `_parse_hostfile`), run with DeepSpeed 0.19.8.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.model.context import Context
+from dslint.model.plan.hostfile import HostfileProblem
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -43,6 +46,8 @@ EXAMPLES = (
         "conf/hosts:3 error"),
     bad("a host twice", {"run.sh": _RUN, "conf/hosts": _HOSTS.replace("worker-1", "worker-0"), **_SCRIPT},
         "conf/hosts:3 error"),
+    bad("a name to fill in twice", {"run.sh": _RUN, "conf/hosts": "node_ip slots=8\nnode_ip slots=8\n", **_SCRIPT},
+        "conf/hosts:2 info"),
     bad("nothing but comments", {"run.sh": _RUN, "conf/hosts": "# later\n", **_SCRIPT}, "run.sh:1 error"),
     good("two hosts", {"run.sh": _RUN, "conf/hosts": _HOSTS, **_SCRIPT}),
     good("the launch file writes it", {"run.sh": f"cat > conf/hosts <<EOF\n{_HOSTS}EOF\n" + _RUN, **_SCRIPT}),
@@ -73,9 +78,14 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         _MESSAGES[problem.kind].format(problem.text),
         hint="Write one line a host: `worker-0 slots=8`",
         related=(*related, *((command.location.labelled("the command that reads it"),) if elsewhere else ())),
-        severity=Severity.WARNING if command.in_docs else None,
+        severity=Severity.INFO if _is_to_fill_in(problem) else Severity.WARNING if command.in_docs else None,
         facts={"kind": problem.kind},
     )
+
+
+def _is_to_fill_in(problem: HostfileProblem) -> bool:
+    """``node_ip`` in every line: the names of real hosts have numbers or dots."""
+    return problem.kind == "twice" and problem.text != "localhost" and re.search(r"[\d.]", problem.text) is None
 
 
 _MESSAGES = {
