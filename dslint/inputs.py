@@ -261,3 +261,13 @@ def add_config(inputs: Inputs, doc: DataDoc) -> None:
 def syntax_findings(doc: DataDoc) -> Sequence[Finding]:
     """The places of a config that its format does not allow."""
     return [SYNTAX_ERROR.finding(doc.source.location(p.span), p.message, severity=Severity.ERROR) for p in doc.problems]
+
+
+def not_followed(calls: Sequence[Location]) -> Finding:
+    """Scripts that a launch file calls, and that are not read with the arguments of these calls."""
+    message = (
+        "not all checked: the scripts that this file calls start more commands than are followed; what is called from"
+        " here on is judged without its arguments"
+    )
+    others = tuple(call.labelled("nor this one") for call in calls[1:4])
+    return UNREADABLE_FILE.finding(calls[0], message, related=others, severity=Severity.INFO)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.profile import Profile, stage_of
 from dslint.core.source import SourceFile
-from dslint.inputs import LaunchFile, readable, syntax_findings, top_of, unreadable
+from dslint.inputs import LaunchFile, not_followed, readable, syntax_findings, top_of, unreadable
 from dslint.parse.reading import Unreadable, decode
 from dslint.rules.own import RULE_CRASHED
 
@@ -89,6 +89,7 @@ class LaunchReader:
             docs = read_launch_docs(SourceFile(file.path, text), file.kind, self._workspace)
         read.commands = tuple(command for doc in docs for command in (*doc.commands, *doc.called))
         read.written = tuple(written for doc in docs for written in doc.written)
+        read.findings += [not_followed(doc.left_out) for doc in docs if doc.left_out]
         read.is_document = bool(docs)
         read.is_rewritten = any(doc.is_rewritten for doc in docs)
         for written in read.written:

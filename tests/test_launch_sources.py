@@ -274,3 +274,18 @@ def test_findings_come_without_edits_where_the_text_is_not_what_the_shell_reads(
     assert set(by_path) == {"Makefile", "run.sh"}
     assert by_path["Makefile"].fix is None
     assert by_path["run.sh"].fix is not None
+
+
+def test_expressions_of_a_workflow_are_shown_as_written() -> None:
+    text = (
+        "jobs:\n  a:\n    steps:\n      - run: |\n          N=${{ matrix.n }}\n"
+        "          torchrun --nproc_per_node ${{ matrix.gpus }} ${{ inputs.extra_args }} train.py --n $N\n"
+    )
+    (doc,) = read_launch_docs(SourceFile(".github/workflows/a.yml", text), "yaml")
+    (command,) = doc.commands
+    unknown = [word for word in command.words if word.text is None]
+    assert [word.raw for word in unknown] == ["${{ matrix.gpus }}", "${{ inputs.extra_args }}", "$N"]
+    assert [word.spreads for word in unknown] == [False, True, False]
+    assert unknown[0].why == "`${{ matrix.gpus }}` is filled in before the shell runs"
+    assert text[unknown[0].location.span.start : unknown[0].location.span.end] == "${{ matrix.gpus }}"
+    assert command.hides_options

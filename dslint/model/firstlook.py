@@ -71,6 +71,12 @@ def text_may_launch(text: str) -> bool:
     return may_launch(text.encode("utf-8", "surrogatepass"))
 
 
+def text_may_start(text: str) -> bool:
+    """Whether a piece of shell text can launch something, or call a script that does."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return may_launch(raw) or may_call(raw)
+
+
 def may_call(raw: bytes) -> bool:
     """Whether a shell text can call a script that launches, with arguments or variables of its own."""
     return (b"sh" in raw or b"sbatch" in raw) and _CALL_BYTES.search(raw) is not None
@@ -78,7 +84,7 @@ def may_call(raw: bytes) -> bool:
 
 def may_hold_commands(raw: bytes) -> bool:
     """Whether a YAML file may hold launch commands: of a workflow, a container, a cluster."""
-    return _COMMAND_KEYS.search(raw) is not None and may_launch(raw)
+    return _COMMAND_KEYS.search(raw) is not None and (may_launch(raw) or may_call(raw))
 
 
 def may_start_processes(raw: bytes) -> bool:

@@ -49,6 +49,8 @@ class ShellDoc:
     syntax: Syntax
     # Set for a text that stands nowhere as it is (the value of a variable): every node is reported here.
     anchor: Span | None = None
+    # The same text before names that nobody sets took the place of what another program fills in.
+    written: str = ""
     _notes: tuple[tuple[Span, ...], tuple[Span, ...]] | None = field(default=None, repr=False)
 
     @property

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.commandline import say
+from dslint.core.finding import Severity
 
 if TYPE_CHECKING:
     from dslint.planning import Planned
@@ -46,7 +47,8 @@ def main(options: Namespace, start: Callable[[Sequence[str], dict[str, Any]], Pa
         say(line)
     for finding in planned.unread:
         say(f"{finding.location.path}: {finding.message}")
-    trouble = bool(planned.problems) or any(finding.location.path in paths for finding in planned.unread)
+    unread = [finding for finding in planned.unread if finding.severity is not Severity.INFO]
+    trouble = bool(planned.problems) or any(finding.location.path in paths for finding in unread)
     if not planned.plans and not trouble:
         say("no launch command in these paths" if planned.files else "no files to look at")
     return USAGE if trouble else SHOWN

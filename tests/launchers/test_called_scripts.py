@@ -8,6 +8,8 @@ import pytest
 
 from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
+from dslint.inputs import LaunchFile
+from dslint.launchstage import LaunchReader
 from dslint.model.firstlook import may_call
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs
@@ -25,7 +27,8 @@ TRAIN = "torchrun --nnodes ${NNODES:-1} --nproc_per_node ${1:-8} train.py --stag
 
 
 def called(files: dict[str, str], path: str = "run.sh") -> list[LaunchCommand]:
-    kind = "markdown" if path.endswith(".md") else "shell"
+    kinds = {"README.md": "markdown", "Makefile": "makefile", ".github/workflows/ci.yml": "yaml"}
+    kind = kinds.get(path, "shell")
     workspace = Workspace(Path("/nonexistent"), files)
     docs = read_launch_docs(SourceFile(path, files[path]), kind, workspace)
     return [command for doc in docs for command in doc.called]
@@ -152,3 +155,44 @@ def test_texts_that_may_call() -> None:
     assert may_call(b"sbatch -N 2 job.slurm\n")
     assert not may_call(b"# see train.sh\n")
     assert not may_call(b"source ./env\necho push\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "place"),
+    [
+        ("Makefile", "GPUS ?= 4\ntrain:\n\tbash scripts/train.sh $(GPUS) zero3\n", "Makefile:3"),
+        (
+            ".github/workflows/ci.yml",
+            "jobs:\n  gpu:\n    env: {N: 4}\n    steps:\n      - run: bash scripts/train.sh $N zero3\n",
+            ".github/workflows/ci.yml:5",
+        ),
+        (
+            ".github/workflows/ci.yml",
+            "jobs:\n a:\n  steps:\n  - working-directory: scripts\n    run: |\n      ./train.sh 4 zero3\n",
+            ".github/workflows/ci.yml:6",
+        ),
+    ],
+)
+def test_snippets_of_other_files_call_scripts(path: str, text: str, place: str) -> None:
+    (command,) = called({path: text, "scripts/train.sh": TRAIN}, path)
+    assert shown(command.world_size) == 4
+    assert [w.text for w in command.script_args] == ["--stage", "zero3"]
+    assert [str(place) for place in command.called_from] == [place]
+
+
+def test_what_a_workflow_fills_in_is_not_known_in_a_called_script() -> None:
+    text = "jobs:\n  gpu:\n    steps:\n      - run: bash scripts/train.sh ${{ matrix.gpus }} zero3\n"
+    (command,) = called({".github/workflows/ci.yml": text, "scripts/train.sh": TRAIN}, ".github/workflows/ci.yml")
+    assert shown(command.world_size) == "unknown"
+    assert command.script_args[-1].text == "zero3"
+
+
+def test_calls_beyond_the_limit_are_named() -> None:
+    calls = "".join(f"bash train.sh {count}\n" for count in range(1, 70))
+    workspace = Workspace(Path("/nonexistent"), {"run.sh": calls, "train.sh": TRAIN})
+    (doc,) = read_launch_docs(SourceFile("run.sh", calls), "shell", workspace)
+    assert len(doc.called) == 64
+    assert [str(place) for place in doc.left_out] == [f"run.sh:{line}" for line in range(65, 70)]
+    reader = LaunchReader({"run.sh": calls, "train.sh": TRAIN})
+    (finding,) = reader.read(LaunchFile("run.sh", "shell", calls.encode())).findings
+    assert (finding.code, finding.severity.value, str(finding.location)) == ("DSL902", "info", "run.sh:65")

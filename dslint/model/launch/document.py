@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dslint.core.source import SourceFile
+from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.launch.nested import TextReader
+from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.launch.read import Outer
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
@@ -61,6 +61,10 @@ class LaunchDoc:
     called: tuple[LaunchCommand, ...] = ()
     # The text stands in the file in another form (a list of words, ``$$`` of make): edits would not fit.
     is_rewritten: bool = False
+    # The shell ends a pipe with the first exit code that is not 0, whatever the text says.
+    has_pipefail: bool = False
+    # Calls of scripts that are not followed, because too many commands are called already.
+    left_out: tuple[Location, ...] = ()
 
 
 def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None = None) -> list[LaunchDoc]:
@@ -73,7 +77,7 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
     if kind == "shell":
         return _read(source, source.text, 0, False, workspace)
     if kind in SNIPPETS:
-        return _of_snippets(source, kind)
+        return _of_snippets(source, kind, workspace)
     docs = []
     for fence in fences(source.text):
         wanted = fence.is_shell or (fence.language in ("", "text") and _BEGINS.search(fence.text))
@@ -83,34 +87,44 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
     return docs
 
 
-def _of_snippets(source: SourceFile, kind: str) -> list[LaunchDoc]:
+def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> list[LaunchDoc]:
     """The commands inside a file of another format."""
     module = import_module(f"dslint.model.launch.sources.{SNIPPETS[kind]}")
     snippets: Iterator[Snippet] = getattr(module, f"{kind if kind != 'script' else 'python'}_snippets")(source)
     docs = []
     for snippet in snippets:
         shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
-        commands = TextReader(False, lambda *_: None, (source.path,)).script(shell, snippet.scope(), Outer(), {}, 0)
+        shell.written = snippet.written
+        reader = TextReader(False, _locator(workspace), (source.path,))
+        commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
         is_rewritten = snippet.anchor is not None or kind == "makefile"
         # Rules about the text itself look at text that stands in the file as the shell reads it.
         shown = parse_shell(source, "", snippet.base) if is_rewritten else shell
-        if commands:
-            docs.append(LaunchDoc(source, shown, tuple(commands), is_rewritten=is_rewritten))
+        if commands or reader.called:
+            doc = LaunchDoc(source, shown, tuple(commands), is_rewritten=is_rewritten)
+            doc.called, doc.left_out = tuple(reader.called), tuple(reader.left_out)
+            doc.has_pipefail = snippet.has_pipefail
+            docs.append(doc)
     return docs
 
 
 def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Workspace | None) -> list[LaunchDoc]:
     shell = parse_shell(source, text, base)
 
-    def locate(path: str, scope: Scope, script: str) -> SourceFile | None:
-        return _sourced(path, scope, script, workspace) if workspace is not None else None
-
-    reader = TextReader(in_docs, locate, (source.path,))
+    reader = TextReader(in_docs, _locator(workspace), (source.path,))
     scope = Scope(script=None if in_docs else source.path, flow=Flow(in_docs=in_docs))
     commands = reader.script(shell, scope, Outer(), {}, 0)
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
-    called = tuple(reader.called)
-    return [LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=called), *inner]
+    doc = LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=tuple(reader.called))
+    doc.left_out = tuple(reader.left_out)
+    return [doc, *inner]
+
+
+def _locator(workspace: Workspace | None) -> Locate:
+    def locate(path: str, scope: Scope, script: str) -> SourceFile | None:
+        return _sourced(path, scope, script, workspace) if workspace is not None else None
+
+    return locate
 
 
 def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> SourceFile | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, unknown
-from dslint.core.source import SourceFile, Span
+from dslint.core.source import Location, SourceFile, Span
 from dslint.model.firstlook import may_be_config, may_call, may_launch
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.evaluated import filled_text, handed_on, quotes_variables
@@ -68,6 +68,8 @@ class TextReader:
     inner: list[ShellDoc] = field(default_factory=list)
     written: list[WrittenConfig] = field(default_factory=list)
     called: list[LaunchCommand] = field(default_factory=list)
+    # Calls that are not followed, because what is called starts too many commands.
+    left_out: list[Location] = field(default_factory=list)
     # How many calls of a script said nothing.
     in_vain: dict[str, int] = field(default_factory=dict)
 
@@ -152,7 +154,7 @@ class TextReader:
         name, *arguments = call.words
         names = {variable for variable, fact in invocation.env.items() if fact.is_known}
         hands_over = any(w.text is not None for w in arguments) or names
-        if not hands_over or len(self.chain) > _DEPTH or len(self.called) >= _MOST_CALLED:
+        if not hands_over or len(self.chain) > _DEPTH:
             return
         source = self.locate(name.text or "", invocation.scope, self.chain[-1])
         if source is None or source.path in self.chain or len(source.text) > _LONGEST or source.text.count("\0"):
@@ -162,6 +164,9 @@ class TextReader:
         raw = source.text.encode("utf-8", "surrogatepass")
         if not (may_launch(raw) or may_call(raw)) or not _takes(source.text, arguments, names):
             return
+        if len(self.called) >= _MOST_CALLED:
+            self.left_out.append(name.location)
+            return
         scope = _exported(invocation)
         scope.script = source.path
         bind_words(arguments, scope)
@@ -170,6 +175,7 @@ class TextReader:
         if len(found) > _MOST_OF_A_CALL or not (found or reader.called):
             self.in_vain[source.path] = self.in_vain.get(source.path, 0) + 1
             return
+        self.left_out += [name.location] if reader.left_out else []
         for command in (*found, *reader.called):
             inner = replace(_under([command], invocation)[0], called_from=(name.location, *command.called_from))
             if inner not in self.called:

@@ -210,6 +210,8 @@ class CommandReader(AssignmentReader):
             if world is not None and isinstance(error, ForkNeededError):
                 raise
             tail, places = _tail(raw, scope, world)
+            if self.doc.written and (shown := self.doc.written[span.start : span.end]) != raw:
+                return [_filled_in(shown, location, places, tail)]
             return [Word(None, raw, location, places, _spreads(raw), tail, error.why or reason_of(raw))]
         if len(lookup.places) == len(texts):
             return [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
@@ -227,6 +229,16 @@ def _command_text(text: str, start: int) -> CommandText | None:
     return CommandText(words, count, command.end)
 
 
+def _filled_in(shown: str, location: Location, places: tuple[Location, ...], tail: str) -> Word:
+    """A word with ``${{ matrix.gpus }}``, into which the workflow puts a text before the shell sees it."""
+    expression = _EXPRESSION.search(shown)
+    name = re.findall(r"\w+", expression[0])[-1:] if expression is not None else []
+    spreads = any(_spreads(f"${part}") for part in name) and not shown.startswith(('"', "'"))
+    why = f"`{' '.join(expression[0].split())}` is filled in before the shell runs" if expression is not None else ""
+    return Word(None, shown, location, places, spreads, tail, why)
+
+
+_EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
 _REDIRECTIONS = frozenset({"file_redirect", "herestring_redirect"})
 _VARIABLE = re.compile(r"""["']?\$\{?(\w+)\}?["']?""")
 

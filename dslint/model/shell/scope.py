@@ -318,6 +318,8 @@ class _View(Lookup):
 def _unset_reason(name: str, is_open: bool) -> str:
     if name == "RANDOM":
         return "`$RANDOM` is another number each time"
+    if len(name) > 2 and not name.strip("_"):
+        return "it is filled in before the shell runs"  # ``${{ matrix.gpus }}`` of a workflow
     if name.isdigit() or name in ("@", "*"):
         return f"`${name}` is an argument of the script"
     return f"`${name}` may come from a sourced file" if is_open else f"`${name}` is never set in this file"

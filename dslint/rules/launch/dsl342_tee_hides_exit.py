@@ -5,8 +5,9 @@ system says COMPLETED, the workflow is green, the next stage starts from a check
 
 **Fix.** `set -o pipefail` at the top, or look at `${PIPESTATUS[0]}`.
 
-**When it stays quiet.** In documentation, with `pipefail` or `PIPESTATUS` anywhere in the file. In a batch script
-(`#SBATCH`) it is a warning.
+**When it stays quiet.** In documentation, with `pipefail` or `PIPESTATUS` anywhere in the text, and in a step of a
+GitHub workflow with `shell: bash`, which means `bash -eo pipefail` (without `shell:` it is `bash -e`). In a batch
+script (`#SBATCH`) it is a warning.
 
 **Evidence.** bash 5.2, with a recorder in the place of the launcher that ends with 3: the script ends with 0.
 """
@@ -38,6 +39,7 @@ META = RuleMeta(
 
 _RUN = "torchrun --nproc_per_node 8 train.py 2>&1 | tee train.log\n"
 _JOB = "#!/bin/bash\n#SBATCH --ntasks=1\n\n" + _RUN
+_CI = "on: push\njobs:\n  train:\n    steps:\n    - run: " + _RUN
 _SCRIPT = {"train.py": "print()\n"}
 
 EXAMPLES = (
@@ -49,6 +51,14 @@ EXAMPLES = (
     good("the script looks at the codes", {"run.sh": _RUN + "exit ${PIPESTATUS[0]}\n", **_SCRIPT}),
     good("a redirection", {"run.sh": _RUN.replace("2>&1 | tee", ">"), **_SCRIPT}),
     good("the launcher is the last program", {"run.sh": "yes | " + _RUN.partition(" 2>")[0] + "\n", **_SCRIPT}),
+    bad("a step of a workflow", {".github/workflows/ci.yml": _CI, **_SCRIPT}, ".github/workflows/ci.yml:5 info"),
+    good("a step with `shell: bash`", {
+        ".github/workflows/ci.yml": _CI.replace("    - run", "    - shell: bash\n      run"), **_SCRIPT,
+    }),
+    good("all steps of a job", {
+        ".github/workflows/ci.yml": _CI.replace("    steps", "    defaults: {run: {shell: bash}}\n    steps"),
+        **_SCRIPT,
+    }),
     good("an example in documentation", {"README.md": f"```bash\n{_RUN}```\n", **_SCRIPT}),
 )  # fmt: skip
 
@@ -56,7 +66,7 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """The first launch command of a file whose exit code a pipe hides."""
     del context
-    if doc.in_docs or re.search(r"pipefail|PIPESTATUS", doc.source.text):
+    if doc.in_docs or doc.has_pipefail or re.search(r"pipefail|PIPESTATUS", doc.shell.text or doc.source.text):
         return
     is_batch = re.search(r"^#SBATCH", doc.source.text, re.MULTILINE) is not None
     for command in doc.commands:

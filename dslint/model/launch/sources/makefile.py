@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.source import SourceFile, Span
-from dslint.model.firstlook import text_may_launch
+from dslint.model.firstlook import text_may_start
 from dslint.model.launch.sources.snippet import Snippet, unset, value_at
 from dslint.model.shell.pieces import Value
 
@@ -45,7 +45,7 @@ def makefile_snippets(source: SourceFile) -> Iterator[Snippet]:
             exported |= set((export["names"] or " ".join(variables)).split())
     values = {name: _value(source, name, variables, places[name]) for name in variables}
     for start, line in lines:
-        if text_may_launch(line):
+        if text_may_start(line):
             yield Snippet(_recipe(line, variables), start, None, values, frozenset(exported))
 
 

@@ -23,7 +23,8 @@ class Snippet:
     ``text`` begins at ``base`` in the file and has the length of what stands there, unless ``anchor`` says where to
     report all of it. ``variables`` are set before; those in ``exported`` reach the commands, ``None`` is a value that
     is not known. ``is_open``: an image or another program may set further ones. ``cwd``: the directory, where the file
-    says it.
+    says it. ``written`` is the text before names took the place of what another program fills in. ``has_pipefail``:
+    the shell is started with ``-o pipefail``.
     """
 
     text: str
@@ -33,6 +34,8 @@ class Snippet:
     exported: frozenset[str] = frozenset()
     is_open: bool = False
     cwd: Fact[str] = field(default_factory=absent)
+    written: str = ""
+    has_pipefail: bool = False
 
     def scope(self) -> Scope:
         """The state for the reader of shell text."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import SourceFile, Span
-from dslint.model.firstlook import text_may_launch
+from dslint.model.firstlook import text_may_start
 from dslint.model.launch.sources.snippet import Snippet, command_line, shell_text, unset, value_at
 from dslint.model.shell.pieces import Value
 from dslint.parse.data import DataDoc, join_pointer
@@ -27,7 +27,7 @@ def yaml_snippets(source: SourceFile) -> Iterator[Snippet]:
     cuts = [m.start() for m in _SEPARATOR.finditer(source.text)]
     bounds = [0, *(cut for cut in cuts if source.text[:cut].strip()), len(source.text)]
     for begin, end in pairwise(bounds):
-        if text_may_launch(source.text[begin:end]):
+        if text_may_start(source.text[begin:end]):
             # The other documents become blanks, so that every place stays what it is in the file.
             around = [re.sub(r"[^\n]", " ", part) for part in (source.text[:begin], source.text[end:])]
             alone = SourceFile(source.path, around[0] + source.text[begin:end] + around[1])
@@ -67,9 +67,13 @@ class _Reader:
                     **self._variables(f"{at}/env"),
                     **self._variables(f"{here}/env"),
                 }
-                folder = step.get("working-directory") or _default_folder(job) or _default_folder(data)
+                name = "working-directory"
+                folder = step.get(name) or _default(job, name) or _default(data, name)
+                shell = step.get("shell") or _default(job, "shell") or _default(data, "shell")
                 cwd: Fact[str] = known(folder) if isinstance(folder, str) and "$" not in folder else absent()
-                yield from self._text(f"{here}/run", variables, cwd=cwd if folder is None or cwd.is_known else _UNSAID)
+                cwd = cwd if folder is None or cwd.is_known else _UNSAID
+                # GitHub: ``bash -e`` where no shell is named, ``bash --noprofile --norc -eo pipefail`` for ``bash``.
+                yield from self._text(f"{here}/run", variables, cwd=cwd, has_pipefail=shell == "bash")
 
     def _gitlab(self) -> Iterator[Snippet]:
         """``script`` of each job: a text or a list of texts, which run one after the other in one shell."""
@@ -123,17 +127,20 @@ class _Reader:
         elif words:
             filled = [None if isinstance(w, str) and "$" in w else w for w in words]
             line = command_line(filled)
-            if text_may_launch(line):
+            if text_may_start(line):
                 span = Span(self.doc.values[places[0]].start, self.doc.values[places[-1]].end)
                 yield Snippet(line, 0, span, variables, frozenset(variables), True, _IMAGE)
 
-    def _text(self, at: str, variables: Variables, *, cwd: Fact[str], is_open: bool = False) -> Iterator[Snippet]:
+    def _text(
+        self, at: str, variables: Variables, *, cwd: Fact[str], is_open: bool = False, has_pipefail: bool = False
+    ) -> Iterator[Snippet]:
         """A scalar that a shell runs."""
         span = self.doc.values[at]
         text, base, anchor = _verbatim(self.source.text[span.start : span.end], span, self.doc.get(at))
-        text = _EXPRESSION.sub(lambda m: unset(len(m[0])), text)
-        if text_may_launch(text):
-            yield Snippet(text, base, anchor, variables, frozenset(variables), is_open, cwd)
+        written, text = text, _EXPRESSION.sub(lambda m: unset(len(m[0])), text)
+        if text_may_start(text):
+            exported = frozenset(variables)
+            yield Snippet(text, base, anchor, variables, exported, is_open, cwd, written, has_pipefail)
 
     def _variables(self, at: str) -> dict[str, Value | None]:
         """A mapping of variables, a list of ``NAME=value``, or a list of ``{name, value}``."""
@@ -167,9 +174,10 @@ _IMAGE: Fact[str] = unknown("the image decides")
 _UNSAID: Fact[str] = unknown("the workflow computes the directory")
 
 
-def _default_folder(data: dict[str, Any]) -> object:
+def _default(data: dict[str, Any], name: str) -> object:
+    """A setting for all steps of a job or workflow."""
     at: Any = data
-    for key in ("defaults", "run", "working-directory"):
+    for key in ("defaults", "run", name):
         at = at.get(key) if isinstance(at, dict) else None
     return at
 
