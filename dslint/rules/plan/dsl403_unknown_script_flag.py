@@ -10,16 +10,18 @@ only hyphens and underscores differ.
 
 **When it stays quiet.** When the parser may take more than its file shows: `parse_known_args`, subparsers, options
 with computed names, a function of another library that adds options (`extra_args_provider`), parsers that are stored
-or changed, and click, typer, fire, hydra, jsonargparse, LightningCLI, tyro and the like. Parsers that other modules
-of the project build or extend are followed; so are dataclasses, and the fields of `TrainingArguments`, of which every
+or changed, and click, typer, fire, hydra, jsonargparse, LightningCLI, tyro and the like. Parsers that other modules of
+the project build or extend are followed; so are dataclasses, and the fields of `TrainingArguments`, of which every
 release counts. An unambiguous beginning of an option is fine, as argparse takes it. Placeholders of documentation
-(`<model>`, `...`) are no words. An option of the launcher that stands behind the script has a rule of its own, DSL447.
+(`<model>`, `...`) are no words, nor are those of a variable to fill in (`MODEL="model name or path"`). An option of
+the launcher that stands behind the script has a rule of its own, DSL447.
 
 **Evidence.** argparse of Python itself, and transformers' `HfArgumentParser.parse_args_into_dataclasses`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -133,6 +135,14 @@ EXAMPLES = (
         "README.md": '```bash\nOUT="path to save"\ntorchrun --nproc_per_node 2 train.py --model $OUT\n```\n',
         "train.py": _HEAD + _BITS + _END,
     }),
+    good("a variable to fill in", {
+        "run.sh": 'MODEL="model name or path"\ntorchrun --nproc_per_node 2 train.py --model $MODEL\n',
+        "train.py": _HEAD + _BITS + _END,
+    }),
+    bad("a variable of two words without quotation marks", {
+        "run.sh": 'MODEL="opt large"\ntorchrun --nproc_per_node 2 train.py --model $MODEL\n',
+        "train.py": _HEAD + _BITS + _END,
+    }, "run.sh:1 error"),
     good("a placeholder", {
         "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py [--more-options]\n```\n",
         "train.py": _HEAD + _BITS + _END,
@@ -153,7 +163,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
             continue  # DSL447
         if problem.kind == "unknown":
             yield _unknown(plan, parser, problem, problem.word)
-        elif plan.command.in_docs and problem.word.origins:
+        elif problem.word.origins and (plan.command.in_docs or _is_form(plan, problem.word)):
             continue  # `export OUTPUT_DIR="path to save"`
         elif problem.kind == "leftover" and not leftovers and not _follows_switch(plan, parser, problem.word):
             leftovers += 1
@@ -171,6 +181,12 @@ def _follows_switch(plan: RunPlan, parser: ScriptParser, word: Word) -> bool:
     before = previous(word, plan.command)
     option = parser.option(before.text) if before is not None and before.text is not None else None
     return option is not None and option.action in ("store_true", "store_false")
+
+
+def _is_form(plan: RunPlan, word: Word) -> bool:
+    """``$MODEL`` with ``MODEL="model name or path"``: what the file says to fill in."""
+    beside = [w.text or "" for w in plan.command.script_args if w.location == word.location and w.origins]
+    return re.search(r"\b(?:path|name|your|here|todo)\b", " ".join(beside), re.I) is not None
 
 
 def _unknown(plan: RunPlan, parser: ScriptParser, problem: Problem, word: Word) -> Finding:

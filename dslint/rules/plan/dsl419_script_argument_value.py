@@ -7,9 +7,10 @@
 **Fix.** Write a value that the declaration takes.
 
 **When it stays quiet.** When the value is not known (`$LR`), the converter or the choices are computed or belong to
-the script, and when the parser is one of a library. A value that is not written (`--model_path \\`) and a variable that
-the file sets to nothing (`api_key=""`) are how scripts are published to be filled in: advice. A warning stays where a
-value is written that turns out empty, as `${paths[$name]}` with a name that the array does not have.
+the script, and when the parser is one of a library; for metavariables of documentation (`--vendor VENDOR`). A value
+that is not written (`--model_path \\`) and a variable that the file sets to nothing (`api_key=""`) are how scripts are
+published to be filled in: advice. A warning stays where a value is written that turns out empty, as `${paths[$name]}`
+with a name that the array does not have.
 
 **Evidence.** argparse of Python itself, and transformers' HfArgumentParser, which is built on it.
 """
@@ -80,6 +81,12 @@ EXAMPLES = (
         "run.sh": _run("--dtype float16"),
         "train.py": _SCRIPT.replace("choices=", 'type=lambda text: text.replace("float", "fp"), choices='),
     }),
+    good("a metavariable of documentation", {
+        "README.md": f"```bash\n{_run('--dtype DTYPE --epochs N')}```\n", "train.py": _SCRIPT,
+    }),
+    bad("capitals in documentation", {
+        "README.md": f"```bash\n{_run('--dtype BF16')}```\n", "train.py": _SCRIPT,
+    }, "README.md:2 warning"),
     good("a number in another notation", {
         "run.sh": _run("--epochs 1_000"), "train.py": _SCRIPT,
     }),
@@ -95,7 +102,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     for problem in plan.given.problems:
         word = problem.word
-        if word is None or is_placeholder(word):
+        if word is None or is_placeholder(word) or _is_metavariable(problem, word, plan.command):
             continue
         found = _judged(problem, word, plan.command)
         if found is not None:
@@ -137,6 +144,13 @@ def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, 
             None,
         )
     return None
+
+
+def _is_metavariable(problem: Problem, word: Word, command: LaunchCommand) -> bool:
+    """``--vendor VENDOR`` in documentation."""
+    value = (word.text or "").rpartition("=")[2]
+    choices = problem.option.choices if problem.option is not None and problem.option.choices else ()
+    return command.in_docs and re.fullmatch(r"[A-Z][A-Z0-9_]*", value) is not None and value.lower() not in choices
 
 
 def _is_to_fill_in(word: Word, command: LaunchCommand) -> bool:
