@@ -212,6 +212,16 @@ def ways(script: str) -> list[tuple[str, ...]]:
         ),
         ("[ $1 = x ] && run $1", [("x", "| `$1` is x (run.sh:1)")]),
         ("if [ $1 = x ]; then exit; fi\nif [ $1 = x ]; then A=1; fi\nrun a $A", [("a", "?")]),
+        # What a condition inside a condition ends does not come here: not both.
+        (
+            "if [ $1 = x ]; then if [ $2 = y ]; then exit; fi; fi\n[ $1 = x ] && A=1\n[ $2 = y ] && B=1\n"
+            "run ${A:-0} ${B:-0}",
+            [
+                ("1", "0", "| `$1` is x (run.sh:1)", "| `$2` is not y (run.sh:1)"),
+                ("0", "1", "| `$1` is not x (run.sh:1)", "| `$2` is y (run.sh:1)"),
+                ("0", "0", "| `$1` is not x (run.sh:1)", "| `$2` is not y (run.sh:1)"),
+            ],
+        ),
         (
             "N=2\nf() { if [ $X ]; then return; fi; N=4; }\nf\nrun $N",
             [("4", "| `$X` is empty (run.sh:2)"), ("2", "| `$X` is not empty (run.sh:2)")],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,21 @@ _MAX_CLAUSES = 40
 # Longer lists are read without the connection between their parts.
 _MAX_OPERANDS = 12
 _Run = Callable[[Scope], Any]
+
+
+def _narrowed(test: Any, alive: Sequence[tuple[Any, Scope]], before: Mapping[Fork, int]) -> tuple[dict[Fork, int], ...]:
+    """The ways that come out of the arms, where one of them lets only some of its own ways out.
+
+    ``if A; then if B; then exit; fi; fi``: not A, or A and not B. Empty where every arm lets all ways out.
+    """
+    ways, is_narrow = [], False
+    for result, inner in alive:
+        learnt = {fork: number for fork, number in inner.world.items() if before.get(fork) != number}
+        for way in paths(test, result):
+            if all(learnt.get(fork, number) == number for fork, number in way.items()):
+                is_narrow |= not learnt.keys() <= way.keys()
+                ways.append({**way, **learnt})
+    return tuple(ways) if is_narrow and len(alive) > 1 else ()
 
 
 class BranchReader(CommandReader):
@@ -129,6 +144,7 @@ class BranchReader(CommandReader):
             scope.ended = True
             return ends
         results = [result for result, _ in alive]
+        narrowed = _narrowed(test, alive, scope.world)
         _, first = alive.pop()
         for result, inner in reversed(alive):
             first.join(inner, ((test, result),))
@@ -136,6 +152,8 @@ class BranchReader(CommandReader):
         if 1 < len(results) < len(arms):
             # The other arms do not come here.
             first.limits = (*first.limits, tuple(way for result in results for way in paths(test, result)))
+        if narrowed:
+            first.limits = (*first.limits, narrowed)
         scope.become(first)
         return ends
 
