@@ -15,12 +15,13 @@ from dslint.core.profile import stage_of
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.discovery import discover
+from dslint.garbage import seldom_collected
 from dslint.inputs import Inputs, add_config, embedded_configs, sort_files
 from dslint.launchrules import LaunchJudge, run_rule
 from dslint.launchstage import LaunchReader, LaunchStage, cores
 from dslint.model.context import Context, Vocabulary
 from dslint.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
-from dslint.rules.concern import PlanRules
+from dslint.planrules import PlanJudge
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, all_rules, load_rule
 from dslint.surroundings import Surroundings, vocabulary_of
@@ -28,9 +29,7 @@ from dslint.surroundings import Surroundings, vocabulary_of
 if TYPE_CHECKING:
     from dslint.cache import ResultCache
     from dslint.core.profile import Profile
-    from dslint.core.source import Location
     from dslint.judge import Job
-    from dslint.model.launch.command import Condition
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
@@ -101,6 +100,10 @@ class _Run:
         self.surroundings = Surroundings(settings, overrides)
 
     def check(self, paths: Sequence[str]) -> Result:
+        with seldom_collected():
+            return self._check(paths)
+
+    def _check(self, paths: Sequence[str]) -> Result:
         with stage_of(self.profile, "find files"):
             found = discover(paths, excludes_of(self.settings), self.overrides)
         with stage_of(self.profile, "read files"):
@@ -110,14 +113,19 @@ class _Run:
             # Here, since workers are at the launch files meanwhile.
             with stage_of(self.profile, "data files"):
                 read_data()
+            judge = PlanJudge(self._rules("plan"), self.surroundings, self.profile)
             if self.profile is not None:
                 # Else they would be read while the plans are made, which have a time of their own.
                 list(launch)
+            elif launch.is_parallel:
+                self._load_config_rules(inputs)
             with stage_of(self.profile, "plans and contexts"):
                 around = files_around(inputs, given, self.overrides)
                 naming = naming_scripts(around) if inputs.configs else []
                 workspace = workspace_of(self.overrides)
-                plans = plans_of(around, naming, workspace, self.surroundings)
+                # A profile keeps the time of plans and of their rules apart.
+                built = judge.built if self.profile is None else lambda _: None
+                plans = plans_of(around, naming, workspace, self.surroundings, built=built)
                 self._add_used_configs(paths, inputs, plans, given)
                 contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
             reads = list(launch)
@@ -130,7 +138,7 @@ class _Run:
                 *self._document_rules("config", embedded, contexts),
                 *self._document_rules("accelerate", inputs.accelerate, self._of_accelerate(inputs, plans, workspace)),
                 *(finding for read in reads for finding in read.findings),
-                *self._plan_rules(plans, given),
+                *judge.findings(plans, given),
                 *of_scripts(),
             ]
         rewritten = {read.path for read in reads if read.is_rewritten}
@@ -156,6 +164,12 @@ class _Run:
         stage = LaunchStage(files, reader, self.settings.jobs or cores(), self.profile)
         inputs.launch = stage
         return stage
+
+    def _load_config_rules(self, inputs: Inputs) -> None:
+        """Before the plans are there, which say who reads a config."""
+        for rule in self._rules("config"):
+            if any(rule.may_concern(doc) for doc in inputs.configs):
+                load_rule(rule.code)
 
     def _run(self, code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
         return run_rule(code, path, run, self.profile)
@@ -221,30 +235,6 @@ class _Run:
         from dslint.model.accelerate.contexts import accelerate_contexts
 
         return accelerate_contexts(inputs.accelerate, plans, self.surroundings.stated_at, workspace)
-
-    def _plan_rules(self, plans: Sequence[RunPlan], given: set[str]) -> Iterator[Finding]:
-        if not plans:
-            return
-        from dslint.alternatives import told
-        from dslint.model.versions.locked import has_monitor
-
-        found: list[tuple[Finding, Location, tuple[Condition, ...]]] = []
-        alternatives: dict[Location, list[tuple[Condition, ...]]] = {}
-        rules = PlanRules(self._rules("plan"))
-        for plan in plans:
-            place, conditions = plan.command.location, plan.command.conditions
-            alternatives.setdefault(place, []).append(conditions)
-            concerned = rules.concerned(plan)
-            context = self.surroundings.context(place.path) if concerned else Context()
-            if plan.config is not None and has_monitor(plan.config):
-                context = replace(context, locked=self.surroundings.locked(place.path))
-            for rule in concerned:
-                check = load_rule(rule.code).module.check
-                for finding in self._run(rule.code, place.path, partial(check, plan, context)):
-                    # A hook passes only what changed: report when one end of the edge is among it.
-                    if finding.location.path in given or any(r.path in given for r in finding.related):
-                        found.append((_with_text(finding, plan), place, conditions))
-        yield from told(found, alternatives)
 
     @contextmanager
     def _scripts(self, inputs: Inputs, contexts: Mapping[str, Context]) -> Iterator[Callable[[], list[Finding]]]:
@@ -331,16 +321,6 @@ def _with_run(kind: str, finding: Finding, doc: Any, context: Context) -> Findin
     else:
         return finding
     return replace(finding, facts=tuple(sorted({**facts(doc, context), **dict(finding.facts)}.items())))
-
-
-def _with_text(finding: Finding, plan: RunPlan) -> Finding:
-    """With the text of a config that stands inside another file, for the experiments."""
-    doc = plan.config
-    if doc is None or not doc.is_embedded or finding.pointer is None or finding.location.path != doc.path:
-        return finding
-    from dslint.model.deepspeed.config import text_facts
-
-    return replace(finding, facts=tuple(sorted({**text_facts(doc), **dict(finding.facts)}.items())))
 
 
 def source_of(path: str, overrides: Mapping[str, str]) -> SourceFile | None:

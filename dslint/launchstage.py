@@ -67,6 +67,8 @@ class LaunchReader:
         self._overrides = overrides
         self._workspace: Workspace | None = None
         self.rules = rules
+        # The texts of the files that were read, by path.
+        self.sources: dict[str, SourceFile] = {}
 
     def read(self, file: LaunchFile, profile: Profile | None = None) -> LaunchRead:
         """One file."""
@@ -85,8 +87,9 @@ class LaunchReader:
         if self._workspace is None:
             # The files that scripts source and call.
             self._workspace = Workspace(Path(), self._overrides)
+        source = self.sources[file.path] = SourceFile(file.path, text)
         with stage_of(profile, "launch files"):
-            docs = read_launch_docs(SourceFile(file.path, text), file.kind, self._workspace)
+            docs = read_launch_docs(source, file.kind, self._workspace)
         read.commands = tuple(command for doc in docs for command in (*doc.commands, *doc.called))
         read.written = tuple(written for doc in docs for written in doc.written)
         read.findings += [not_followed(doc.left_out) for doc in docs if doc.left_out]
@@ -132,6 +135,11 @@ class LaunchStage:
             yield self._reads[at]
             at += 1
 
+    @property
+    def is_parallel(self) -> bool:
+        """Workers read."""
+        return self._pool is not None
+
     def written_in(self, path: str) -> Sequence[WrittenConfig]:
         """The configs that a launch file writes; waits for the file when it is still being read."""
         if path not in self._paths:
@@ -150,6 +158,7 @@ class LaunchStage:
     def _here(self) -> Iterator[LaunchRead]:
         for file in self._files:
             yield self._reader.read(file, self._profile)
+            self._reader.sources.clear()
 
 
 def written_by(launch: Iterable[LaunchRead]) -> Callable[[str], Sequence[WrittenConfig]]:
@@ -171,13 +180,31 @@ def _pool(
     total = sum(len(file.raw) for file in files)
     if len(files) < POOL_THRESHOLD or total < POOL_BYTES or workers < 2:
         return None
+    from dslint.packing import unpack
     from dslint.workers import Pool, can_fork
 
     if not can_fork():
         return None
     _prepare(reader)
     begin = partial(_init_worker, reader, is_profiled)
-    return Pool(min(workers, 1 + total // _WORKER), list(_chunks(files)), _read_chunk, _died, begin)
+    source_of = _Texts(files).source
+    read = partial(unpack, source_of=source_of)
+    return Pool(min(workers, 1 + total // _WORKER), list(_chunks(files)), _read_chunk, _died, begin, read)
+
+
+class _Texts:
+    """The texts of launch files, for those who ask at which line something stands."""
+
+    def __init__(self, files: Sequence[LaunchFile]) -> None:
+        self._files = {file.path: file for file in files}
+        self._sources: dict[str, SourceFile] = {}
+
+    def source(self, path: str) -> SourceFile:
+        """The text of a file that a worker could read."""
+        if path not in self._sources:
+            text = decode(self._files[path].raw)
+            self._sources[path] = SourceFile(path, text if isinstance(text, str) else "")
+        return self._sources[path]
 
 
 def _chunks(files: Sequence[LaunchFile]) -> Iterator[list[LaunchFile]]:
@@ -221,9 +248,13 @@ def _init_worker(reader: LaunchReader, is_profiled: bool) -> None:
     _reader, _is_profiled = reader, is_profiled
 
 
-def _read_chunk(files: Sequence[LaunchFile]) -> list[LaunchRead]:
+def _read_chunk(files: Sequence[LaunchFile]) -> bytes:
+    from dslint.packing import pack
+
     profile = Profile() if _is_profiled else None
     reads = [_reader.read(file, profile) for file in files]
     reads[0].spent = profile
+    packed = pack(reads, _reader.sources)
+    _reader.sources.clear()
     gc.collect(0)
-    return reads
+    return packed

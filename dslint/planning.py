@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -114,9 +114,17 @@ def files_around(inputs: Inputs, given: set[str], overrides: Mapping[str, str]) 
 
 
 def plans_of(
-    around: Inputs, naming: list[str], workspace: Workspace, surroundings: Surroundings, is_thorough: bool = False
+    around: Inputs,
+    naming: list[str],
+    workspace: Workspace,
+    surroundings: Surroundings,
+    is_thorough: bool = False,
+    built: Callable[[RunPlan], None] = lambda _: None,
 ) -> list[RunPlan]:
-    """The plans of all launch commands; ``is_thorough``: with the profile of every script, also where no rule asks."""
+    """The plans of all launch commands; ``is_thorough``: with the profile of every script, also where no rule asks.
+
+    ``built``: see :func:`build_plans`.
+    """
     # The plans of the first files are built while others are still being read.
     commands: Iterator[LaunchCommand] = (command for read in around.launch for command in read.commands)
     first = next(commands, None)
@@ -126,4 +134,4 @@ def plans_of(
 
     reader, counts, written = surroundings.stated_consumer, surroundings.stated_counts, written_by(around.launch)
     commands = chain([first], commands) if first is not None else commands
-    return build_plans(commands, workspace, reader, around.recipes, naming, written, is_thorough, counts)
+    return build_plans(commands, workspace, reader, around.recipes, naming, written, is_thorough, counts, built)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
 from dslint.core.profile import Profile, stage_of
+from dslint.garbage import no_collections
 from dslint.inputs import top_of
 from dslint.judge import Job, Judge, Judged
 from dslint.projectfiles import ProjectFiles
@@ -222,7 +223,7 @@ def _check_all(judge: Judge, jobs: Iterable[Job]) -> Iterator[Judged]:
     size = 0
     for job in jobs:
         # The collector would scan the growing tree again and again, which costs half of a LibCST parse.
-        with _no_collections():
+        with no_collections():
             judged = judge.judged(job)
         yield judged
         size += judged.parsed
@@ -230,14 +231,3 @@ def _check_all(judge: Judge, jobs: Iterable[Job]) -> Iterator[Judged]:
             size = 0
             # Garbage is young here, for nothing was collected since it was made; kept trees are not looked at again.
             gc.collect(0)
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -30,23 +30,27 @@ class Pool(Generic[T, R]):
     Args:
         workers: number of processes.
         chunks: what there is to do; all of it begins in the background at once.
-        work: a function of a module (workers import it by name) from items to one result each.
+        work: a function of a module (workers import it by name) from items to one result each, packed where the
+            other end needs more than the bytes to unpack it.
         died: the result for an item that kills the worker that has it, twice: in the pool and alone.
         prepare: called in every worker before its first item.
+        unpack: from the bytes that a worker sends to the results of a chunk.
     """
 
     def __init__(
         self,
         workers: int,
         chunks: Sequence[Sequence[T]],
-        work: Callable[[Sequence[T]], list[R]],
+        work: Callable[[Sequence[T]], list[R] | bytes],
         died: Callable[[T], R],
         prepare: Callable[[], None],
+        unpack: Callable[[bytes], list[R]] = unpack,
     ) -> None:
         self._chunks = chunks
         self._work = work
         self._died = died
         self._prepare = prepare
+        self._unpack = unpack
         self._executor = self._new(workers)
         self._broken = False
         self._running = [self._executor.submit(_apply, work, number, None) for number in range(len(chunks))]
@@ -65,10 +69,8 @@ class Pool(Generic[T, R]):
                 self._running[number] = Future()
                 yield from found
 
-    @staticmethod
-    def _result(future: Future[bytes]) -> list[R]:
-        found: list[R] = unpack(future.result())
-        return found
+    def _result(self, future: Future[bytes]) -> list[R]:
+        return self._unpack(future.result())
 
     def _one_by_one(self, number: int) -> Iterator[R]:
         for at, item in enumerate(self._chunks[number]):
@@ -117,5 +119,6 @@ def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[A
     prepare()
 
 
-def _apply(work: Callable[[Sequence[Any]], list[Any]], chunk: int, item: int | None) -> bytes:
-    return pack(work(_chunks[chunk] if item is None else [_chunks[chunk][item]]))
+def _apply(work: Callable[[Sequence[Any]], list[Any] | bytes], chunk: int, item: int | None) -> bytes:
+    found = work(_chunks[chunk] if item is None else [_chunks[chunk][item]])
+    return found if isinstance(found, bytes) else pack(found)

@@ -45,6 +45,8 @@ TOP = {
     "packing": "engine",
     "launchstage": "engine",
     "launchrules": "engine",
+    "planrules": "engine",
+    "garbage": "engine",
     "inputs": "engine",
     "planning": "engine",
     "standard_input": "engine",

@@ -55,6 +55,11 @@ class Location:
             self._region = found = found.region(self.span)
         return found
 
+    @property
+    def counted_in(self) -> SourceFile | None:
+        """The text whose lines nobody has counted for this place yet."""
+        return self._region if isinstance(self._region, SourceFile) else None
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
@@ -89,7 +94,7 @@ class SourceFile:
 
     path: str
     text: str
-    _starts: list[int] = field(default_factory=list, repr=False)
+    _starts: list[int] = field(default_factory=list, repr=False, compare=False)
     # Code cells of a notebook: (first 0-based line in ``text``, 1-based cell number), ascending.
     cells: tuple[tuple[int, int], ...] = ()
 

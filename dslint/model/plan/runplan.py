@@ -140,6 +140,7 @@ def build_plans(
     written: Callable[[str], Sequence[WrittenConfig]] | None = None,
     is_thorough: bool = False,
     counts: Callable[[str], StatedCounts] | None = None,
+    built: Callable[[RunPlan], None] = lambda _: None,
 ) -> list[RunPlan]:
     """One plan a command, in the order of the commands, then one for each recipe and script that no command uses.
 
@@ -148,18 +149,23 @@ def build_plans(
     ``reader`` says who reads the config at a path where the user states it; ``written`` says which configs
     a launch file writes. ``is_thorough``: scripts are read also where no rule needs to know them.
     ``counts`` says how many nodes and processes the user states for the commands of a file.
+    ``built`` gets the plan of each command before the next one is asked for; one with a config may get peers later.
     """
     told = _Told(reader, counts, is_thorough)
-    plans = [_build(c, workspace, told, written=written(c.location.path) if written else ()) for c in commands]
+    plans: list[RunPlan] = []
+    for command in commands:
+        made = written(command.location.path) if written is not None else ()
+        plans.append(_build(command, workspace, told, written=made))
+        built(plans[-1])
     used = {workspace.normal(plan.recipe.path) for plan in plans if plan.recipe is not None}
     alone = [found for found in recipes if workspace.normal(found.doc.path) not in used]
     plans += [_build(standalone(found), workspace, told, found) for found in alone]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
         profile = workspace.memo("profile", path, read_profile) if path not in started else None
-        command = started_by_hand(profile) if profile is not None else None
-        if command is not None:
-            plans.append(_build(command, workspace, told))
+        by_hand = started_by_hand(profile) if profile is not None else None
+        if by_hand is not None:
+            plans.append(_build(by_hand, workspace, told))
     users: dict[str, list[int]] = {}
     for index, plan in enumerate(plans):
         if plan.config is not None:

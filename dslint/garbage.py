@@ -1,0 +1,34 @@
+"""When Python looks for garbage. Nearly all that a run makes lives to its end, and every look at it is in vain."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# New objects between two looks at the young ones; Python's own number is hundreds.
+_YOUNG = 100_000
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Few looks; cycles of a run that makes much garbage are found all the same."""
+    before = gc.get_threshold()
+    if before[0]:
+        gc.set_threshold(max(_YOUNG, before[0]), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """No look at all."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
