@@ -3055,6 +3055,18 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL421",
+        name="auto-needs-hidden-size",
+        kind="plan",
+        severity="error",
+        summary='`"auto"` sizes of ZeRO for a model whose config has no hidden size',
+        module="dslint.rules.plan.dsl421_auto_needs_hidden_size",
+        needs=("config",),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL443",
         name="config-path-missing",
         kind="plan",

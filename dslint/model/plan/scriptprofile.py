@@ -16,6 +16,7 @@ from dslint.model.plan.enginemodel import EngineModel, engine_model
 from dslint.model.plan.handover import Handover, read_handover
 from dslint.model.plan.pyscript import PyScript, read_script
 from dslint.model.plan.scriptargs import Declared, ScriptArgs, read_script_args
+from dslint.model.plan.trainedmodel import TrainedModel, model_without_size
 from dslint.model.plan.trainerclass import trainer_class
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
@@ -70,6 +71,7 @@ class ScriptProfile:
     ``launcher``: the ``--launcher`` argument of an OpenMMLab script that builds a runner, else ``None``.
     ``handover``: what its one call of ``deepspeed.initialize`` gets beside the config.
     ``config_docs`` are the configs that it hands over as dicts. ``engine``: the model of its one DeepSpeed engine.
+    ``trained``: the model of its one Trainer, where that has no hidden size.
     ``sets_precision``: it hands a ``mixed_precision`` to something, which then wins over the launch command.
     ``args_path`` is the file with the parser: another one when the script only calls its ``main``.
     """
@@ -92,6 +94,7 @@ class ScriptProfile:
     sets_precision: bool = False
     handover: Handover | None = None
     engine: EngineModel | None = None
+    trained: TrainedModel | None = None
 
 
 def script_profile(path: str, workspace: Workspace, has_config: bool) -> ScriptProfile | None:
@@ -145,6 +148,7 @@ def read_profile(source: SourceFile) -> ScriptProfile:
         _PRECISION.search(source.text) is not None,
         read_handover(script),
         engine_model(script),
+        model_without_size(script),
     )
 
 

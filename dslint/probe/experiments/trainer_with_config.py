@@ -31,6 +31,8 @@ _TOTAL = "/scheduler/params/total_num_steps"
 _CONTROL = Verdict.NOT_REPRODUCED
 _PLAIN = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}%s}'
 _OFFLOAD = _PLAIN.replace("2}", '2, "offload_optimizer": {"device": "cpu"}}')
+_AUTO = _PLAIN.replace("2}", '2, "reduce_bucket_size": "auto"}')
+_SIZE = Expect((Kind.RAISE,), "ValueError: The model's config file has neither")
 _SCHEDULE = ', "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}'
 _BEST = {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"}
 
@@ -74,6 +76,11 @@ EXPERIMENT = Experiment(
               evaluates=True),
         _case("evaluation-at-stage-3", "DSL490", _PLAIN.replace("2", "3") % "", {}, _ZERO3, {}, evaluates=True,
               verdict=_CONTROL),
+        _case("auto-needs-hidden-size", "DSL421", _AUTO % "", {}, _SIZE, {}, fixed=_PLAIN % "", model="own"),
+        _case("auto-for-an-encoder-and-a-decoder", "DSL421", _AUTO % "", {}, _SIZE, {}, fixed=_PLAIN % "",
+              model="encoder-decoder"),
+        _case("auto-for-a-model-with-a-size", "DSL421", _AUTO % "", {}, _SIZE, {}, fixed=_PLAIN % "",
+              verdict=_CONTROL),
         _case("best-model-of-checkpoints", "DSL489", _PLAIN % "", {"save_only_model": True}, _EXCLUDES, {},
               verdict=_CONTROL),
     ),
@@ -112,4 +119,6 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     found = config_params(subject, case)
     # What the config states agrees with the arguments, except where the finding says that it cannot be relied on.
     given = {"max_steps": 1} if finding.pointer == _TOTAL else {}
+    if found and finding.code == "DSL421":
+        found["model"] = "own" if finding.fact("own") else "encoder-decoder"
     return found and {**found, "arguments": given, "right": given}

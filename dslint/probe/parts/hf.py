@@ -78,7 +78,8 @@ def train_with_config(rank: RankApi, text: str, given: dict[str, Json]) -> dict[
         **{"max_steps": 1, "save_strategy": "no", **agreeing(text), **given},
     )  # fmt: skip
     row = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
-    trainer = Trainer(model=llama(), args=arguments, train_dataset=[row] * 8, eval_dataset=[row])
+    model = llama() if not rank.params.get("model") else _without_size(rank.params["model"])
+    trainer = Trainer(model=model, args=arguments, train_dataset=[row] * 8, eval_dataset=[row])
     rank.mark("trainer ready")
     if rank.params.get("evaluates"):
         trainer.evaluate()
@@ -109,6 +110,32 @@ def rank_of(features: list[dict[str, Any]], world: int) -> int:
     """The rank to which accelerate deals this batch: whole batches go round in turn."""
     row: int = features[0]["row"]
     return row // PER_RANK % world
+
+
+def _without_size(kind: str) -> Any:
+    """A model for rows of three tokens whose config has no hidden size; ``own``: that has no config."""
+    import torch
+
+    if kind != "own":
+        from transformers import BertConfig, EncoderDecoderConfig, EncoderDecoderModel
+
+        part = BertConfig(
+            vocab_size=8, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+            max_position_embeddings=8,
+        )  # fmt: skip
+        config = EncoderDecoderConfig.from_encoder_decoder_configs(part, part)
+        config.decoder_start_token_id, config.pad_token_id = 1, 0
+        return EncoderDecoderModel(config=config)
+
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+
+        def forward(self, input_ids: Any, labels: Any) -> dict[str, Any]:
+            return {"loss": (self.layer(input_ids.float()[..., None]).squeeze(-1) - labels).pow(2).mean()}
+
+    return Own()
 
 
 def _model(takes_more: bool) -> Any:
