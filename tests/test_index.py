@@ -36,8 +36,7 @@ def test_codes_and_names_are_unique_and_sorted() -> None:
     assert len({info.name for info in RULES}) == len(RULES)
 
 
-@pytest.mark.parametrize("info", RULES, ids=ids)
-def test_the_index_says_what_the_rule_file_says(info: RuleInfo) -> None:
+def says_what_the_rule_file_says(info: RuleInfo) -> None:
     meta = load_rule(info.code).meta
     listed = (
         info.code,
@@ -66,8 +65,7 @@ def test_the_index_says_what_the_rule_file_says(info: RuleInfo) -> None:
     assert listed == stated, "run python scripts/generate_rule_index.py"
 
 
-@pytest.mark.parametrize("info", RULES, ids=ids)
-def test_a_rule_is_well_described(info: RuleInfo) -> None:
+def is_well_described(info: RuleInfo) -> None:
     assert re.fullmatch(r"DSL\d{3}", info.code)
     assert KIND_OF_HUNDRED[info.code[3]] == info.kind or (
         info.kind == "accelerate" and "DSL180" <= info.code <= "DSL199"
@@ -83,8 +81,7 @@ def test_a_rule_is_well_described(info: RuleInfo) -> None:
         assert info.markers, "without markers every Python file would be parsed"
 
 
-@pytest.mark.parametrize("info", RULES, ids=ids)
-def test_a_rule_explains_itself(info: RuleInfo) -> None:
+def explains_itself(info: RuleInfo) -> None:
     rule = load_rule(info.code)
     for section in ("**What.**", "**Why it hurts.**", "**Fix.**", "**When it stays quiet.**"):
         assert section in rule.explanation, f"{info.code} has no {section}"
@@ -96,13 +93,11 @@ def test_a_rule_explains_itself(info: RuleInfo) -> None:
         assert rule.meta.references or re.search(r"https?://|\w\.py`|\d+\.\d+", evidence), "cite public evidence"
 
 
-@pytest.mark.parametrize("info", RULES, ids=ids)
-def test_the_prose_read_from_source_is_the_prose_of_the_module(info: RuleInfo) -> None:
+def prose_read_from_source_is_that_of_the_module(info: RuleInfo) -> None:
     assert explanation(info.code) == load_rule(info.code).explanation
 
 
-@pytest.mark.parametrize("info", RULES, ids=ids)
-def test_the_page_holds_every_example(info: RuleInfo) -> None:
+def page_holds_every_example(info: RuleInfo) -> None:
     rule = load_rule(info.code)
     page = markdown(rule)
     assert page.startswith(f"# {info.code} {info.name}\n")
@@ -111,6 +106,15 @@ def test_the_page_holds_every_example(info: RuleInfo) -> None:
             assert text.rstrip() in page
     fences = [line for line in page.splitlines() if re.match(r"`{3,}", line)]
     assert len(fences) % 2 == 0
+
+
+@pytest.mark.parametrize("info", RULES, ids=ids)
+def test_a_rule_its_index_and_its_page(info: RuleInfo) -> None:
+    says_what_the_rule_file_says(info)
+    is_well_described(info)
+    explains_itself(info)
+    prose_read_from_source_is_that_of_the_module(info)
+    page_holds_every_example(info)
 
 
 def test_a_fence_is_longer_than_the_fences_in_the_text() -> None:
