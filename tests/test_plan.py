@@ -378,6 +378,35 @@ def test_what_the_user_states_stays_where_plans_say_nothing() -> None:
     assert contexts_for(plans_of(files), base)["ds.json"].world_size.is_unknown
 
 
+@pytest.mark.parametrize(
+    ("given", "flag", "steps"),
+    [
+        ("own.steps", " --steps 8", 8),
+        ("own.steps", "", None),
+        ('"8"', "", 8),
+        ("None", "", None),
+        ("[8]", "", None),
+        ("True", "", None),
+        ("8", "", 8),
+    ],
+)
+def test_what_a_script_hands_to_training_arguments_is_a_number_or_unknown(
+    given: str, flag: str, steps: int | None
+) -> None:
+    script = (
+        "from dataclasses import dataclass\nfrom typing import Optional\n\n"
+        "from transformers import HfArgumentParser, TrainingArguments\n\n\n@dataclass\nclass Arguments:\n"
+        "    steps: Optional[int] = None\n\n\n(own,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()\n"
+        f'args = TrainingArguments("out", gradient_accumulation_steps={given}, deepspeed="ds.json")\n'
+    )
+    files = {
+        "run.sh": f"torchrun --nproc_per_node 2 train.py{flag}\n",
+        "train.py": script,
+        "ds.json": '{"gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}\n',
+    }
+    assert plan_of(files).batch.steps.get_or(None) == steps
+
+
 def test_documentation_does_not_disagree_with_a_real_launch_file() -> None:
     files = {
         "run.sh": "torchrun --nproc_per_node 8 train.py --deepspeed ds.json\n",

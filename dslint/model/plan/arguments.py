@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, canonical
-from dslint.model.plan.hfargs import EXACT_DEFAULTS, HF_NAMES, is_flag, parse_value
+from dslint.model.plan.hfargs import EXACT_DEFAULTS, HF_NAMES, fitting, is_flag, parse_value
 from dslint.model.plan.recipe import NO_COMMAND, is_axolotl
 from dslint.model.plan.users import OWN_RULES
 
@@ -132,7 +132,7 @@ def _constructed(command: LaunchCommand, profile: ScriptProfile) -> dict[str, Fa
         for name, dest in profile.training_dests.items():
             if name in HF_NAMES and dest in own and own[dest].is_known:
                 arguments[name] = own[dest]
-    return arguments
+    return {name: fitting(name, fact) for name, fact in arguments.items()}
 
 
 def _hf_value(name: str, flag: Flag) -> Fact[Any]:

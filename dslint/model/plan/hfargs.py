@@ -76,6 +76,17 @@ def parse_value(name: str, text: str) -> Fact[Any]:
     return unknown(f"{text!r} is no value of this argument")
 
 
+def fitting(name: str, fact: Fact[Any]) -> Fact[Any]:
+    """A value that a script hands to the argument: text is read as the parser does; of another type it is unknown."""
+    if not fact.is_known or name in _WORDS:
+        return fact
+    value = parse_value(name, fact.get()) if isinstance(fact.get(), str) else fact
+    is_number = isinstance(value.value, (int, float)) and not isinstance(value.value, bool)
+    if value.is_known and not (isinstance(value.value, bool) if name in _FLAGS else is_number):
+        value = unknown(f"{value.get()!r} is no value of this argument")
+    return Fact(value.state, value.value, fact.origins, value.reason)
+
+
 def is_flag(name: str) -> bool:
     """The argument is a switch: ``--bf16`` alone means true."""
     return name in _FLAGS
