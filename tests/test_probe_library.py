@@ -7,6 +7,8 @@ The written arms run once here; ``scripts/record_evidence.py`` and every ``dslin
 
 from __future__ import annotations
 
+import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -113,12 +115,16 @@ def test_the_table_of_the_evidence_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.experiment.name)
 def test_a_reproducer_compiles_and_needs_no_dslint(entry: Entry) -> None:
-    import ast
-
-    for case in entry.experiment.cases:
-        tree = ast.parse(source(entry, case))
-        imported = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
-        imported += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
-        assert not [name for name in imported if name.split(".")[0] == "dslint"], case.name
-        undefined = [str(m.message_args[0]) for m in Checker(tree).messages if isinstance(m, UndefinedName)]
-        assert undefined == [], case.name
+    cases = entry.experiment.cases
+    texts = [source(entry, case) for case in cases]
+    tree = ast.parse(texts[0])
+    imported = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    imported += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    assert not [name for name in imported if name.split(".")[0] == "dslint"]
+    assert not [str(m.message_args[0]) for m in Checker(tree).messages if isinstance(m, UndefinedName)]
+    # The other cases differ in the words at the top and in the parameters.
+    parts = [(head, *rest.partition("\n")) for head, _, rest in (text.partition("\nPARAMS = ") for text in texts)]
+    assert len({code for _, _, _, code in parts}) == 1
+    for case, (head, params, _, _) in zip(cases, parts, strict=True):
+        ast.parse(head)
+        assert ast.literal_eval(params) == json.loads(json.dumps(dict(case.params))), case.name

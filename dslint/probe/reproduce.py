@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -39,8 +40,13 @@ def source(entry: Entry, case: Case) -> str:
 """
 '''
     params = f"PARAMS = {_literal(dict(case.params))}\n"
-    body = "\n\n\n".join(_texts(entry.module, {"written", "fixed", "wrong"}, {}))
+    body = _body(entry.module)
     return f"{head}\nfrom __future__ import annotations\n\n{_RUNTIME}\n\n{params}\n\n{body}\n\n\n{_MAIN}"
+
+
+@cache
+def _body(module: ModuleType) -> str:
+    return "\n\n\n".join(_texts(module, {"written", "fixed", "wrong"}, {}))
 
 
 def _literal(params: dict[str, object]) -> str:
