@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.inputs import crash
+from dslint.model.context import Context
 from dslint.rules.concern import LaunchRules
 from dslint.rules.registry import load_rule
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from dslint.model.launch.document import LaunchDoc
     from dslint.rules.info import RuleInfo
     from dslint.surroundings import Surroundings
+
+
+_NOTHING_KNOWN = Context()
 
 
 class LaunchJudge:
@@ -41,7 +45,8 @@ class LaunchJudge:
         from dslint.alternatives import place_of, told, variants
 
         path = doc.source.path
-        context = self._surroundings.context(path)
+        needs_context = not all(rule.ignores_context for rule in concerned)
+        context = self._surroundings.context(path) if needs_context else _NOTHING_KNOWN
         ways = variants(doc)
         alternatives: dict[Location | None, list[tuple[Condition, ...]]] = {None: [way for way, _ in ways]}
         for way, variant in ways:

@@ -59,7 +59,8 @@ class PlanJudge:
 
         path = plan.command.location.path
         concerned = self._rules.concerned(plan)
-        context = self._surroundings.context(path) if concerned else Context()
+        needs_context = not all(rule.ignores_context for rule in concerned)
+        context = self._surroundings.context(path) if needs_context else Context()
         if plan.config is not None and has_monitor(plan.config):
             context = replace(context, locked=self._surroundings.locked(path))
         found: list[Finding] = []

@@ -7,6 +7,7 @@ status is 1 when the table is out of date.
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import sys
@@ -70,6 +71,17 @@ def literal(text: str) -> str:
     return f"'{single}'"
 
 
+def ignores_context(module: str) -> bool:
+    """The check of a launch or plan rule does nothing with its context but delete it."""
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 2:
+            name = node.args.args[1].arg
+            uses = [use for use in ast.walk(node) if isinstance(use, ast.Name) and use.id == name]
+            return all(isinstance(use.ctx, ast.Del) for use in uses)
+    return False
+
+
 def entry(module: str, meta: object, has_precheck: bool) -> str:
     """One ``RuleInfo(...)`` of the table."""
     fields = {name: literal(getattr(meta, name)) for name in ("code", "name", "kind")}
@@ -88,6 +100,8 @@ def entry(module: str, meta: object, has_precheck: bool) -> str:
         fields["depends_on_run"] = "True"
     if has_precheck:
         fields["has_precheck"] = "True"
+    if module.split(".")[2] in ("launch", "plan") and ignores_context(module):
+        fields["ignores_context"] = "True"
     if meta.optional:  # type: ignore[attr-defined]
         fields["optional"] = "True"
     return "    RuleInfo(\n" + "".join(f"        {key}={value},\n" for key, value in fields.items()) + "    ),\n"

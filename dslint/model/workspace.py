@@ -39,6 +39,7 @@ class Workspace:
         self._sources: dict[str, SourceFile | None] = {}
         self._exists: dict[str, bool] = {}
         self._files: dict[str, bool] = {}
+        self._has: dict[tuple[str, str], bool] = {}
         self._normal: dict[str, str] = {}
         self._bases: dict[str, tuple[str, ...]] = {}
         self._memo: dict[tuple[str, str], object] = {}
@@ -91,11 +92,14 @@ class Workspace:
 
     def resolve(self, path: str, base_dirs: Iterable[str]) -> str | None:
         """The first ``base/path`` that is a file, as a user-facing path."""
-        for base in base_dirs:
-            candidate = self.at(base, path)
-            if self.is_file(candidate):
-                return candidate
-        return None
+        return next((self.at(base, path) for base in base_dirs if self.has(base, path)), None)
+
+    def has(self, folder: str, path: str) -> bool:
+        """A regular file stands where the path leads from a folder."""
+        found = self._has.get((folder, path))
+        if found is None:
+            found = self._has[folder, path] = self.is_file(self.at(folder, path))
+        return found
 
     def bases(self, path: str) -> tuple[str, ...]:
         """Folders from which people run a command of this file: its own, then each parent up to the root.

@@ -13,8 +13,9 @@ class RuleInfo(NamedTuple):
 
     ``severity`` is the text of the enumeration ("error" | "warning" | "info"), so that listing rules imports
     nothing. ``module`` holds the rule; ``has_precheck`` says that it defines the cheap ``precheck`` that runs
-    before LibCST parses a script. What launch and plan rules ``need`` is asked in
-    :mod:`dslint.rules.concern`. An ``optional`` rule is off unless the user selects it.
+    before LibCST parses a script. What launch and plan rules ``need`` is asked in :mod:`dslint.rules.concern`; where
+    all that are called say ``ignores_context``, nobody reads the versions of the project for them. An ``optional``
+    rule is off unless the user selects it.
     """
 
     code: str
@@ -31,6 +32,7 @@ class RuleInfo(NamedTuple):
     optional: bool = False
     needs: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
+    ignores_context: bool = False
 
     def may_concern(self, doc: DataDoc) -> bool:
         """Whether a config holds what the rule ``needs``."""

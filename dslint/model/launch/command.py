@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location
@@ -110,6 +111,11 @@ class LaunchCommand:
     # The calls of scripts that lead here, outermost first: the command stands in a script that another file calls.
     called_from: tuple[Location, ...] = ()
 
+    # The options by name, worked out when the first one is asked for.
+    _by_name: dict[str, dict[str, tuple[int, Flag]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
     def may_hide_flags(self, operands: int = 0) -> bool:
         """Words that cannot be read may hold a flag, when the script takes so many ``operands`` itself."""
         return self.hides_words or self.unknown_operands > operands
@@ -135,11 +141,17 @@ class LaunchCommand:
 
     def launcher_flag(self, *names: str) -> Flag | None:
         """The last launcher option with one of these names; ``-`` and ``_`` inside names are the same."""
-        return _last(self.launcher_flags, names)
+        return _last(self._index("launcher", self.launcher_flags), names)
 
     def script_flag(self, *names: str) -> Flag | None:
         """The last script option with one of these names."""
-        return _last(self.script_flags, names)
+        return _last(self._index("script", self.script_flags), names)
+
+    def _index(self, kind: str, flags: tuple[Flag, ...]) -> dict[str, tuple[int, Flag]]:
+        found = self._by_name.get(kind)
+        if found is None:
+            found = self._by_name[kind] = {canonical(flag.name): (at, flag) for at, flag in enumerate(flags)}
+        return found
 
 
 @lru_cache(maxsize=10_000)
@@ -149,14 +161,7 @@ def canonical(flag: str) -> str:
     return flag[:dashes] + flag[dashes:].replace("-", "_")
 
 
-@lru_cache(maxsize=1_000)
-def _all_canonical(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(map(canonical, names))
-
-
-def _last(flags: tuple[Flag, ...], names: tuple[str, ...]) -> Flag | None:
-    wanted = _all_canonical(names) if flags else frozenset()
-    for flag in reversed(flags):
-        if canonical(flag.name) in wanted:
-            return flag
-    return None
+def _last(index: Mapping[str, tuple[int, Flag]], names: tuple[str, ...]) -> Flag | None:
+    """The option that stands last; the index has the last one of each name."""
+    found = [entry for name in names if (entry := index.get(canonical(name))) is not None] if index else ()
+    return max(found, key=itemgetter(0))[1] if found else None

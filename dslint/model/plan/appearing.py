@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import translate
 from functools import cached_property
 from itertools import accumulate
@@ -45,6 +45,10 @@ _HERE = frozenset({".", "./", "$PWD", "${PWD}", "$(pwd)"})
 _BETWEEN_WORDS = re.compile(r"[\s;|&()\"'=<>`]+")
 # A longer line is data: it must not cost a quadratic search.
 _MAX_LINE = 4000
+# What stands before the script of a launch; before the name of a file that a launch hands over.
+_STARTS = re.compile(r"\s*(?:(?:\w+=\S*\s+)*\S*(?:python[\d.]*|torchrun|deepspeed|launch|srun)\s[^;|&<>]*?)?")
+_HANDED = re.compile(r"(?:--\w*(?:deepspeed|config|hostfile)\w*|-H)[ =]\S*\Z")
+_WORD, _ENDS = re.compile(r"\S+"), re.compile(r"[;|&<>=]")
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
@@ -170,10 +174,16 @@ def is_mentioned(files: Files, text: str, raw: str = "") -> bool:
     if texts is None:
         return False
     name, variables = posixpath.basename(text), _VARIABLE.findall(raw)
-    patterns = [re.escape(name), *(rf"\$\{{?{variable}\b" for variable in variables)]
+    patterns = [re.compile(rf"\$\{{?{variable}\b") for variable in variables]
     parts = [name, *(f"{begin}{variable}" for variable in variables for begin in ("$", "${"))]
-    lines = texts.mentions(parts, files.command.location.span)
-    return any(re.search(p, line) and not _hands_over(line, p) for line in lines for p in patterns)
+    for line in texts.mentions(parts, files.command.location.span):
+        if name in line and not _hands_over(line, name, _spots(line, name)):
+            return True
+        for pattern in patterns:
+            spots = [match.start() for match in pattern.finditer(line)]
+            if spots and not _hands_over(line, "", spots):
+                return True
+    return False
 
 
 def _texts(files: Files) -> _Texts | None:
@@ -259,10 +269,21 @@ def _a_tool_writes(files: Files, name: str) -> bool:
     return False
 
 
-def _hands_over(line: str, pattern: str) -> bool:
-    """Another launch hands the same file to its script or launcher, or starts the same script."""
-    if pattern.endswith(r"\.py"):
-        starts = r"^\s*(?:(?:\w+=\S*\s+)*\S*(?:python[\d.]*|torchrun|deepspeed|launch|srun)\s[^;|&<>]*?)?"
-        if re.search(rf"{starts}(?<!\S)[^\s;|&<>=]*{pattern}(?:\s|$)", line):
-            return True
-    return re.search(rf"(?:--\w*(?:deepspeed|config|hostfile)\w*|-H)[ =]\S*{pattern}", line) is not None
+def _hands_over(line: str, name: str, spots: Iterable[int]) -> bool:
+    """Another launch hands the same file to its script or launcher, or starts the same script.
+
+    ``spots`` are the places where the file stands in the line, by this name or in a variable.
+    """
+    if name.endswith(".py"):
+        for word in _WORD.finditer(line):
+            before = word[0].removesuffix(name)
+            if before != word[0] and not _ENDS.search(before) and _STARTS.fullmatch(line, 0, word.start()):
+                return True
+    return any(_HANDED.search(line, 0, spot) for spot in spots)
+
+
+def _spots(line: str, name: str) -> Iterator[int]:
+    at = line.find(name)
+    while at >= 0:
+        yield at
+        at = line.find(name, at + 1)

@@ -85,7 +85,7 @@ def _ranked(folders: Sequence[str], paths: Iterable[str], workspace: Workspace) 
     unique = list(dict.fromkeys(folders))
     if len(unique) < 2 or not paths:
         return unique, len(unique)
-    hits = {f: sum(workspace.is_file(workspace.at(f, p)) for p in paths) for f in unique}
+    hits = {f: sum(workspace.has(f, p) for p in paths) for f in unique}
     best = max(hits.values())
     return sorted(unique, key=lambda folder: -hits[folder]), sum(count == best for count in hits.values())
 

@@ -44,6 +44,9 @@ from dslint.parse.data import DataDoc
 if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
 
+# What torchrun was before.
+LEGACY = "torch.distributed.launch"
+
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -118,6 +121,11 @@ class RunPlan:
         """What the script hands to DeepSpeed beside the config; ``None`` where a trainer does, or nobody knows."""
         plain = self.consumer.get_or("") == "deepspeed" and not self.config_is_rewritten
         return self.profile.handover if plain and self.profile is not None else None
+
+    @property
+    def is_legacy(self) -> bool:
+        """``python -m torch.distributed.launch``."""
+        return self.command.launcher == "torchrun" and any(w.text == LEGACY for w in self.command.words)
 
     @property
     def refused(self) -> tuple[Problem, ...]:

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from dslint.core.source import Span
 from dslint.parse.shell import ShellDoc
@@ -55,8 +56,14 @@ class Layout:
         for text in doc.text.split("\n"):
             self.lines.append(Line(doc.base + at, text.rstrip("\r")))
             at += len(text) + 1
-        self._opaque = sorted(_spans(doc))
-        self._starts = [s.start for s in self._opaque]
+
+    @cached_property
+    def _opaque(self) -> list[Span]:
+        return sorted(_spans(self.doc))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [s.start for s in self._opaque]
 
     def is_code(self, offset: int) -> bool:
         """Whether a backslash or ``#`` at this offset means what it means in a command."""

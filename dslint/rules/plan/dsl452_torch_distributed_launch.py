@@ -40,6 +40,7 @@ META = RuleMeta(
         "https://github.com/huggingface/pytorch-image-models/issues/1724",
     ),
     depends_on_run=True,
+    needs=("is_legacy",),
 )
 
 _RUN = "python -m torch.distributed.launch --nproc_per_node=8 train.py --lr 1\n"
@@ -82,9 +83,9 @@ _OLD, _NEXT = "torch.distributed.launch", "torch.distributed.run"
 def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
     """The module behind `python -m`."""
     command = plan.command
-    word = next((w for w in command.words if w.text == _OLD), None)
+    word = next((w for w in command.words if w.text == _OLD), None) if command.launcher == "torchrun" else None
     torch = context.libraries.get("torch") or VersionFact()
-    if command.launcher != "torchrun" or word is None:
+    if word is None:
         return
     if torch.is_known and covers(torch, ">=1.9", "torch") == "no":
         return
