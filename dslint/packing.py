@@ -82,7 +82,7 @@ def _place(path: str, label: str, start: int, end: int, region: Any) -> Location
 
 def _by_fields(kind: type[Any]) -> Callable[[Any], tuple[Any, ...]]:
     """Made again by its class from its fields: the state that dataclasses with slots write is slow to read."""
-    values = attrgetter(*(field.name for field in fields(kind)))
+    values = attrgetter(*(field.name for field in fields(kind) if field.init))
     return lambda one: (kind, values(one))
 
 
