@@ -2269,6 +2269,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\n(?<!\\\\\\n)(?<!\\\\\\r\\n)[^\\S\\n]*--?[A-Za-z]|#[^\\n]*\\\\\\r?\\n[^\\S\\n]*--?[A-Za-z]/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL302",
@@ -2280,6 +2281,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\\\[ \\t\\u00a0\\u3000]+(?:\\r?\\n|$)/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL303",
@@ -2291,6 +2293,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\\\(?:\\r?\\n[ \\t]*|[ \\t]+)#/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL304",
@@ -2302,6 +2305,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\\\\\r?\\n[ \\t]*(?:\\r?\\n|$)/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL305",
@@ -2316,6 +2320,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL306",
@@ -2329,6 +2334,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL308",
@@ -2363,6 +2369,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL310",
@@ -2374,6 +2381,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--master_port",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
         optional=True,
     ),
     RuleInfo(
@@ -2387,6 +2395,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL312",
@@ -2398,6 +2407,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("nodes",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL313",
@@ -2409,6 +2419,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--standalone",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL314",
@@ -2420,6 +2431,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--node_rank",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL315",
@@ -2431,6 +2443,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--node_rank",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL316",
@@ -2442,6 +2455,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/SLURM_(?:PROCID|NODEID|LOCALID)/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL317",
@@ -2453,6 +2467,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/#SBATCH/",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL318",
@@ -2464,6 +2479,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/#SBATCH/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL319",
@@ -2476,6 +2492,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL320",
@@ -2491,6 +2508,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL321",
@@ -2502,6 +2520,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("CUDA_VISIBLE_DEVICES",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL322",
@@ -2513,6 +2532,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("CUDA_VISIBLE_DEVICES",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL323",
@@ -2524,6 +2544,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--num_nodes",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL324",
@@ -2540,6 +2561,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL325",
@@ -2551,6 +2573,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--num_nodes",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL326",
@@ -2564,6 +2587,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL327",
@@ -2575,6 +2599,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--no_ssh",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL328",
@@ -2586,6 +2611,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--launcher",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL329",
@@ -2600,6 +2626,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL331",
@@ -2614,6 +2641,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL334",
@@ -2633,6 +2661,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL335",
@@ -2644,6 +2673,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("NCCL_*",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL336",
@@ -2680,6 +2710,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL338",
@@ -2695,6 +2726,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL339",
@@ -2710,6 +2742,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL340",
@@ -2727,6 +2760,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL341",
@@ -2742,6 +2776,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="unsafe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL342",
@@ -2753,6 +2788,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/\\|/",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
         optional=True,
     ),
     RuleInfo(
@@ -2765,6 +2801,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--num_machines",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL346",
@@ -2776,6 +2813,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--multi_gpu",),
         fix="safe",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL349",
@@ -2787,6 +2825,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("xtuner",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL350",
@@ -2798,6 +2837,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/&/",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL351",
@@ -2809,6 +2849,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("/torch_extensions|TORCH_EXTENSIONS_DIR/",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL352",
@@ -2820,6 +2861,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("xtuner",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL353",
@@ -2831,6 +2873,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("xtuner",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL354",
@@ -2842,6 +2885,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("accelerate",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
         optional=True,
     ),
     RuleInfo(
@@ -2854,6 +2898,7 @@ RULES: tuple[RuleInfo, ...] = (
         needs=("--num_machines",),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL356",
@@ -2866,6 +2911,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL403",
@@ -2878,6 +2924,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL404",
@@ -2890,6 +2937,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL406",
@@ -2914,6 +2962,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL408",
@@ -2950,6 +2999,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL413",
@@ -2974,6 +3024,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="unsafe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL415",
@@ -2986,6 +3037,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL416",
@@ -2997,6 +3049,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL417",
@@ -3009,6 +3062,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL418",
@@ -3029,6 +3083,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL419",
@@ -3041,6 +3096,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL420",
@@ -3053,6 +3109,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL421",
@@ -3065,6 +3122,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL443",
@@ -3077,6 +3135,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL444",
@@ -3089,6 +3148,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL447",
@@ -3101,6 +3161,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL450",
@@ -3112,6 +3173,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL451",
@@ -3124,6 +3186,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL452",
@@ -3132,6 +3195,7 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="`torch.distributed.launch` is deprecated, and passes an argument that scripts trip over",
         module="dslint.rules.plan.dsl452_torch_distributed_launch",
+        needs=("is_legacy",),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
@@ -3147,6 +3211,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL454",
@@ -3171,6 +3236,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="unsafe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL460",
@@ -3356,6 +3422,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL483",
@@ -3380,6 +3447,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="unsafe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL486",
@@ -3392,6 +3460,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="unsafe",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
         optional=True,
     ),
     RuleInfo(
@@ -3429,6 +3498,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL490",
@@ -3441,6 +3511,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        ignores_context=True,
     ),
     RuleInfo(
         code="DSL900",
