@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 
 import pytest
@@ -346,3 +347,33 @@ def test_texts_that_are_equal_share_what_is_read_of_them_and_no_places() -> None
     assert first.syntax is second.syntax
     places = [read_invocations(doc, lambda raw: True)[0].words[0].location for doc in (first, second)]
     assert [(p.path, p.span) for p in places] == [("a", Span(0, 3)), ("b", Span(3, 6))]
+
+
+def test_reading_leaves_no_rings_behind() -> None:
+    # Closures and tracebacks that hold themselves are found by the collector only: a sixth of a run once.
+    script = 'A=$1\nB="$2/$A"\nif [ "$A" = x ]; then\n  C=$B\nelse\n  C=$3\nfi\ntorchrun --n $A t.py $C\n' * 20
+    read_launch_docs(SourceFile("run.sh", script), "shell")
+    gc.collect()
+    gc.disable()
+    try:
+        read_launch_docs(SourceFile("run.sh", script + "\n"), "shell")
+        assert gc.collect() < 500
+    finally:
+        gc.enable()
+
+
+def test_fences_that_others_stand_in() -> None:
+    text = (
+        "````md\n```bash\na\n```\n````\n~~~sh\n```\nb\n~~~\n- item\n    ```bash\n    c\n\nno item\n```sh\nd\n"
+        "> ```bash\ne\n```\n> ```sh\n> f > g\n> ```\n1. ~~~sh\n   h\n"
+    )
+    found = [(fence.language, fence.text) for fence in fences(text)]
+    assert found == [
+        ("md", "```bash\na\n```\n"),
+        ("sh", "```\nb\n"),
+        ("bash", "    c\n\n"),
+        ("sh", "d\n> ```bash\ne\n"),
+        ("sh", "  f   g\n"),
+        ("sh", "   h\n"),
+    ]
+    assert all(len(fence.text) == fence.span.end - fence.span.start for fence in fences(text))

@@ -9,19 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-LAUNCHER = (
-    r"torchrun|torch\.distributed|deepspeed|accelerate|srun|mpirun|mpiexec|xtuner|swift|megatron|llamafactory|lmf|axolotl"
-    r"|colossalai|composer|horovodrun"
-    r"|python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
+# fmt: off
+_LAUNCHERS = (
+    "torchrun", "torch.distributed", "deepspeed", "accelerate", "srun", "mpirun", "mpiexec", "xtuner", "swift",
+    "megatron", "llamafactory", "lmf", "axolotl", "colossalai", "composer", "horovodrun",
 )
+# fmt: on
+_PYTHON = r"python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
+LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON])
 # A shell script that is called: ``bash tools/dist_train.sh configs/x.py 8``, ``sbatch job.slurm``.
 CALL = (
     r"(?:\b(?:ba|z)?sh|\bsbatch)[ \t]+(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
     r"|(?:^|[;&|\s])[\"']?\.{0,2}/[\w./-]+\.sh\b"
 )
-_LAUNCHER_BYTES = re.compile(LAUNCHER.encode())
-_CALL_BYTES = re.compile(CALL.encode())
 # ``word in raw`` is many times faster than an expression with alternatives.
+_LAUNCHER_BYTES = tuple(name.encode() for name in _LAUNCHERS)
+_PYTHON_BYTES = re.compile(_PYTHON.encode())
+_CALL_BYTES = re.compile(CALL.encode())
+_CALL_WORDS = (b"sh ", b"sh\t", b"sbatch", b".sh")
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
 _COMMAND_KEYS = re.compile(
     rb"^[ \t-]*[\"']?(?:run|script|command|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
@@ -63,7 +68,9 @@ def may_name(raw: bytes, names: Set[bytes]) -> bool:
 
 def may_launch(raw: bytes) -> bool:
     """Whether a file can hold a launch command."""
-    return _LAUNCHER_BYTES.search(raw) is not None
+    if any(name in raw for name in _LAUNCHER_BYTES):
+        return True
+    return b"python" in raw and _PYTHON_BYTES.search(raw) is not None
 
 
 def text_may_launch(text: str) -> bool:
@@ -79,7 +86,7 @@ def text_may_start(text: str) -> bool:
 
 def may_call(raw: bytes) -> bool:
     """Whether a shell text can call a script that launches, with arguments or variables of its own."""
-    return (b"sh" in raw or b"sbatch" in raw) and _CALL_BYTES.search(raw) is not None
+    return any(word in raw for word in _CALL_WORDS) and _CALL_BYTES.search(raw) is not None
 
 
 def may_hold_commands(raw: bytes) -> bool:

@@ -13,6 +13,7 @@ from dslint.core.source import Span
 _OPEN = re.compile(
     r"(?P<lead>(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*)(?P<fence>`{3,}(?!.*`)|~{3,})(?P<info>.*)"
 )
+_LINE = re.compile(r".*\n|.+")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
 _SHELL = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "shellsession", "sh-session", "terminal"})
 
@@ -36,36 +37,56 @@ class Fence:
 
 def fences(text: str) -> Iterator[Fence]:
     """All fenced code blocks in the order of the text; one that is never closed runs to the end."""
-    lines = re.findall(r".*\n|.+", text)
-    at = 0
     start: tuple[str, int, str, bool] | None = None  # fence, offset of the body, language, inside a quotation
-    body: list[str] = []
     inside_item = False
-    for line in lines:
-        plain = line.rstrip("\r\n")
-        if start is None:
-            start = _opens(plain, at + len(line))
-            inside_item = start is not None and _is_deep(plain)
-            body = []
-        elif _closes(plain, start[0], start[3]):
-            yield _fence(start, body)
+    after = 0
+    for begin, end in [*_marked_lines(text), (len(text), len(text))]:
+        if start is not None and inside_item:
+            # A fence this deep stands in a list item, and the item may end before this line.
+            stop = _item_end(text, after, begin)
+            if stop is not None:
+                yield _fence(start, text, stop)
+                start = None
+        after = end
+        plain = text[begin:end].rstrip("\r\n")
+        if start is not None:
+            closes = _closes(plain, start[0], start[3])
+            if not closes and not (inside_item and _ends_item(plain)) and begin < len(text):
+                continue
+            yield _fence(start, text, begin)
             start = None
-        elif inside_item and plain.strip() and len(plain) - len(plain.lstrip()) < 2:
-            # A fence this deep stands in a list item, and the item ends here.
-            yield _fence(start, body)
-            start = _opens(plain, at + len(line))
-            inside_item = start is not None and _is_deep(plain)
-            body = []
-        else:
-            body.append(line)
-        at += len(line)
-    if start is not None:
-        yield _fence(start, body)
+            if closes:
+                continue
+        start = _opens(plain, end)
+        inside_item = start is not None and _is_deep(plain)
+
+
+def _marked_lines(text: str) -> Iterator[tuple[int, int]]:
+    """The lines that may begin or end a fence, with their line ends."""
+    following = {mark: text.find(mark) for mark in ("```", "~~~")}
+    while places := [at for at in following.values() if at >= 0]:
+        at = min(places)
+        end = text.find("\n", at) + 1 or len(text)
+        yield text.rfind("\n", 0, at) + 1, end
+        for mark, place in following.items():
+            if 0 <= place < end:
+                following[mark] = text.find(mark, end)
+
+
+def _item_end(text: str, begin: int, end: int) -> int | None:
+    """Where the first line begins that stands in no list item any more."""
+    for line in _LINE.findall(text, begin, end):
+        if _ends_item(line):
+            return begin
+        begin += len(line)
+    return None
+
+
+def _ends_item(line: str) -> bool:
+    return bool(line.strip()) and len(line) - len(line.lstrip()) < 2
 
 
 def _opens(line: str, after: int) -> tuple[str, int, str, bool] | None:
-    if "```" not in line and "~~~" not in line:
-        return None
     match = _OPEN.fullmatch(line)
     return (match["fence"], after, _language(match["info"]), ">" in match["lead"]) if match else None
 
@@ -74,10 +95,11 @@ def _is_deep(line: str) -> bool:
     return len(line) - len(line.lstrip(" ")) >= 4
 
 
-def _fence(start: tuple[str, int, str, bool], body: list[str]) -> Fence:
+def _fence(start: tuple[str, int, str, bool], host: str, end: int) -> Fence:
     _, offset, language, quoted = start
-    text = "".join(_QUOTE.sub(lambda m: " " * len(m[0]), line) if quoted else line for line in body)
-    return Fence(language, Span(offset, offset + len(text)), text)
+    text = host[offset:end]
+    text = _QUOTE.sub(lambda m: " " * len(m[0]), text) if quoted else text
+    return Fence(language, Span(offset, end), text)
 
 
 def _closes(line: str, fence: str, quoted: bool) -> bool:

@@ -16,8 +16,13 @@ from dslint.core.source import Span
 PLACEHOLDER = re.compile(r"""(?<![<>&\d(])<(?=[^\W\d])[^<>\n"'`$|;&]*[^\s<>"'`$|;&](?<!\s\d)>(?!>)""")
 # Behind a backslash at the end of a file bash reads nothing more.
 _BLANK = re.compile(r"(?:[ \t]|\\\r?\n|\\\Z|\r(?=\n))+")
+# What they begin with; and what ends a simple command, also the end of the text.
+_BLANKS = frozenset(" \t\\\r")
+_ENDS = frozenset(("", *"\n;|)#"))
+_REDIRECTING = frozenset("<>&{0123456789")
 _REDIRECT = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})?(?:<<<|<<-?|<>|<&|>&|>>|>\||<|>)(?!\()|&>>?")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$", re.ASCII)
+_IN_DOUBLE = re.compile(r"""[^"\\$`]*""")
 _PLAIN = re.compile(r"""[^\s\\'"$`<>()|&;]+""")
 
 
@@ -53,11 +58,15 @@ def simple_command(text: str, at: int) -> SimpleCommand:
     """
     words: list[Span] = []
     while True:
-        blank = _BLANK.match(text, at)
-        at = blank.end() if blank else at
-        if at >= len(text) or text[at] in "\n;|)#" or (text[at] == "&" and not text.startswith("&>", at)):
+        if text[at : at + 1] in _BLANKS:
+            blank = _BLANK.match(text, at)
+            at = blank.end() if blank else at
+        char = text[at : at + 1]
+        if char in _ENDS or (char == "&" and not text.startswith("&>", at)):
             return SimpleCommand(tuple(words), at)
-        redirect = None if PLACEHOLDER.match(text, at) else _REDIRECT.match(text, at)
+        redirect = None
+        if char in _REDIRECTING and not PLACEHOLDER.match(text, at):
+            redirect = _REDIRECT.match(text, at)
         if redirect:
             blank = _BLANK.match(text, redirect.end())
             at = word_end(text, blank.end() if blank else redirect.end())
@@ -110,11 +119,11 @@ def word_end(text: str, at: int) -> int:
     start = at
     while at < len(text):
         char = text[at]
+        if char in " \t\n;|&)\r":
+            break
         plain = _PLAIN.match(text, at)
         if plain:
             at = plain.end()
-        elif char in " \t\n;|&)\r":
-            break
         elif char == "\\":
             at += 2
         elif char in _QUOTES:
@@ -144,7 +153,8 @@ def _single(text: str, at: int) -> int:
 def _double(text: str, at: int) -> int:
     at += 1
     while at < len(text):
-        char = text[at]
+        at = _IN_DOUBLE.match(text, at).end()  # type: ignore[union-attr]  # it may be empty
+        char = text[at : at + 1]
         if char == '"':
             return at + 1
         if char == "\\":

@@ -96,8 +96,9 @@ def read_command(
     if command is None or (head.adapter.is_common and not _is_python(command)):
         return None
     place = _place(source, words[0].location.span.start, words, words[0].location)
-    command = replace(command, words=tuple(words), wrappers=tuple(around), argv=rest)
-    return replace(command, location=place, in_docs=in_docs, cwd=cwd or absent())
+    whole, wrappers = tuple(words), tuple(around)
+    cwd = cwd or absent()
+    return replace(command, words=whole, wrappers=wrappers, argv=rest, location=place, in_docs=in_docs, cwd=cwd)
 
 
 @lru_cache(maxsize=4096)

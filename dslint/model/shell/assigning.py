@@ -68,7 +68,7 @@ class AssignmentReader:
         value = self._fixed(raw, span, match, scope) or self._value(raw, span, match, scope)
         scope.forget(side_effects(raw))
         scope.assign(name, value, export)
-        if not match["append"] and self.wanted(raw):
+        if not match["append"] and raw[match.end() : match.end() + 1] in ("'", '"') and self.wanted(raw):
             self._keep_template(name, raw, span, scope)
 
     def _keep_template(self, name: str, raw: str, span: Span, scope: Scope) -> None:
@@ -115,9 +115,11 @@ class AssignmentReader:
                 raise UnknownWordError from None
             except UnknownWordError as error:
                 error.why = error.why or reason_of(raw[begin:])
-                if match["append"] or match["index"] or isinstance(error, ForkNeededError):
+                is_other = match["append"] or match["index"] or isinstance(error, ForkNeededError)
+                given = None if is_other else _unknown_input(raw[begin:], error.why, state, world)
+                if given is None:
                     raise
-                return _unknown_input(raw[begin:], error, state, world)
+                return given
             if match["append"]:
                 return _appended(state.held(match["name"], world), value)
             if is_array and value.items is None:
@@ -246,16 +248,12 @@ def _mention(command: str, name: str, flags: list[str], scope: Scope) -> None:
         scope.values.pop(name, None)
 
 
-def _unknown_input(raw: str, error: UnknownWordError, scope: Scope, world: World) -> Unknown:
-    """The value of ``X=$Y``, where the caller may hand ``Y`` over.
-
-    Raises:
-        UnknownWordError: it is something else.
-    """
+def _unknown_input(raw: str, why: str, scope: Scope, world: World) -> Unknown | None:
+    """The value of ``X=$Y``, where the caller may hand ``Y`` over; ``None`` when it is something else."""
     name = _INPUT.fullmatch(raw)
     if name is None:
-        raise error
-    return Unknown(error.why, is_input=not scope.open and scope.held(name[1], world) is UNSET)
+        return None
+    return Unknown(why, is_input=not scope.open and scope.held(name[1], world) is UNSET)
 
 
 def _as_integer(text: str, match: re.Match[str], lookup: Lookup, is_certain: bool, scope: Scope) -> str:

@@ -157,7 +157,8 @@ class CommandReader(AssignmentReader):
             status = name != "false"
         for text, _ in prefix:
             scope.forget(side_effects(text))
-        default_assignment(name, self.location(raws[0][1]), raw, scope)
+        if name == ":" or "$" in raw or "((" in raw:
+            default_assignment(name, self.location(raws[0][1]), raw, scope)
         return status
 
     def _call(self, name: str, prefix: Raws, raws: Raws, scope: Scope) -> None:

@@ -85,7 +85,7 @@ def text_names(text: str) -> set[str] | None:
 
 def side_effects(raw: str) -> set[str]:
     """Names that the expansions inside a statement set: ``${X:=1}``, ``$((i++))``."""
-    names = set(_DEFAULT_ASSIGN.findall(raw)) if "${" in raw else set()
+    names = set(_DEFAULT_ASSIGN.findall(raw)) if "${" in raw and "=" in raw else set()
     at = raw.find("((")
     while at >= 0:
         end = _closing(raw, at)

@@ -234,27 +234,37 @@ def tree_of(compute: Callable[[World], T], world: World, limit: int = _MAX_EAGER
 
     Errors of ``compute`` other than that a fork is missing become :class:`Unknown`.
     """
-    count = 0
+    found = _Tree(compute, limit)
+    tree = found.build(world, 0)
+    return None if found.count > limit else tree
 
-    def build(inner: World, depth: int) -> Any:
-        nonlocal count
+
+class _Tree:
+    """The worlds that :func:`tree_of` tells apart. An inner function that calls itself would be garbage in a ring."""
+
+    __slots__ = ("compute", "count", "limit")
+
+    def __init__(self, compute: Callable[[World], Any], limit: int) -> None:
+        self.compute = compute
+        self.limit = limit
+        self.count = 0
+
+    def build(self, world: World, depth: int) -> Any:
+        """The result below a world in which ``depth`` forks are settled."""
         try:
-            leaf: Any = compute(inner)
+            leaf: Any = self.compute(world)
         except ForkNeededError as error:
             fork = error.fork
-            if depth > limit:
-                count = limit + 1
+            if depth > self.limit:
+                self.count = self.limit + 1
                 return None
-            worlds = [inner.such(fork, number) for number in range(len(fork.arms))]
-            arms = [build(w, depth + 1) if count <= limit and w.is_possible() else None for w in worlds]
+            worlds = [world.such(fork, number) for number in range(len(fork.arms))]
+            arms = [self.build(w, depth + 1) if self.count <= self.limit and w.is_possible() else None for w in worlds]
             return joined(fork, arms)
         except UnknownWordError as error:
             leaf = Unknown(error.why)
-        count += 1
+        self.count += 1
         return leaf
-
-    tree = build(world, 0)
-    return None if count > limit else tree
 
 
 def joined(fork: Fork, arms: Sequence[Any]) -> Any:
