@@ -132,9 +132,6 @@ class _Look:
         from dslint.parse.python import TOO_DEEP, parse_ast, parse_script
 
         rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
-        if self.job.plain != self.job.codes and not self._waiting_imports():
-            certain = set(self.job.codes)
-            rules = [rule for rule in rules if rule.meta.code in certain]
         if not rules:
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
@@ -143,9 +140,11 @@ class _Look:
         if isinstance(tree, ast.Module) and not self.job.context.vocabulary.stands_in(self.job.raw):
             with stage_of(self.profile, "prechecks"):
                 self._lay_out(tree)
-                rules = [rule for rule in rules if self._may_fire(rule, tree, self._waiting_imports)]
-            if not rules:
-                return []
+                rules = [rule for rule in rules if self._may_fire(rule, tree)]
+        else:
+            rules = [rule for rule in rules if self._is_certain(rule) or self._waiting_imports()]
+        if not rules:
+            return []
         from dslint.rules.walk import run_script_rules
 
         self.parsed = len(self.job.raw)
@@ -176,8 +175,12 @@ class _Look:
             flat(tree)
             self.profile.share("order of the syntax tree", perf_counter() - start)
 
-    def _may_fire(self, rule: ScriptRule, tree: ast.Module, imported: Callable[[], frozenset[str]]) -> bool:
-        look = partial(_may_fire, rule, tree, imported)
+    def _is_certain(self, rule: ScriptRule) -> bool:
+        """All markers of the rule stand in the file itself."""
+        return rule.meta.code in self.job.codes
+
+    def _may_fire(self, rule: ScriptRule, tree: ast.Module) -> bool:
+        look = partial(_may_fire, rule, tree, self._waiting_imports, is_certain=self._is_certain(rule))
         return look() if self.profile is None else self.profile.charged(rule.meta.code, "precheck", look)
 
     def _waiting_imports(self) -> frozenset[str]:
@@ -198,14 +201,14 @@ class ScriptRule:
 
     ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
     bytes; ``precheck`` says it from the cheap syntax tree, and is asked again, if it has a second parameter, with the
-    names of imported functions that may wait.
+    names of imported functions that may wait; ``precheck_imports`` says whether any such name could change its answer.
     """
 
     meta: RuleMeta
     check: type[ScriptCheck]
     applies: Callable[..., bool] | None
     precheck: Callable[..., bool] | None
-    sees_imports: bool = False
+    sees_imports: Callable[..., bool] | None = None
     sees_bytes: bool = False
 
 
@@ -223,7 +226,8 @@ def _load(code: str, _: int) -> ScriptRule:
     module = load_rule(code).module
     precheck = getattr(module, "precheck", None)
     applies = getattr(module, "applies", None)
-    sees_imports = precheck is not None and len(signature(precheck).parameters) > 1
+    takes_names = precheck is not None and len(signature(precheck).parameters) > 1
+    sees_imports = getattr(module, "precheck_imports", lambda _: True) if takes_names else None
     sees_bytes = applies is not None and len(signature(applies).parameters) > 2
     return ScriptRule(module.META, module.Check, applies, precheck, sees_imports, sees_bytes)
 
@@ -236,14 +240,15 @@ def _applies(rule: ScriptRule, job: Job) -> bool:
         return True  # a first look that fails proves nothing
 
 
-def _may_fire(rule: ScriptRule, tree: ast.Module, imported: Callable[[], frozenset[str]]) -> bool:
+def _may_fire(rule: ScriptRule, tree: ast.Module, imported: Callable[[], frozenset[str]], *, is_certain: bool) -> bool:
+    """``is_certain``: else the rule can only fire where something imported waits."""
     try:
         if rule.precheck is None or rule.precheck(tree):
-            return True
-        names = imported() if rule.sees_imports else frozenset()
+            return is_certain or bool(imported())
+        names = imported() if rule.sees_imports is not None and rule.sees_imports(tree) else frozenset()
         return bool(names) and rule.precheck(tree, names)
     except Exception:
-        return True
+        return is_certain or bool(imported())
 
 
 def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job, modules: Project | None) -> list[Finding]:

@@ -111,6 +111,14 @@ class Ranks(Told):
         super().__init__(nodes, asks, ASKING_TEXTS)
 
 
+@lru_cache(maxsize=1)
+def ranks_of(nodes: Flat) -> Ranks:
+    """The ranks of a module, also by the names of variables; the prechecks of several rules share them."""
+    ranks = Ranks(nodes)
+    ranks.follow()
+    return ranks
+
+
 class Worlds(Told):
     """Names and texts that speak of the number of processes."""
 

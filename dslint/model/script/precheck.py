@@ -19,11 +19,11 @@ from dslint.model.script.marked import (
     Calls,
     Function,
     Marked,
-    Ranks,
     Waiting,
     defined,
     may_wait,
     name_of,
+    ranks_of,
 )
 from dslint.model.script.quick import Flat, call_name, flat
 
@@ -38,6 +38,15 @@ def has_guarded_collective(tree: ast.Module, imported: frozenset[str] = frozense
     """
     waiting = Waiting(flat(tree), imported)
     return waiting.any() and _has_guarded(waiting)
+
+
+@lru_cache(maxsize=1)
+def guards_any_call(tree: ast.Module) -> bool:
+    """Some call at all may stand behind a rank test: only then does it matter what imported functions do."""
+    nodes = flat(tree)
+    calls = Marked(nodes)
+    calls.add(nodes.places(ast.Call))
+    return _has_guarded(calls)
 
 
 def has_guarded_call(tree: ast.Module, names: Container[str]) -> bool:
@@ -84,8 +93,7 @@ def _exchanges(nodes: Flat) -> bool:
 def _has_guarded(marked: Marked) -> bool:
     """A marked call may stand behind a rank test."""
     nodes = marked.nodes
-    ranks = Ranks(nodes)
-    ranks.follow()
+    ranks = ranks_of(nodes)
     for at in nodes.places(ast.If, ast.IfExp, ast.While, ast.BoolOp, ast.Match):
         node = nodes.order[at]
         test = node.test if isinstance(node, ast.If | ast.IfExp | ast.While) else node

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
-from dslint.model.script.marked import Ranks, Waiting, Worlds, name_of
+from dslint.model.script.marked import Waiting, Worlds, name_of, ranks_of
 from dslint.model.script.quick import Flat, call_name, flat
 
 _REPEATING = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -20,12 +21,18 @@ _DEALING = frozenset({"shard", "split_dataset_by_node"})
 
 def has_strided_work(tree: ast.Module, imported: frozenset[str] = frozenset()) -> bool:
     """Some sequence is cut into one part a rank, and a loop waits for the others, or trains, in each turn."""
-    nodes = flat(tree)
-    if not _Cuts(nodes).any():
+    if not cuts_by_rank(tree):
         return False
+    nodes = flat(tree)
     waiting = Waiting(nodes, imported)
     waiting.add(nodes.place(call) for call in nodes.nodes(ast.Call) if call_name(call) == "backward")
     return any(map(waiting.inside, nodes.places(*_REPEATING)))
+
+
+@lru_cache(maxsize=1)
+def cuts_by_rank(tree: ast.Module) -> bool:
+    """Some sequence may be cut into one part a rank."""
+    return _Cuts(flat(tree)).any()
 
 
 class _Cuts:
@@ -33,7 +40,6 @@ class _Cuts:
 
     def __init__(self, nodes: Flat) -> None:
         self._nodes = nodes
-        self._ranks: Ranks | None = None
         self._worlds: Worlds | None = None
 
     def any(self) -> bool:
@@ -113,10 +119,7 @@ class _Cuts:
         return any(self._is_rank(node.slice) for node in self._nodes.nodes(ast.Subscript) if not _is_number(node.slice))
 
     def _is_rank(self, node: ast.AST) -> bool:
-        if self._ranks is None:
-            self._ranks = Ranks(self._nodes)
-            self._ranks.follow()
-        return self._ranks.inside(self._nodes.place(node))
+        return ranks_of(self._nodes).inside(self._nodes.place(node))
 
     def _is_world(self, node: ast.AST) -> bool:
         if self._worlds is None:

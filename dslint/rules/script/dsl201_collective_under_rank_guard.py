@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from dslint.core.finding import Severity
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
-from dslint.model.script.precheck import has_guarded_collective
+from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
@@ -75,6 +75,7 @@ _HINTS = {
     "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
 }
 precheck = has_guarded_collective
+precheck_imports = guards_any_call
 
 
 class Check(ScriptCheck):

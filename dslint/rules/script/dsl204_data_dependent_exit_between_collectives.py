@@ -27,7 +27,7 @@ import ast
 import re
 
 from dslint.core.finding import Severity
-from dslint.model.script.marked import Ranks
+from dslint.model.script.marked import ranks_of
 from dslint.model.script.precheck import may_skip_collective
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.model.script.traces.data import DataDivergence
@@ -91,8 +91,7 @@ def _asks_in_loop(nodes: Flat) -> bool:
 
 def _sets_on_some(nodes: Flat) -> bool:
     """A variable that is tested is assigned a call or comparison behind a test of the rank."""
-    ranks = Ranks(nodes)
-    ranks.follow()
+    ranks = ranks_of(nodes)
 
     def is_by_rank(test: ast.expr) -> bool:
         return _asks_for_rank(nodes, test) and ranks.inside(nodes.place(test))

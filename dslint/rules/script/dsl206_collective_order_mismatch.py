@@ -29,8 +29,9 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.model.script.dotted import is_self
+from dslint.model.script.marked import ranks_of
 from dslint.model.script.precheck import has_guarded_collective
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import Flat, call_name, flat
 from dslint.model.script.traces.divergence import Divergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import guard_place
@@ -133,16 +134,17 @@ class Check(ScriptCheck):
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A collective behind a rank test, or one with a root that is no number."""
-    calls = (c for c in flat(tree).nodes(ast.Call) if call_name(c) in _ROOTS)
-    return any(_computed_root(call) for call in calls) or has_guarded_collective(tree)
+    """A collective behind a rank test, or one with a root that may be the rank."""
+    nodes = flat(tree)
+    calls = (c for c in nodes.nodes(ast.Call) if call_name(c) in _ROOTS)
+    return any(_root_by_rank(call, nodes) for call in calls) or has_guarded_collective(tree)
 
 
-def _computed_root(call: ast.Call) -> bool:
+def _root_by_rank(call: ast.Call, nodes: Flat) -> bool:
     keyword, position = _ROOTS[call_name(call)]
     named = next((k.value for k in call.keywords if k.arg == keyword), None)
     root = named or (call.args[position] if len(call.args) > position else None)
-    return root is not None and not isinstance(root, ast.Constant)
+    return root is not None and ranks_of(nodes).inside(nodes.place(root))
 
 
 EXAMPLES = (

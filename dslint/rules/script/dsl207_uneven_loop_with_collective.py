@@ -33,7 +33,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.data.uneven import UnevenLoop
-from dslint.model.script.strided import has_strided_work
+from dslint.model.script.strided import cuts_by_rank, has_strided_work
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -60,6 +60,7 @@ META = RuleMeta(
 )
 
 precheck = has_strided_work
+precheck_imports = cuts_by_rank
 
 
 class Check(ScriptCheck):

@@ -49,11 +49,36 @@ _ROOTS = ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspee
 
 def precheck(tree: ast.Module) -> bool:
     """A list is passed to one of the calls."""
+    nodes = flat(tree)
     names = {name for name, _ in _CALLS.values()}
-    return any(
-        call_name(call) in _CALLS and (len(call.args) > 1 or any(k.arg in names for k in call.keywords))
-        for call in flat(tree).nodes(ast.Call)
-    )
+    given = [
+        value
+        for call in nodes.nodes(ast.Call)
+        if call_name(call) in _CALLS
+        for value in (*call.args[1:2], *(k.value for k in call.keywords if k.arg in names))
+    ]
+    if any(isinstance(value, _LISTS) for value in given):
+        return True
+    variables = {value.id for value in given if isinstance(value, ast.Name)}
+    assigned: list[tuple[ast.expr, ast.expr | None]] = [
+        *((target, node.value) for node in nodes.nodes(ast.Assign) for target in node.targets),
+        *((node.target, node.value) for node in nodes.nodes(ast.AnnAssign)),
+        *((node.target, node.value) for node in nodes.nodes(ast.NamedExpr)),
+    ]
+    return bool(variables) and any(_names(target, variables) and _holds_list(value) for target, value in assigned)
+
+
+_LISTS = (ast.List, ast.ListComp, ast.BinOp)
+
+
+def _names(target: ast.expr, variables: set[str]) -> bool:
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    return any(isinstance(part, ast.Name) and part.id in variables for part in parts)
+
+
+def _holds_list(value: ast.expr | None) -> bool:
+    parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+    return isinstance(value, _LISTS) or any(isinstance(part, _LISTS) for part in parts)
 
 
 class Check(ScriptCheck):

@@ -71,12 +71,13 @@ class Check(ScriptCheck):
     """Looks at the folder and the tag of every call that saves a part on each rank."""
 
     def start(self) -> None:
-        """The values of the module."""
+        """The values of the module; does the script say what DeepSpeed shall do about tags that differ?"""
+        self.validates = "tag_validation" in self.ctx.doc.source.text
         self.own = OwnValues(self.ctx.names, self.ctx.guards.rank_values, self.ctx.objects)
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when a name certainly holds a value of the rank's own."""
-        if self._validates():
+        if self.validates:
             return
         for argument, value in self._names_of(node):
             found = self.own.of(value) if value is not None else None
@@ -85,23 +86,19 @@ class Check(ScriptCheck):
                 self._report(node, argument, value, found)
                 return
 
-    def _validates(self) -> bool:
-        """The script says what DeepSpeed shall do about tags that differ."""
-        return "tag_validation" in self.ctx.doc.source.text
-
     def _names_of(self, node: cst.Call) -> list[tuple[str, cst.BaseExpression | None]]:
         """The arguments that name the place of a checkpoint of which each rank writes a part."""
         argument = self.ctx.argument
         if isinstance(node.func, cst.Attribute):
-            kind, method = self.ctx.kind(node.func.value), node.func.attr.value
-            if method == "save_checkpoint" and kind in ("engine", "prepared"):
+            owner, method = node.func.value, node.func.attr.value
+            if method == "save_checkpoint" and self.ctx.kind(owner) in ("engine", "prepared"):
                 return [("tag", argument(node, "tag", 1)), ("folder", argument(node, "save_dir", 0))]
-            if method == "save_state" and kind == "accelerator":
+            if method == "save_state" and self.ctx.kind(owner) == "accelerator":
                 return [("folder", argument(node, "output_dir", 0))]
-        if self.ctx.kind(node) == "training_arguments":
-            # Without ZeRO or FSDP rank 0 writes all that matters.
-            parts = (argument(node, "deepspeed", None), argument(node, "fsdp", None))
-            split = any(p is not None and self.ctx.text(p) not in ("None", '""', "''") for p in parts)
+        # Without ZeRO or FSDP rank 0 writes all that matters.
+        parts = [p for p in (argument(node, "deepspeed", None), argument(node, "fsdp", None)) if p is not None]
+        if parts and self.ctx.kind(node) == "training_arguments":
+            split = any(self.ctx.text(p) not in ("None", '""', "''") for p in parts)
             return [("folder", argument(node, "output_dir", 0))] if split else []
         name = self.ctx.qualified_name(node.func) or ""
         saves = name.startswith(_CHECKPOINT) and name.rpartition(".")[2] in ("save", "async_save")

@@ -7,6 +7,7 @@ stage 3 is alive (``is_deepspeed_zero3_enabled``). ``TrainingArguments`` make on
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 import libcst as cst
 
@@ -37,9 +38,16 @@ class HfLoading:
         self._tree = tree
         self._names = names
         self._objects = objects
-        calls = [node for node in tree.order if isinstance(node, cst.Call)]
-        self.loads = [call for call in calls if self.is_load(call)]
-        self.tellers = [call for call in calls if self.is_teller(call)]
+
+    @cached_property
+    def loads(self) -> list[cst.Call]:
+        """The calls that load a model, in source order."""
+        return [call for call in self._tree.every(cst.Call) if self.is_load(call)]
+
+    @cached_property
+    def tellers(self) -> list[cst.Call]:
+        """The calls after which transformers knows the config, in source order."""
+        return [call for call in self._tree.every(cst.Call) if self.is_teller(call)]
 
     def is_load(self, call: cst.Call) -> bool:
         """``AutoModelForCausalLM.from_pretrained(...)`` and the like."""
