@@ -19,6 +19,7 @@ from dslint.model.script.marked import (
     Calls,
     Function,
     Marked,
+    Ranks,
     Waiting,
     defined,
     may_wait,
