@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.profile import Profile, stage_of
+from dslint.core.profile import WALK, Profile, stage_of
 from dslint.core.source import SourceFile, Span
 from dslint.inputs import crash, top_of
 from dslint.model.context import Context
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
+_PARSE = "full parse (LibCST)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ class Judge:
             from dslint.rules.walk import ScriptContext
 
             self._modules = Project(self._files, partial(ScriptContext, is_imported=True))
+        if profile is not None and self._modules is not None:
+            from dslint.parse.python import parse_script
+            from dslint.rules.profiled import counted_apart
+
+            self._modules.parse = counted_apart(profile, _PARSE, parse_script)
         look = _Look(job, profile, self._modules)
         findings = look.findings()
         asked = self._modules.asked_by(("script", self._modules.files.absolute(job.path))) if self._modules else ()
@@ -148,7 +154,7 @@ class _Look:
         from dslint.rules.walk import run_script_rules
 
         self.parsed = len(self.job.raw)
-        with stage_of(self.profile, "full parse (LibCST)"):
+        with stage_of(self.profile, _PARSE):
             doc = parse_script(source, tree)
         if isinstance(doc, ParseProblem):
             if isinstance(tree, ast.Module) and doc.message != TOO_DEEP:
@@ -160,11 +166,14 @@ class _Look:
             for rule in rules:
                 self.profile.count(rule.meta.code)
         try:
-            with stage_of(self.profile, "walk with all script rules"):
+            with stage_of(self.profile, WALK):
                 checks = [(r.meta, r.check) for r in rules]
-                return run_script_rules(doc, checks, self.job.context, self.profile, self.modules)
+                found = run_script_rules(doc, checks, self.job.context, self.profile, self.modules)
         except Exception:
             return _rule_by_rule(doc, rules, self.job, self.modules)
+        if self.profile is not None:
+            self.profile.settle()
+        return found
 
     def _lay_out(self, tree: ast.Module) -> None:
         """All prechecks use the same order of nodes, and the first would pay for it."""

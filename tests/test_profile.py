@@ -14,6 +14,8 @@ from dslint.engine import check_paths
 from dslint.judge import Job, Judge
 from dslint.model.context import Context
 from dslint.model.script.ranks.guards import Guards
+from dslint.projectfiles import ProjectFiles
+from dslint.rules.profiled import watched_model
 from dslint.rules.walk import ScriptContext
 from dslint.scripts import POOL_THRESHOLD
 from dslint.settings import make_settings
@@ -23,6 +25,18 @@ import torch.distributed as dist
 def save(model):
     if dist.get_rank() == 0:
         dist.barrier()
+"""
+IMPORTED = """\
+import torch.distributed as dist
+def meet():
+    dist.barrier()
+"""
+IMPORTING = """\
+import torch.distributed as dist
+from share import meet
+def save(model):
+    if dist.get_rank() == 0:
+        meet()
 """
 
 
@@ -65,8 +79,6 @@ def test_time_is_found_in_every_stage_and_rule_here_and_in_workers(project: Path
 
 
 def test_questions_are_apart_from_the_rule_and_the_model_is_as_before() -> None:
-    from dslint.rules.profiled import watched_model
-
     before = (Guards.guard, Guards.__init__, ScriptContext.guards.func)
     with watched_model():
         assert Guards.guard is not before[0]
@@ -74,7 +86,7 @@ def test_questions_are_apart_from_the_rule_and_the_model_is_as_before() -> None:
     assert (Guards.guard, Guards.__init__, ScriptContext.guards.func) == before
     assert judged.spent is not None
     row = judged.spent.rules["DSL201"]
-    assert row["model"] > 0
+    assert row["model"] >= 0
     walk, _ = judged.spent.stages["walk with all script rules"]
     assert judged.spent.shared["traces of the ranks"] > 0
     assert row["model"] + row["handlers"] + sum(judged.spent.shared.values()) < walk
@@ -96,8 +108,42 @@ def test_profiles_add_up_and_the_cheap_rules_share_a_line() -> None:
     lines = [line.split() for line in one.table().splitlines()]
     assert ["walk", "0.500", "2"] in lines
     assert ["names", "0.250"] in lines
-    assert ["DSL201", "2", "0.000", "0.000", "1.000", "0.000", "1.000"] in lines
+    assert ["DSL201", "2", "0.000", "0.000", "1.000", "0.000", "0.000", "1.000"] in lines
     assert lines[-1] == ["1", "others:", "0.000"]
+
+
+def test_what_rules_share_is_divided_among_those_that_asked_file_by_file() -> None:
+    total = Profile()
+    for rules, seconds in ((("DSL201", "DSL204"), 0.5), (("DSL204",), 0.25)):
+        one = Profile()
+        one.walking |= set(rules)
+        one.spend("walk with all script rules", 1.0)
+        for code in rules:  # the first pays, the others find the answer
+            one.ask(code, "traces of the ranks", seconds if code == rules[0] else 0.0)
+        one.settle()
+        total.add(one)
+    assert total.shared == {"traces of the ranks": 0.75}
+    assert {code: row["shared"] for code, row in total.rules.items()} == {"DSL201": 0.25, "DSL204": 0.5}
+    lines = [line.split() for line in total.table().splitlines()]
+    assert ["DSL204", "0", *["0.000"] * 4, "0.500", "0.500", "25.0%"] in lines
+
+
+def test_parts_of_the_walk_are_that_and_other_files_are_parsed_apart(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "share.py").write_text(IMPORTED)
+    path = tmp_path / "train.py"
+    path.write_text(IMPORTING)
+    job = Job(str(path), path.read_bytes(), "script", ("DSL201", "DSL202", "DSL206"), Context())
+    with watched_model():
+        judged = Judge(is_profiled=True, files=ProjectFiles()).judged(job)
+    assert [f.code for f in judged.findings] == ["DSL201"]
+    spent = judged.spent
+    assert spent is not None
+    assert spent.stages["full parse (LibCST)"][1] == 2  # the script, and what it imports
+    walk = spent.stages["walk with all script rules"][0]
+    parts = [sum(row[column] for column in ("handlers", "model", "shared")) for row in spent.rules.values()]
+    assert 0 < sum(parts) <= walk
+    assert spent.walking == {"DSL201", "DSL202"}
 
 
 def test_the_table_goes_to_standard_error(project: Path) -> None:

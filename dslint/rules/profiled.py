@@ -1,7 +1,7 @@
 """The walk with a clock at every handler, and at every question to the model that a handler asks.
 
 An answer is kept, and the next rule that asks has it for nothing. So the time of the analyses that several rules share
-is shown by analysis; a rule pays for what it asks alone.
+is kept by analysis and divided, file by file, among the rules that asked for it; a rule pays for what it asks alone.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from functools import cached_property, wraps
 from importlib import import_module
 from pkgutil import walk_packages
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import dslint.model.script
-from dslint.core.profile import Profile
+from dslint.core.profile import WALK, Profile
 from dslint.rules.walk import ScriptContext
 
 # These are asked so often, and answer so fast, that a clock would cost more than what it measures.
@@ -35,6 +35,7 @@ _ROOMS = {
     "bindings": "names",
     "constants": "constants",
     "arguments": "constants",
+    "places": "places of nodes",
 }
 _QUESTIONS = {
     **dict.fromkeys(("divergences", "data_divergences"), "traces"),
@@ -45,14 +46,22 @@ _QUESTIONS = {
     **dict.fromkeys(("constants", "constant"), "constants"),
     "summaries": "collective",
     "project": "across",
+    **dict.fromkeys(("span", "location"), "places"),
 }
 
 
+T = TypeVar("T")
+
+
 class _Clock:
-    """Time in the model, of outermost questions only; ``shared`` is what of it rules share, since the last look."""
+    """Time in the model, of outermost questions only; ``shared`` is what of it rules share, since the last look.
+
+    ``apart`` is time within all this that a stage of its own counts: other files are parsed for a question, too.
+    """
 
     inside = False
     seconds = 0.0
+    apart = 0.0
     shared: ClassVar[dict[str, float]] = {}
 
 
@@ -61,17 +70,34 @@ def timed(profile: Profile, code: str, call: Callable[..., Any]) -> Callable[...
 
     def run(*arguments: Any) -> Any:
         _Clock.shared.clear()  # what was asked before this handler is in a stage of its own
-        before, start = _Clock.seconds, perf_counter()
+        before, apart, start = _Clock.seconds, _Clock.apart, perf_counter()
         try:
             return call(*arguments)
         finally:
             asked = _Clock.seconds - before
             shared = sum(_Clock.shared.values())
             for room, seconds in _Clock.shared.items():
-                profile.share(_ROOMS[room], seconds)
+                profile.ask(code, _ROOMS[room], seconds)
             _Clock.shared.clear()
             profile.charge(code, "model", asked - shared)
-            profile.charge(code, "handlers", perf_counter() - start - asked)
+            profile.charge(code, "handlers", perf_counter() - start - asked - (_Clock.apart - apart))
+
+    profile.walking.add(code)
+    return run
+
+
+def counted_apart(profile: Profile, stage: str, call: Callable[..., T]) -> Callable[..., T]:
+    """A call in the midst of the walk whose time belongs to another stage."""
+
+    def run(*arguments: Any) -> T:
+        start = perf_counter()
+        try:
+            return call(*arguments)
+        finally:
+            spent = perf_counter() - start
+            _Clock.apart += spent
+            profile.spend(stage, spent)
+            profile.spend(WALK, -spent, 0)
 
     return run
 
@@ -121,12 +147,12 @@ def _watched(method: Callable[..., Any], room: str) -> Callable[..., Any]:
     def run(*arguments: Any, **keywords: Any) -> Any:
         if _Clock.inside:
             return method(*arguments, **keywords)
-        _Clock.inside, start = True, perf_counter()
+        _Clock.inside, apart, start = True, _Clock.apart, perf_counter()
         try:
             return method(*arguments, **keywords)
         finally:
             _Clock.inside = False
-            spent = perf_counter() - start
+            spent = perf_counter() - start - (_Clock.apart - apart)
             _Clock.seconds += spent
             if room:
                 _Clock.shared[room] = _Clock.shared.get(room, 0.0) + spent

@@ -50,7 +50,7 @@ class Names:
             if scope is self.tree.module:
                 return []
             scope = self.scope(scope)
-            while isinstance(scope, cst.ClassDef):  # methods do not see the names of their class
+            while type(scope) is cst.ClassDef:  # methods do not see the names of their class
                 scope = self.scope(scope)
 
     def attribute_bindings(self, node: cst.Attribute) -> list[Binding]:
@@ -102,10 +102,10 @@ class Names:
         if depth > _MAX_ALIASES:
             return None
         parts: list[str] = []
-        while isinstance(node, cst.Attribute):
+        while type(node) is cst.Attribute:
             parts.append(node.attr.value)
             node = node.value
-        if not isinstance(node, cst.Name):
+        if type(node) is not cst.Name:
             return None
         root = self._root(node, depth)
         return ".".join([root, *reversed(parts)]) if root else None
@@ -139,9 +139,9 @@ class Names:
 
     def function_named(self, node: cst.BaseExpression) -> cst.FunctionDef | None:
         """The function of this file that a name, ``self.method`` or ``super().method`` means."""
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             found = self.bindings(node.value, node)
-        elif isinstance(node, cst.Attribute) and (is_self(node.value) or is_super(node.value)):
+        elif type(node) is cst.Attribute and (is_self(node.value) or is_super(node.value)):
             found = self._method_bindings(node)
         else:
             return None

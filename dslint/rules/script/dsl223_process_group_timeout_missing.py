@@ -172,19 +172,17 @@ class Check(ScriptCheck):
 
     def _slow_rank(self) -> tuple[str, tuple[Location, ...]] | None:
         """Slow work of one rank while the others wait: in a block that it runs first, or guarded before a barrier."""
-        for node in self.ctx.tree.order:
-            if not isinstance(node, cst.With):
-                continue
-            named = [last_name(i.item.func) for i in node.items if isinstance(i.item, cst.Call)]
-            slow = next(slow_calls(self.ctx.tree, node.body), None) if FIRST_BLOCKS & set(named) else None
+        for block in self.ctx.tree.every(cst.With):
+            named = [last_name(i.item.func) for i in block.items if isinstance(i.item, cst.Call)]
+            slow = next(slow_calls(self.ctx.tree, block.body), None) if FIRST_BLOCKS & set(named) else None
             if slow is not None:
                 places = (
                     self.ctx.location(slow, "rank 0 does this first"),
-                    self.ctx.location(node.items[0], "the others wait here"),
+                    self.ctx.location(block.items[0], "the others wait here"),
                 )
                 return f"here the others wait while rank 0 runs `{last_name(slow.func)}`", places
-        for node in self.ctx.tree.order:
-            if not isinstance(node, cst.Call) or last_name(node.func) not in ("barrier", "wait_for_everyone"):
+        for node in self.ctx.tree.every(cst.Call):
+            if last_name(node.func) not in ("barrier", "wait_for_everyone"):
                 continue
             function = self.ctx.enclosing_function(node) or self.ctx.doc.module
             for slow in slow_calls(self.ctx.tree, function):

@@ -147,8 +147,8 @@ class Check(ScriptCheck):
                 self._judge(function, place, workers)
 
     def _methods(self) -> Iterator[tuple[cst.FunctionDef, str, int | None]]:
-        for owner in self.ctx.tree.order:
-            if not isinstance(owner, cst.ClassDef) or not self._is_data_set(owner):
+        for owner in self.ctx.tree.every(cst.ClassDef):
+            if not self._is_data_set(owner):
                 continue
             workers = self._workers_of(owner.name.value)
             for member in owner.body.body:

@@ -112,18 +112,18 @@ class Conditions:
             if type(outer) not in _DECIDING:
                 inner = outer
                 continue
-            if isinstance(outer, cst.If | cst.IfExp):
+            if type(outer) is cst.If or type(outer) is cst.IfExp:
                 if inner is outer.body:
                     yield from self._split(outer.test, True)
                 elif inner is outer.orelse:
                     yield from self._split(outer.test, False)
-            elif isinstance(outer, cst.While) and inner is outer.body:
+            elif type(outer) is cst.While and inner is outer.body:
                 yield from self._split(outer.test, True)
-            elif isinstance(outer, cst.BooleanOperation) and inner is outer.right:
+            elif type(outer) is cst.BooleanOperation and inner is outer.right:
                 yield from self._split(outer.left, isinstance(outer.operator, cst.And))
             elif isinstance(outer, _BLOCKS):
                 yield from self._exits_before(outer, inner)
-            if isinstance(outer, cst.FunctionDef | cst.ClassDef):
+            if type(outer) is cst.FunctionDef or type(outer) is cst.ClassDef:
                 return
             inner = outer
 
@@ -132,20 +132,20 @@ class Conditions:
         for statement in getattr(block, "body", ()):
             if statement is inner:
                 return
-            if isinstance(statement, cst.If):
+            if type(statement) is cst.If:
                 if ends_elsewhere(statement.body):
                     yield from self._split(statement.test, False)
                 elif isinstance(statement.orelse, cst.Else) and ends_elsewhere(statement.orelse.body):
                     yield from self._split(statement.test, True)
-            elif isinstance(statement, cst.SimpleStatementLine):
+            elif type(statement) is cst.SimpleStatementLine:
                 for part in statement.body:
-                    if isinstance(part, cst.Assert):
+                    if type(part) is cst.Assert:
                         yield from self._split(part.test, True)
 
     def _split(self, test: cst.BaseExpression, holds: bool) -> Iterator[Condition]:
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        if type(test) is cst.UnaryOperation and isinstance(test.operator, cst.Not):
             yield from self._split(test.expression, not holds)
-        elif isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And if holds else cst.Or):
+        elif type(test) is cst.BooleanOperation and isinstance(test.operator, cst.And if holds else cst.Or):
             yield from self._split(test.left, holds)
             yield from self._split(test.right, holds)
         else:

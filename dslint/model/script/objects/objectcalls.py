@@ -36,6 +36,7 @@ class CallResults:
         self._flow = flow
         self._names = flow.names
         self._tree = flow.tree
+        self._returns: dict[int, list[cst.BaseExpression | None]] = {}
 
     def of(self, call: cst.Call) -> Things:
         """What a call returns as a whole."""
@@ -140,14 +141,22 @@ class CallResults:
         if function is None:
             return _UNKNOWN
         things: set[Thing] = set()
-        for node in self._tree.own_nodes(function):
-            if isinstance(node, cst.Return | cst.Yield):
-                value = node.value if isinstance(node.value, cst.BaseExpression) else None
-                if index is None:
-                    things |= self._flow.things(value)
-                elif value is not None:
-                    things |= self._flow.element(value, index)
+        for value in self._results(function):
+            if index is None:
+                things |= self._flow.things(value)
+            elif value is not None:
+                things |= self._flow.element(value, index)
         return frozenset(things) or _UNKNOWN
+
+    def _results(self, function: cst.FunctionDef) -> list[cst.BaseExpression | None]:
+        """What a function returns or yields, one value for each such statement."""
+        found = self._returns.get(id(function))
+        if found is None:
+            ends = [n for n in self._tree.own_nodes(function) if type(n) is cst.Return or type(n) is cst.Yield]
+            values = (n.value for n in ends if isinstance(n, cst.Return | cst.Yield))
+            found = [value if isinstance(value, cst.BaseExpression) else None for value in values]
+            self._returns[id(function)] = found
+        return found
 
     def _is_engine_maker(self, call: cst.Call) -> bool:
         is_own = self._names.is_own(call.func, self._names.own.engines)

@@ -17,6 +17,13 @@ from dslint.model.script.objects.conditions import Conditions, ends_elsewhere
 from dslint.model.script.tree import Tree
 
 _MAX_CALLS = 3
+# What binds something before one of its parts runs. LibCST's classes are abstract: ``isinstance`` runs Python code.
+_BINDING = frozenset(
+    {
+        *(cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module, cst.For, cst.While, cst.With, cst.If),
+        *(cst.Try, cst.TryStar, cst.FunctionDef, cst.CompFor),
+    }
+)
 
 
 class Reaching:
@@ -71,7 +78,7 @@ class Reaching:
     def _constructor(self, call: cst.Call) -> cst.FunctionDef | None:
         owner = self._names.local_class(call.func.value, call) if isinstance(call.func, cst.Name) else None
         for node in owner.body.body if owner is not None else ():
-            if isinstance(node, cst.FunctionDef) and node.name.value == "__init__":
+            if type(node) is cst.FunctionDef and node.name.value == "__init__":
                 return node
         return None
 
@@ -123,13 +130,15 @@ class _Walk:
             if certain:
                 self.is_certain = True
                 break
-            if isinstance(outer, cst.FunctionDef | cst.ClassDef):
+            if type(outer) is cst.FunctionDef or type(outer) is cst.ClassDef:
                 break
             inner = outer
         return list(dict.fromkeys(reached))
 
     def _around(self, outer: cst.CSTNode, inner: cst.CSTNode, at: int) -> tuple[list[Binding], bool]:
         """What an outer node has bound before its part ``inner`` runs."""
+        if type(outer) not in _BINDING:
+            return [], False
         if isinstance(outer, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
             return self._statements(outer.body, inner)
         if isinstance(outer, cst.For | cst.While):

@@ -102,7 +102,7 @@ class Partitioned:
 
     def _calls_around(self, node: cst.CSTNode) -> list[cst.Call]:
         scope = self._tree.function(node) or self._tree.module
-        return [n for n in self._tree.own_nodes(scope) if isinstance(n, cst.Call)]
+        return [n for n in self._tree.own_nodes(scope) if type(n) is cst.Call]
 
     def _text(self, node: cst.BaseExpression) -> str:
         return self._tree.module.code_for_node(node)
@@ -136,8 +136,8 @@ class Partitioned:
             return []
         order = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
         name, found = param.name.value, list[cst.BaseExpression | None]()
-        for call in self._tree.order:
-            if isinstance(call, cst.Call) and self._names.local_function(call) is function:
+        for call in self._tree.every(cst.Call):
+            if self._names.local_function(call) is function:
                 named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
                 placed = dict(zip(order, (a.value for a in call.args if a.keyword is None), strict=False))
                 found.append(named.get(name, placed.get(name)))
