@@ -38,6 +38,7 @@ class Flow:
         self._calls = CallResults(self)
         self._imports_deepspeed = names.imported("deepspeed")
         self._active: set[int] = set()
+        self._reached: dict[cst.CSTNode, list[Binding]] = {}
 
     def class_kind(self, qualified: str) -> str:
         """The kind of the instances of a class, of a library or of the project's own vocabulary."""
@@ -97,6 +98,13 @@ class Flow:
 
     def reached(self, node: cst.Name | cst.Attribute) -> list[Binding]:
         """The bindings that a variable may have at a node."""
+        # The same on every way that leads to the node, and asked for again on each of them.
+        found = self._reached.get(node)
+        if found is None:
+            found = self._reached[node] = self._bindings(node)
+        return found
+
+    def _bindings(self, node: cst.Name | cst.Attribute) -> list[Binding]:
         if isinstance(node, cst.Name):
             return self.reaching.of_bindings(self.names.bindings(node.value, node), node)
         if not is_self(node.value):
