@@ -36,7 +36,8 @@ def left_behind(files: Files, text: str) -> LeftBehind | None:
     with the script of the command.
     """
     workspace, command = files.workspace, files.command
-    if not (command.cwd.is_known and command.cwd_is_certain and text) or text.startswith(("/", "~")):
+    # `cd name` of a documentation leads into the clone, also where the project has a folder of its own name.
+    if command.in_docs or not (command.cwd.is_known and command.cwd_is_certain and text) or text.startswith(("/", "~")):
         return None
     folder = _folder(command, files.launch_path, workspace)
     if folder is None or workspace.exists(posixpath.join(folder, text)):

@@ -74,6 +74,9 @@ _FILLED = """\
 }
 """
 _RUN = "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json\n"
+_JOB = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\nsrun python" + _RUN.removeprefix(
+    "deepspeed --num_gpus 8"
+)
 _RUN_TRAINER = """\
 torchrun --nproc_per_node 8 train.py \\
     --deepspeed ds.json \\
@@ -90,6 +93,12 @@ EXAMPLES = (
         "train.py": ARGUMENTS,
         "ds.json": _CONFIG.replace("30", "28"),
     }, "ds.json:2"),
+    bad("the ranks of a Slurm job: 4 x 1 x (2 x 4) = 32, not 30", {
+        "job.sbatch": _JOB, "train.py": ARGUMENTS, "ds.json": _CONFIG,
+    }, "ds.json:2"),
+    good("the ranks of a Slurm job: 32", {
+        "job.sbatch": _JOB, "train.py": ARGUMENTS, "ds.json": _CONFIG.replace("30", "32"),
+    }),
     bad("two pipeline stages share a batch: 4 x 1 x 8 / 2 = 16", {
         "run.sh": _RUN,
         "train.py": _PIPELINE,

@@ -75,6 +75,9 @@ _CONFIG = """\
   "zero_optimization": {"stage": 2}
 }
 """
+_JOB = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\nsrun " + _RUN.replace(
+    "torchrun --nproc_per_node 8", "python"
+)
 _PLAIN = """\
 import argparse
 
@@ -106,6 +109,8 @@ EXAMPLES = (
     }, "ds.json:1", fixed={
         "ds.json": '{\n  "zero_optimization": {"stage": 2},\n  "gradient_accumulation_steps": "auto"\n}\n',
     }),
+    bad("the tasks of a Slurm job", {"job.sbatch": _JOB, "train.py": TRAINER, "ds.json": _CONFIG}, "ds.json:4 error",
+        fixed={"ds.json": _CONFIG.replace("4", '"auto"')}),
     good("the same numbers", {"run.sh": _RUN, "train.py": TRAINER, "ds.json": _CONFIG.replace("4", "2")}),
     good("the Trainer fills the config", {
         "run.sh": _RUN,

@@ -45,6 +45,9 @@ EXAMPLES = (
         "run.sh": "llamafactory-cli train examples/lora.yaml\n", "examples/lora_sft.yaml": "stage: sft\n",
     }, "run.sh:1 warning"),
     bad("left behind by cd", {"run.sh": f"cd src\n{_RUN}", "src/model.py": "print()\n", **_THERE}, "run.sh:2 warning"),
+    good("into the clone", {
+        "README.md": f"```bash\ncd src\n{_RUN}```\n", "src/model.py": "print()\n", **_THERE,
+    }),
     good("a folder for what is built", {"run.sh": f"cd src\nmake\ncd -\n{_RUN}", "src/model.py": "", **_THERE}),
     good("found after cd", {"run.sh": f"cd src\n{_RUN.replace('tools', '../tools')}", "src/model.py": "", **_THERE}),
     good("the script is there", {"run.sh": _RUN, "tools/train.py": "print()\n"}),
