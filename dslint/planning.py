@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
+from dslint.garbage import seldom_collected
 from dslint.inputs import Inputs, sort_files
-from dslint.launchstage import LaunchReader, LaunchStage, written_by
+from dslint.launchstage import LaunchReader, LaunchStage, cores, written_by
 from dslint.model.firstlook import may_name_config
 from dslint.surroundings import Surroundings, neighbouring_files
 
@@ -45,14 +46,18 @@ def plan_paths(paths: Sequence[str], settings: Settings, overrides: Mapping[str,
     overrides = overrides or {}
     surroundings = Surroundings(settings, overrides)
     found = discover(paths, excludes_of(settings), overrides)
-    inputs = load(found, overrides)
+    inputs, read_data = sort_files(found, overrides)
     given = {c.path for c in found.candidates}
-    around = files_around(inputs, given, overrides)
     workspace = workspace_of(overrides)
-    plans = plans_of(around, naming_scripts(around), workspace, surroundings, is_thorough=True)
+    files = list(inputs.launch_files.values())
+    with seldom_collected(), LaunchStage(files, LaunchReader(overrides), settings.jobs or cores()) as launch:
+        inputs.launch = launch
+        read_data()
+        around = files_around(inputs, given, overrides)
+        plans = plans_of(around, naming_scripts(around), workspace, surroundings, is_thorough=True)
+        unread = [*inputs.findings, *(finding for read in launch for finding in read.findings)]
     shown = [plan for plan in plans if not given.isdisjoint(_files_of(plan))]
     shown.sort(key=lambda plan: (plan.command.location.path, plan.command.location.span))
-    unread = [*inputs.findings, *(finding for read in inputs.launch for finding in read.findings)]
     return Planned(shown, found.missing, unread, inputs.files, surroundings, workspace)
 
 

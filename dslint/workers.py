@@ -53,7 +53,16 @@ class Pool(Generic[T, R]):
         self._unpack = unpack
         self._executor = self._new(workers)
         self._broken = False
-        self._running = [self._executor.submit(_apply, work, number, None) for number in range(len(chunks))]
+        self._running = [self._submit(number) for number in range(len(chunks))]
+
+    def _submit(self, number: int) -> Future[bytes]:
+        try:
+            return self._executor.submit(_apply, self._work, number, None)
+        except BrokenProcessPool as error:
+            # A worker died before it had anything to do.
+            lost: Future[bytes] = Future()
+            lost.set_exception(error)
+            return lost
 
     def results(self) -> Iterator[R]:
         """The result of each item, in the order of the chunks; each is given once."""

@@ -13,7 +13,9 @@ from dslint.core.fact import known
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.model.launch.document import read_launch_docs
+from dslint.model.plan.arguments import default_arguments
 from dslint.model.plan.contexts import contexts_for as contexts_of
+from dslint.model.plan.hfargs import EXACT_DEFAULTS
 from dslint.model.plan.pyscript import read_script
 from dslint.model.plan.runplan import RunPlan, build_plans
 from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
@@ -39,6 +41,7 @@ deepspeed.add_config_arguments(parser)
 args = parser.parse_args()
 engine, *_ = deepspeed.initialize(args=args, model=None)
 """
+INTEGERS_AND_WORDS = ("max_steps", "fsdp", "lr_scheduler_type", "optim")
 STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}\n'
 STAGE_3 = STAGE_2.replace("2}", "3}")
 
@@ -334,6 +337,12 @@ def test_defaults_are_unknown_when_words_are_unknown() -> None:
 
 
 # Contexts
+
+
+def test_arguments_have_the_same_order_in_every_process() -> None:
+    # A set of words has another order in each.
+    (plan,) = plans_of({"run.sh": "python train.py $ARGS\n"})
+    assert list(default_arguments(plan.command, None)) == [*EXACT_DEFAULTS, *INTEGERS_AND_WORDS]
 
 
 def test_contexts_hold_what_all_runs_of_a_file_agree_on() -> None:

@@ -109,7 +109,7 @@ def default_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> 
             arguments["auto_find_batch_size"] = known(False)
         return arguments
     arguments = {name: known(value) for name, value in EXACT_DEFAULTS.items()}
-    for name in HF_NAMES & args.declared.keys():
+    for name in (name for name in HF_NAMES if name in args.declared):
         default = args.declared[name].default
         arguments[name] = default if default.is_known else unknown("the script computes its default")
     # What `accelerate launch` says of precision and accumulation goes to its plugin, not into these arguments.

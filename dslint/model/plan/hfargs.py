@@ -41,8 +41,8 @@ _INTEGERS = {"per_device_train_batch_size", "gradient_accumulation_steps", "max_
 _FLAGS = {name for name, value in HF_DEFAULTS.items() if isinstance(value, bool)}
 # Arguments that are words; without them something else decides (``optim``: the release), or nothing does (``fsdp``).
 _WORDS = {"optim", "lr_scheduler_type", "fsdp"}
-# Names that plain ``TrainingArguments`` of transformers reads and dslint uses.
-HF_NAMES = frozenset({*EXACT_DEFAULTS, *_INTEGERS, *_WORDS})
+# Names that plain ``TrainingArguments`` of transformers reads and dslint uses, in the same order in every process.
+HF_NAMES = dict.fromkeys((*EXACT_DEFAULTS, *sorted(_INTEGERS), *sorted(_WORDS))).keys()
 _TRUE = {"true", "t", "1", "yes", "y"}
 _FALSE = {"false", "f", "0", "no", "n"}
 
