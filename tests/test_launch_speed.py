@@ -12,8 +12,8 @@ from dslint.model.launch.document import LaunchDoc, read_launch_docs
 from dslint.model.shell.flow.choices import MAX_WORLDS, TOO_MANY
 from dslint.model.workspace import Workspace
 
-# Seconds of processor time; each of them takes a fraction of it on a free core, and one too many doubles ages.
-BOUND = 1.0
+# Seconds of processor time; each takes a tenth of it at most on a slow core, and one doubling too many takes ages.
+BOUND = 3.0
 
 
 def read(text: str, others: Mapping[str, str] | None = None) -> LaunchDoc:
