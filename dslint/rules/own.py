@@ -66,7 +66,8 @@ file without any word that a rule looks for.
 """,
     "DSL902": """\
 **What.** The file was named or found, and dslint could not read it: no permission, it vanished during the run, it is
-not UTF-8, it is binary, a pipe or device, too large, or nested too deeply.
+not UTF-8, it is binary, a pipe or device, too large, or nested too deeply. As an info: a launch file calls scripts that
+start more commands than dslint follows, so that those of the last calls are judged without their arguments.
 
 **Why it hurts.** A mistake in this file would pass unseen.
 
