@@ -15,6 +15,7 @@ from dslint.model.launch.document import LaunchDoc, read_launch_docs
 from dslint.model.shell.values import read_invocations
 from dslint.parse.markdown import fences, without_prompts
 from dslint.parse.shell import parse_shell
+from dslint.parse.shelllex import simple_command
 
 
 def words(script: str, command: str = "run") -> list[str | None]:
@@ -377,3 +378,16 @@ def test_fences_that_others_stand_in() -> None:
         ("sh", "   h\n"),
     ]
     assert all(len(fence.text) == fence.span.end - fence.span.start for fence in fences(text))
+
+
+@pytest.mark.parametrize("part", ["a", "$a", "'a'", '"$a b"', "${a}", "\\\n", "\\ ", "=", '"'])
+def test_the_words_of_long_lines_are_found_in_one_go(part: str) -> None:
+    for end in ("", "(", '"', "'", "`", " ${"):
+        doc = parse_shell(SourceFile("run.sh", "foo " + part * 4_000 + end + "\n"))
+        read_invocations(doc, lambda raw: True)
+
+
+def test_words_end_where_bash_ends_them() -> None:
+    text = 'A=\'x y\'z="$B ${C}" aaa2>err 2>&1 "${D:-"$E"}"f\\ g <path to x> # no\n'
+    words = [text[w.start : w.end] for w in simple_command(text, 0).words]
+    assert words == ["A='x y'z=\"$B ${C}\"", "aaa2", '"${D:-"$E"}"f\\ g', "<path to x>"]

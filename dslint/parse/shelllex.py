@@ -24,6 +24,13 @@ _REDIRECT = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})?(?:<<<|<<-?|<>|<&|>&|>>|>\||<|
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$", re.ASCII)
 _IN_DOUBLE = re.compile(r"""[^"\\$`]*""")
 _PLAIN = re.compile(r"""[^\s\\'"$`<>()|&;]+""")
+# Nearly every word of a command, up to a blank or an operator: plain characters, quotes and names of variables in any
+# order. Everything else is read part by part below.
+_NAMED = r"""\$\{[^{}"'`\\$]*\}"""
+_USUAL = re.compile(
+    rf"""(?:[ \t]|\\\r?\n)*(?![\s#;|&)]|\Z)([^\s\\'"$`<>()|&;]*(?:(?:'[^']*'|\$(?![({{\['])|{_NAMED}"""
+    rf"""|"[^"\\`$]*(?:(?:\$(?![({{])|{_NAMED})[^"\\`$]*)*")[^\s\\'"$`<>()|&;]*)*)(?=[ \t\n;|&)]|\Z)"""
+)
 
 
 class UnfinishedWordError(Exception):
@@ -58,6 +65,11 @@ def simple_command(text: str, at: int) -> SimpleCommand:
     """
     words: list[Span] = []
     while True:
+        usual = _USUAL.match(text, at)
+        if usual:
+            words.append(Span(usual.start(1), usual.end(1)))
+            at = usual.end()
+            continue
         if text[at : at + 1] in _BLANKS:
             blank = _BLANK.match(text, at)
             at = blank.end() if blank else at

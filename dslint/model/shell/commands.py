@@ -225,8 +225,10 @@ def _command_text(text: str, start: int) -> CommandText | None:
         command = simple_command(text, start)
     except UnfinishedWordError:
         return None
-    words = tuple((text[w.start : w.end], w) for w in command.words)
-    count = next((i for i, (raw, _) in enumerate(words) if not ASSIGNMENT.match(raw)), len(words))
+    words = tuple([(text[w.start : w.end], w) for w in command.words])
+    count = 0
+    while count < len(words) and ASSIGNMENT.match(words[count][0]):
+        count += 1
     return CommandText(words, count, command.end)
 
 

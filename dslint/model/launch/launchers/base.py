@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from dslint.core.fact import Fact, absent, known, product, unknown
 from dslint.core.source import Location, Region, Span
@@ -130,7 +131,13 @@ def script_flags(words: Sequence[Word]) -> tuple[Flag, ...]:
 def flag_name(word: Word) -> str | None:
     """``--lr`` of ``--lr``, ``--lr=1`` or ``--lr=$LR``; ``None`` for a word that is no option."""
     text = word.text if word.text is not None else word.raw.lstrip("\"'")
-    if not text.startswith("-") or text == "-":
+    return _option(text) if text.startswith("-") else None
+
+
+# Every command is asked for its options several times, and all commands have the same ones.
+@lru_cache(maxsize=10_000)
+def _option(text: str) -> str | None:
+    if text == "-":
         return None
     name = text.partition("=")[0]
     body = name.lstrip("-")
