@@ -58,9 +58,9 @@ class _Texts:
     def __init__(self, source: SourceFile) -> None:
         self.shell = _shell(source)
         # No match spans lines.
-        self._lines = "\n".join(line for line in self.shell.split("\n") if _WRITING.search(line))
+        self._lines = self.shell.split("\n")
         # Variables behind a command that writes.
-        self.targets: Sequence[str] = _WRITES_VARIABLE.findall(self._lines)
+        self.targets: Sequence[str] = _WRITES_VARIABLE.findall("\n".join(line for line in self._lines if "$" in line))
         self._direct: dict[frozenset[str], int] = {}
         self._values: dict[str, Sequence[Sequence[str]]] = {}
         self._source = source
@@ -116,9 +116,10 @@ class _Texts:
         """How many commands may write a file with one of these names, or to one of these variables."""
         key = frozenset(names)
         if key not in self._direct:
+            lines = [line for line in self._lines if not names or any(name in line for name in names)]
+            written = "\n".join(filter(_WRITING.search, lines))
             pattern = "|".join(rf"\b{re.escape(name)}\b" for name in sorted(names))
-            some = not names or any(name in self._lines for name in names)
-            self._direct[key] = len(re.findall(rf"{_WRITES}[^\n;|&]*(?:{pattern})", self._lines)) if some else 0
+            self._direct[key] = len(re.findall(rf"{_WRITES}[^\n;|&]*(?:{pattern})", written)) if written else 0
         return self._direct[key]
 
     def may_hold(self, variable: str, text: str) -> bool:

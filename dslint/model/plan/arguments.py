@@ -147,7 +147,7 @@ def _hf_value(name: str, flag: Flag) -> Fact[Any]:
 def _places(flag: Flag) -> tuple[Location, ...]:
     """Where an option stands, and the assignments that its value comes from."""
     origins = flag.value.origins if flag.value is not None else ()
-    return (flag.location, *(o for o in origins if o != flag.location))
+    return (flag.location, *(o for o in origins if o != flag.location)) if origins else (flag.location,)
 
 
 def _text(flag: Flag) -> Fact[str]:

@@ -71,11 +71,11 @@ class Files:
 
 def _literal_paths(command: LaunchCommand) -> list[str]:
     """Relative paths among the words: what the choice of the folder is decided by."""
-    texts = [w.text for w in command.words if w.text]
+    wanted = (".py", ".json", ".yaml", ".yml", ".hjson", ".jsonc")
+    texts = [text for word in command.words if (text := word.text) and text.endswith(wanted)]
     if command.script is not None and command.script.text and command.is_module:
         texts.append(module_path(command.script.text))
     values = [t.partition("=")[2] if t.startswith("--") else t for t in texts]
-    wanted = (".py", ".json", ".yaml", ".yml", ".hjson", ".jsonc")
     return [t for t in values if t.endswith(wanted) and not t.startswith(("/", "~"))]
 
 
