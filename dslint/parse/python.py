@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import gc
 import io
-import sys
 import tokenize
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,10 +22,7 @@ from dslint.parse.nesting import deep_place, syntax_tree, too_deep, too_deep_to_
 
 if TYPE_CHECKING:
     import libcst as cst
-    from libcst.metadata import CodeSpan
 
-# LibCST's code generator, which knows the positions, recurses a few frames per level of nesting.
-_CODEGEN_RECURSION = 20_000
 TOO_DEEP = "the code is nested too deeply to be read"
 _DEPTH_MESSAGES = ("too many nested parentheses", "too many statically nested blocks", "too many levels of indentation")
 
@@ -49,7 +45,8 @@ class ScriptDoc:
     source: SourceFile
     module: cst.Module
     tree: ast.Module | None = None
-    _spans: Mapping[cst.CSTNode, CodeSpan] | None = field(default=None, repr=False)
+    _spans: Mapping[cst.CSTNode, tuple[int, int]] | None = field(default=None, repr=False)
+    _is_whole: bool = field(default=False, repr=False)
     _comments: tuple[Span, ...] | None = field(default=None, repr=False)
 
     @property
@@ -59,10 +56,16 @@ class ScriptDoc:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where a node stands, without the whitespace and comments it owns."""
-        if self._spans is None:
-            self._spans = _code_point_spans(self.module)
-        found = self._spans.get(node)
-        return Span(found.start, found.start + found.length) if found else Span(0, 0)
+        from dslint.parse.places import places
+
+        found = self._spans.get(node) if self._spans is not None else None
+        if found is None and not self._is_whole:
+            # Most findings ask for one place; who asks for a second one behind it will ask for more.
+            self._is_whole = self._spans is not None
+            with _no_gc():
+                self._spans = places(self.module, None if self._is_whole else node)
+            found = self._spans.get(node)
+        return Span(*found) if found else Span(0, 0)
 
     def location(self, node: cst.CSTNode, label: str = "") -> Location:
         """The place of a node for a finding."""
@@ -169,39 +172,6 @@ def _error_span(source: SourceFile, line: int | None, column: int | None) -> Spa
     length = len(source.line_text(row))
     start = starts[row - 1] + min(max((column or 1) - 1, 0), length)
     return Span(start, max(start, starts[row - 1] + length))
-
-
-def _code_point_spans(module: cst.Module) -> Mapping[cst.CSTNode, CodeSpan]:
-    """The spans of all nodes, from one run of the code generator.
-
-    LibCST's own providers count bytes or lines and visit the whole tree once more, which doubles the cost.
-    """
-    from libcst.metadata.span_provider import SpanProvidingCodegenState
-
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _CODEGEN_RECURSION))
-    spans = _Spans()
-    state = SpanProvidingCodegenState(
-        default_indent=module.default_indent,
-        default_newline=module.default_newline,
-        provider=spans,  # type: ignore[arg-type]
-        get_length=len,
-    )
-    try:
-        with _no_gc():
-            module._codegen(state)
-    except RecursionError:
-        pass  # what stands before the deep place has its span
-    finally:
-        sys.setrecursionlimit(limit)
-    return spans._computed
-
-
-class _Spans:
-    """What the code generator needs of a metadata provider."""
-
-    def __init__(self) -> None:
-        self._computed: dict[cst.CSTNode, CodeSpan] = {}
 
 
 @contextmanager
