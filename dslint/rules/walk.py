@@ -218,7 +218,7 @@ class ScriptContext:
         from dslint.model.script.traces.divergence import Divergences
 
         return Divergences(
-            self.tree, self.names, self.guards, self.objects, sharded=self.zero3_evidence, project=self.project
+            self.tree, self.names, self.guards, self.objects, self.summaries, self.zero3_evidence, self.project
         )
 
     @cached_property
@@ -226,9 +226,10 @@ class ScriptContext:
         """Tests of a rank's own data, and handlers, that let one rank go on without the others."""
         from dslint.model.script.traces.data import DataDivergences
 
-        variances = self.divergences.variances
         is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
-        return DataDivergences(self.tree, self.names, self.guards, self.objects, variances, is_sharded=is_sharded)
+        return DataDivergences(
+            self.tree, self.names, self.guards, self.objects, self.divergences, is_sharded=is_sharded
+        )
 
     @cached_property
     def uneven_loops(self) -> UnevenLoops:

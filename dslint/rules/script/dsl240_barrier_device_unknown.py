@@ -23,7 +23,6 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.collective.collectives import Collectives
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.groupsetup import GroupSetup
@@ -61,7 +60,7 @@ class Check(ScriptCheck):
     def start(self) -> None:
         """Where the file makes its process group."""
         self.setup = GroupSetup(self.ctx.tree, self.ctx.names)
-        self.collectives = Collectives(self.ctx.names, self.ctx.objects)
+        self.collectives = self.ctx.summaries.collectives
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when nothing before it has chosen a device."""

@@ -54,13 +54,13 @@ class Summaries:
         self._tree = tree
         self._names = names
         self._guards = guards
-        self._collectives = Collectives(names, objects)
+        self.collectives = Collectives(names, objects)
         self._is_zero3 = zero3.is_known and bool(zero3.value)
         self._own: dict[int, tuple[Collective, ...]] = {}
 
     def collective(self, call: cst.Call) -> Collective | None:
         """The collective that a call certainly is: those of stage 3 only count when the stage is known."""
-        found = self._collectives.of(call)
+        found = self.collectives.of(call)
         if found is None or (found.needs_stage3 and not self._is_zero3):
             return None
         return found

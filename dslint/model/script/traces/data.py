@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dslint.model.script.collective.collectives import Collective, Collectives
+from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
@@ -16,10 +17,12 @@ from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Op
 from dslint.model.script.traces.ranks import RankTruth
-from dslint.model.script.traces.record import Ground, Recorder
-from dslint.model.script.traces.symbols import Symbols
-from dslint.model.script.traces.variance import Variances, Variant
+from dslint.model.script.traces.record import Recorder
+from dslint.model.script.traces.variance import Variant
 from dslint.model.script.tree import Tree
+
+if TYPE_CHECKING:
+    from dslint.model.script.traces.divergence import Divergences
 
 Handler = cst.ExceptHandler | cst.ExceptStarHandler
 # Models whose backward exchanges gradients.
@@ -95,18 +98,18 @@ class DataDivergences:
     """Answers for one module."""
 
     def __init__(
-        self, tree: Tree, names: Names, guards: Guards, objects: Objects, variances: Variances, *, is_sharded: bool
+        self, tree: Tree, names: Names, guards: Guards, objects: Objects, divergences: Divergences, *, is_sharded: bool
     ) -> None:
         self._tree = tree
         self._names = names
         self._guards = guards
         self._objects = objects
-        self._variances = variances
+        self._variances = divergences.variances
         self._is_sharded = is_sharded
-        self._collectives = Collectives(names, objects)
-        self._ground = Ground(tree, names)
-        self._truth = RankTruth(guards, names, 3 if is_sharded else None)
-        self._symbols = Symbols(tree, names, objects.reaching, guards)
+        self._collectives = divergences.collectives
+        self._ground = divergences.ground
+        self._truth = divergences.truths[is_sharded]
+        self._symbols = divergences.symbols
         self._calls: dict[int, Collective | None] = {}
         self._has_exchange: bool | None = None
 

@@ -10,7 +10,8 @@ import libcst as cst
 from dslint.core.fact import Fact
 from dslint.model.script.across.imported import Imported
 from dslint.model.script.across.project import Foreign
-from dslint.model.script.collective.collectives import Collective, Collectives
+from dslint.model.script.collective.collectives import Collective
+from dslint.model.script.collective.summaries import Summaries
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.guards import Guard, Guards
@@ -86,7 +87,11 @@ class RankSide:
 
 
 class Divergences:
-    """Compares rank 0 with the other ranks of interest in every function of a module."""
+    """Compares rank 0 with the other ranks of interest in every function of a module.
+
+    ``collectives``, ``ground``, ``symbols``, ``truths`` (by whether parameters are partitioned) and ``variances`` keep
+    their answers: other comparisons of the module use them, too.
+    """
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class Divergences:
         names: Names,
         guards: Guards,
         objects: Objects,
-        *,
+        summaries: Summaries,
         sharded: Fact[bool],
         project: Imported | None = None,
     ) -> None:
@@ -104,10 +109,10 @@ class Divergences:
         self._names = names
         self._guards = guards
         self.variances = Variances(tree, names, guards, objects)
-        self._symbols = Symbols(tree, names, objects.reaching, guards)
-        self._collectives = Collectives(names, objects)
-        self._ground = Ground(tree, names)
-        self._truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
+        self.symbols = Symbols(tree, names, objects.reaching, guards)
+        self.collectives = summaries.collectives
+        self.ground = Ground(tree, names)
+        self.truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
         self._splitting: list[cst.CSTNode] | None = None
         self._calling: dict[int, list[cst.CSTNode]] | None = None
@@ -131,7 +136,7 @@ class Divergences:
 
     def _collective(self, call: cst.Call) -> Collective | None:
         if id(call) not in self._calls:
-            self._calls[id(call)] = self._collectives.of(call)
+            self._calls[id(call)] = self.collectives.of(call)
         return self._calls[id(call)]
 
     def _find(self, sharded: bool) -> Iterator[Divergence]:
@@ -166,8 +171,8 @@ class Divergences:
 
         key = (rank, ranks, sharded, is_first)
         if key not in self._recorders:
-            side = RankSide(self._truths[sharded], self._guards, list(ranks), rank)
-            self._recorders[key] = Recorder(self._ground, collective, side, self._symbols, elsewhere)
+            side = RankSide(self.truths[sharded], self._guards, list(ranks), rank)
+            self._recorders[key] = Recorder(self.ground, collective, side, self.symbols, elsewhere)
         return self._recorders[key]
 
     def _is_told_apart(self, call: cst.Call, ranks: tuple[int, ...]) -> bool:
@@ -214,7 +219,7 @@ class Divergences:
             test = node.test
         else:
             return False
-        return len({self._truths[False](test, rank) for rank in ranks}) > 1
+        return len({self.truths[False](test, rank) for rank in ranks}) > 1
 
     def _judged(self, found: list[_Found], sides: dict[int, Recorder]) -> Iterator[Divergence]:
         seen: set[int] = set()
