@@ -7,30 +7,30 @@ import libcst as cst
 
 def is_self(node: cst.CSTNode) -> bool:
     """``self`` or ``cls``."""
-    return isinstance(node, cst.Name) and node.value in ("self", "cls")
+    return type(node) is cst.Name and node.value in ("self", "cls")
 
 
 def is_super(node: cst.CSTNode) -> bool:
     """A call of ``super``."""
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
+    return type(node) is cst.Call and type(node.func) is cst.Name and node.func.value == "super"
 
 
 def dotted(node: cst.CSTNode | None) -> str | None:
     """The text of a plain dotted name: ``a.b.c``."""
     parts: list[str] = []
-    while isinstance(node, cst.Attribute):
+    while type(node) is cst.Attribute:
         parts.append(node.attr.value)
         node = node.value
-    if not isinstance(node, cst.Name):
+    if type(node) is not cst.Name:
         return None
     return ".".join([node.value, *reversed(parts)])
 
 
 def last_name(node: cst.CSTNode | None) -> str:
     """``a.b.c`` and ``f().c`` -> ``c``; a bare name is itself."""
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         return node.attr.value
-    return node.value if isinstance(node, cst.Name) else ""
+    return node.value if type(node) is cst.Name else ""
 
 
 def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:

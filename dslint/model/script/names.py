@@ -23,8 +23,9 @@ class Names:
     def __init__(self, tree: Tree, own: Vocabulary | None = None) -> None:
         self.tree = tree
         self.own = own or Vocabulary()
-        self._bound = bindings_of(tree)
         self._scopes: dict[int, cst.CSTNode] = {}
+        self._bound = bindings_of(tree, self._scopes)
+        self._meant: dict[tuple[int, str], list[Binding]] = {}
 
     # -- scopes -------------------------------------------------------------------------------------------------
 
@@ -35,12 +36,19 @@ class Names:
             # The node of another tree sees the module, and may not live as long as this object.
             if self.tree.parent(node) is None:
                 return self.tree.module
-            found = self._scopes[id(node)] = scope_of(self.tree, node)
+            found = scope_of(self.tree, node, self._scopes)
         return found
 
     def bindings(self, name: str, at: cst.CSTNode) -> list[Binding]:
         """Every binding of the variable that ``name`` means at a node; empty for builtins and star imports."""
         scope = self.scope(at)
+        key = (id(scope), name)
+        found = self._meant.get(key)
+        if found is None:
+            found = self._meant[key] = self._seen_from(scope, name)
+        return found
+
+    def _seen_from(self, scope: cst.CSTNode, name: str) -> list[Binding]:
         while True:
             if name in self._bound.global_names.get(id(scope), ()):
                 scope = self.tree.module
@@ -203,6 +211,11 @@ class Names:
     def imported(self, *roots: str) -> bool:
         """The module imports one of these packages (or something from one)."""
         return any(t == r or t.startswith(r + ".") for t in self._imports for r in roots)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every name that is written in the module, also of attributes: a look here spares most searches."""
+        return frozenset(node.value for node in self.tree.every(cst.Name))
 
     @cached_property
     def _imports(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
@@ -135,8 +136,10 @@ class Tree:
 
     def _places(self) -> dict[type[cst.CSTNode], list[int]]:
         if not self._by_type:
-            for at, node in enumerate(self.order):
-                self._by_type.setdefault(type(node), []).append(at)
+            found: defaultdict[type[cst.CSTNode], list[int]] = defaultdict(list)
+            for at, kind in enumerate(map(type, self.order)):
+                found[kind].append(at)
+            self._by_type = dict(found)
         return self._by_type
 
     def text(self, node: cst.CSTNode) -> str:

@@ -156,16 +156,17 @@ class Collectives:
         """``engine(batch)``: every forward of a partitioned model gathers its parameters."""
         if not (isinstance(called, cst.Name | cst.Attribute) and self._has_models):
             return None
-        if self._objects.likely(called) in _FORWARDS:
+        kind = self._objects.called(called)
+        if kind in _FORWARDS:
             return Collective("forward", "engine", needs_stage3=True)
-        return Collective("forward", "fsdp") if self._sharded.is_sharded(called) else None
+        return Collective("forward", "fsdp") if kind == "fsdp" and self._sharded.is_sharded(called) else None
 
     @cached_property
     def _has_models(self) -> bool:
         """The file has some word by which an engine, a prepared or a sharded model comes into it: most have none."""
         if self._names.own.engines:
             return True
-        return any(_MAKES_MODELS.search(node.value) for node in self._names.tree.every(cst.Name))
+        return any(map(_MAKES_MODELS.search, self._names.words))
 
     def _on_subgroup(self, call: cst.Call, function: str) -> bool:
         group = keyword(call, "group")

@@ -114,7 +114,7 @@ ATTRIBUTES: Mapping[tuple[str, str], str] = {
 _MAKERS = (".from_cfg", ".from_argparse_args")
 _BUILT = {"mmengine.registry.RUNNERS.build": "mm_runner"}
 _CLASSES = {name: family.kind for family in FAMILIES for name in family.classes}
-_NAMES = {name: family for family in FAMILIES for name in family.names}
+NAMES = {name: family for family in FAMILIES for name in family.names}
 
 # Functions of modules (and of what is in them) -> the calls that wait for all ranks.
 FUNCTIONS: Mapping[str, tuple[str, frozenset[str]]] = {
@@ -153,7 +153,7 @@ FUNCTIONS: Mapping[str, tuple[str, frozenset[str]]] = {
 }
 # The last words of calls that make an object of a framework, and what such objects are called.
 MAKERS: frozenset[str] = frozenset({*(n.rpartition(".")[2] for n in _CLASSES), *(m[1:] for m in _MAKERS), "build"})
-CALLED: frozenset[str] = frozenset({*_NAMES, "strategy", "runner"})
+CALLED: frozenset[str] = frozenset({*NAMES, "strategy", "runner"})
 FRAMEWORK_METHODS: frozenset[str] = frozenset(method for family in FAMILIES for method in family.methods)
 FRAMEWORK_FUNCTIONS: frozenset[str] = frozenset(name for _, names in FUNCTIONS.values() for name in names)
 
@@ -170,7 +170,7 @@ def made_by(qualified: str) -> str:
 
 def called(name: str) -> Family | None:
     """The family whose objects are called ``name``, in files that import one of its packages."""
-    return _NAMES.get(name)
+    return NAMES.get(name)
 
 
 def function_family(module: str, function: str) -> str:

@@ -9,6 +9,7 @@ from dslint.model.script.bindings import Binding
 from dslint.model.script.collective import frameworks
 from dslint.model.script.dotted import dotted, is_self
 from dslint.model.script.names import Names
+from dslint.model.script.objects.callees import ENGINE_NAMES
 from dslint.model.script.objects.conditions import Conditions
 from dslint.model.script.objects.handovers import HandOvers
 from dslint.model.script.objects.objectcalls import CallResults
@@ -19,8 +20,6 @@ from dslint.model.script.tree import Tree
 Things = frozenset[Thing]
 _UNKNOWN = frozenset({UNKNOWN})
 _MAX_STEPS = 14
-# A parameter with one of these names in a file that imports DeepSpeed; ``engine`` alone may be anything.
-_ENGINE_NAMES = frozenset({"model_engine", "ds_engine", "deepspeed_engine"})
 _ENGINE_METHODS = frozenset(
     {"save_checkpoint", "load_checkpoint", "save_16bit_model", "is_gradient_accumulation_boundary"}
 )
@@ -195,7 +194,7 @@ class Flow:
         return self.tree.contains(test, node)
 
     def _looks_like_engine(self, node: cst.CSTNode, name: str) -> bool:
-        if name in _ENGINE_NAMES:
+        if name in ENGINE_NAMES:
             return True
         # ``engine`` alone may be anything, unless it does what only a DeepSpeed engine does.
         user = self.tree.parent(node)

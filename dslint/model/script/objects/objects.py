@@ -6,6 +6,7 @@ import libcst as cst
 
 from dslint.model.script.bindings import Binding
 from dslint.model.script.names import Names
+from dslint.model.script.objects.callees import Callees
 from dslint.model.script.objects.conditions import Conditions
 from dslint.model.script.objects.handovers import HandOvers
 from dslint.model.script.objects.objectflow import Flow
@@ -39,6 +40,7 @@ class Objects:
         self.reaching = Reaching(tree, names, self.conditions)
         handed = HandOvers(tree, names, self.conditions, self.reaching)
         self._flow = Flow(tree, names, self.conditions, self.reaching, handed)
+        self._callees = Callees(tree, names)
         self._known: dict[int, frozenset[Thing]] = {}
 
     def kind(self, node: cst.CSTNode) -> str:
@@ -57,6 +59,10 @@ class Objects:
         things = self.things(node)
         kinds = {t.kind for t in things} - _PLAIN
         return (kinds.pop() if len(kinds) == 1 else "") if kinds else self.kind(node)
+
+    def called(self, called: cst.BaseExpression) -> str:
+        """:meth:`likely` for what a call runs: most are methods and functions, of which nothing is followed."""
+        return "" if self._callees.is_open(called) else self.likely(called)
 
     def things(self, node: cst.CSTNode) -> frozenset[Thing]:
         """All that an expression may hold; with :data:`UNKNOWN` where something else may arrive."""

@@ -53,6 +53,8 @@ class DataDivergence:
 class _DataSide:
     """One of two ranks that differ in one test, or in one exception."""
 
+    told = 0
+
     def __init__(
         self,
         truth: RankTruth,
@@ -196,7 +198,7 @@ class DataDivergences:
         if self._has_exchange is None:
             called = (n.func for n in self._tree.every(cst.Call))
             self._has_exchange = any(
-                isinstance(f, cst.Name | cst.Attribute) and self._objects.likely(f) in _EXCHANGING for f in called
+                isinstance(f, cst.Name | cst.Attribute) and self._objects.called(f) in _EXCHANGING for f in called
             )
         return self._has_exchange
 

@@ -18,9 +18,10 @@ from dslint.model.script.ranks.guards import Guard, Guards
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Decided, Op, Repeat, Scope, Trace, operations, parts
+from dslint.model.script.traces.ground import Ground
 from dslint.model.script.traces.path import may_leave
 from dslint.model.script.traces.ranks import LAST, RankTruth, ranks_of_interest
-from dslint.model.script.traces.record import Ground, Recorder
+from dslint.model.script.traces.record import Recorder
 from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.traces.variance import Variances
 from dslint.model.script.tree import Tree
@@ -57,9 +58,11 @@ class RankSide:
         self._guards = guards
         self._ranks = ranks
         self.rank = rank
+        self.told = 0
 
     def decide(self, test: cst.BaseExpression) -> bool | None:
         """Whether the test is true on this rank."""
+        self.told += self.is_split(test)
         return self._truth(test, self.rank)
 
     def is_split(self, test: cst.BaseExpression) -> bool:
@@ -69,7 +72,10 @@ class RankSide:
 
     def equals(self, subject: cst.BaseExpression, number: int) -> bool | None:
         """``match rank: case 0:``."""
-        return number == self.rank if self._guards.rank_values.is_rank(subject) else None
+        if not self._guards.rank_values.is_rank(subject):
+            return None
+        self.told += 1
+        return number == self.rank
 
     def is_rank(self, node: cst.BaseExpression) -> bool:
         """The expression is the rank of the process."""
@@ -80,6 +86,7 @@ class RankSide:
         let_in = self._guards.let_in(function)
         if let_in is None:
             return None
+        self.told += 1
         return {Ranks.MAIN: self.rank == 0, Ranks.SOME: self.rank == LAST}.get(let_in, self.rank != 0)
 
     def handler(self, _: cst.Try | cst.TryStar) -> None:
@@ -118,6 +125,9 @@ class Divergences:
         self._calling: dict[int, list[cst.CSTNode]] | None = None
         self._sharded = sharded.is_known and bool(sharded.value)
         self._known: dict[bool, list[Divergence]] = {}
+        self._alike: dict[tuple[tuple[int, ...], bool, bool], dict[int, Trace]] = {}
+        self._others: dict[int, Divergences] = {}
+        self._meets_conditional = False
         self._calls: dict[int, Collective | None] = {}
 
     def certain(self) -> list[Divergence]:
@@ -126,7 +136,21 @@ class Divergences:
 
     def if_sharded(self) -> list[Divergence]:
         """Those of calls that wait for all ranks only when parameters are partitioned."""
+        if not self._sharded and False in self._known and not self._may_need_stage3(set()):
+            return []
         return [d for d in self._all(sharded=True) if d.op.collective.needs_stage3]
+
+    def _may_need_stage3(self, seen: set[int]) -> bool:
+        """The traces of what is certain came by a call that waits under stage 3 only, or may have ended before one.
+
+        With the stage they decide more tests and come to fewer calls.
+        """
+        if id(self) in seen:
+            return False
+        seen.add(id(self))
+        if self._meets_conditional or any(r.is_lost for r in self._recorders.values()):
+            return True
+        return any(other._may_need_stage3(seen) for other in self._others.values())
 
     def _all(self, *, sharded: bool) -> list[Divergence]:
         found = self._known.get(sharded)
@@ -161,18 +185,26 @@ class Divergences:
 
         def collective(call: cst.Call) -> Collective | None:
             found = self._collective(call)
-            return found if found is not None and (sharded or not found.needs_stage3) else None
+            if found is None or sharded or not found.needs_stage3:
+                return found
+            self._meets_conditional = True
+            return None
 
         def elsewhere(call: cst.Call) -> tuple[Foreign, Recorder] | None:
             if self._project is None or (is_first and not self._is_told_apart(call, ranks)):
                 return None
             found = self._project.function(call, waiting=True)
-            return (found, found.context.divergences.recorder(rank, ranks, sharded=sharded)) if found else None
+            if found is None:
+                return None
+            other = found.context.divergences
+            self._others[id(other)] = other
+            return found, other.recorder(rank, ranks, sharded=sharded)
 
         key = (rank, ranks, sharded, is_first)
         if key not in self._recorders:
             side = RankSide(self.truths[sharded], self._guards, list(ranks), rank)
-            self._recorders[key] = Recorder(self.ground, collective, side, self.symbols, elsewhere)
+            alike = self._alike.setdefault(key[1:], {})
+            self._recorders[key] = Recorder(self.ground, collective, side, self.symbols, elsewhere, alike)
         return self._recorders[key]
 
     def _is_told_apart(self, call: cst.Call, ranks: tuple[int, ...]) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import partial
 
 import libcst as cst
 
 from dslint.model.script.across.project import Foreign
 from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
-from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import GROUP_MAKERS, is_exit
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.called import Given, ending, retold
@@ -35,11 +34,9 @@ from dslint.model.script.traces.elements import (
     resolved,
     speaks,
 )
-from dslint.model.script.traces.instances import Instances
-from dslint.model.script.traces.news import News
+from dslint.model.script.traces.ground import Ground
 from dslint.model.script.traces.side import Side
 from dslint.model.script.traces.symbols import Symbols
-from dslint.model.script.tree import Tree
 
 _MAX_DEPTH = 6
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -47,20 +44,6 @@ _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
 _MAYBE_COLLECTIVE = re.compile(
     r"barrier|sync|wait|recv|receive|broadcast|bcast|gather|reduce|scatter|all_to_all|save_ch"
 )
-
-
-class Ground:
-    """What the recorders of all sides of a module walk on."""
-
-    def __init__(self, tree: Tree, names: Names) -> None:
-        self.tree = tree
-        self.names = names
-        self.instances = Instances(tree, names)
-
-    @cached_property
-    def news(self) -> News:
-        """Where something happens."""
-        return News(self.tree)
 
 
 class Recorder:
@@ -73,12 +56,16 @@ class Recorder:
         side: Side,
         symbols: Symbols,
         elsewhere: Callable[[cst.Call], tuple[Foreign, Recorder] | None] = lambda _: None,
+        alike: dict[int, Trace] | None = None,
     ) -> None:
+        """``alike``: the traces that are the same for all ranks that are compared; their recorders share it."""
+        self._alike = {} if alike is None else alike
+        self.is_lost = False
         self._elsewhere = elsewhere
         self._tree = ground.tree
         self._names = ground.names
         self._news = ground.news
-        self._instances = ground.instances
+        self._helper_of = ground.helper
         self._collective = collective
         self._side = side
         self._functions: dict[int, Trace] = {}
@@ -92,11 +79,23 @@ class Recorder:
             return tuple(self._block(scope.body)) if isinstance(scope, cst.Module) else ()
         found = self._functions.get(id(scope))
         if found is None:
+            found = self._alike.get(id(scope))
+        if found is None:
             self._functions[id(scope)] = ()  # a recursive function adds nothing to itself
+            told = self._side.told
             let_in = self._side.runs(scope)
             body = list(self._block(scope.body.body)) if let_in is not False else []
             head: list[Element] = [Decided(scope.decorators[0], scope)] if let_in is not None else []
             found = self._functions[id(scope)] = (*head, *body)
+            if self._side.told == told:
+                self._alike[id(scope)] = found
+        return found
+
+    def _inner(self, helper: cst.FunctionDef, recorder: Recorder) -> Trace:
+        """The trace of a function that is called; where it depends on the rank, so does that of the caller."""
+        found = recorder.scope(helper)
+        if id(helper) not in recorder._alike:
+            self._side.told += 1
         return found
 
     # -- statements ---------------------------------------------------------------------------------------------
@@ -122,8 +121,8 @@ class Recorder:
         if isinstance(node, cst.If):
             return [*self._expression(node.test), *self._if(node)]
         if isinstance(node, cst.For):
-            body = Repeat(f"for {self._tree.text(node.iter)}", tuple(self._suite(node.body)))
-            return [*self._expression(node.iter), *self._told(body), *self._else(node.orelse)]
+            body = self._repeat(lambda: f"for {self._tree.text(node.iter)}", tuple(self._suite(node.body)))
+            return [*self._expression(node.iter), *body, *self._else(node.orelse)]
         if isinstance(node, cst.While):
             return [*self._while(node), *self._else(node.orelse)]
         if isinstance(node, cst.With):
@@ -174,9 +173,11 @@ class Recorder:
         is_split = self._side.is_split(test)
         self._split += is_split
         if answer is None:
-            found = self._choice(self._symbols.of(test, self._side), tuple(then()), tuple(orelse()), split=is_split)
+            symbol = partial(self._symbols.of, test, self._side)
+            found = self._choice(symbol, tuple(then()), tuple(orelse()), split=is_split)
             if any(map(leaves_early, map(_as_trace, found))) and not is_split and self._asks_for_rank(test):
                 found = [Leave("lost")]  # which ranks go on from here is not known
+                self.is_lost = True
         else:
             found = list(then() if answer else orelse())
         # After ``if rank != 0: ...; return`` only the other ranks go on.
@@ -185,7 +186,10 @@ class Recorder:
         return [Decided(test, owner), *found] if is_split else found
 
     @staticmethod
-    def _choice(symbol: str, then: Trace, orelse: Trace, *, split: bool = False) -> list[Element]:
+    def _choice(named: Callable[[], str], then: Trace, orelse: Trace, *, split: bool = False) -> list[Element]:
+        if not (speaks(then) or speaks(orelse)):
+            return []  # most tests: their text is not asked for
+        symbol = named()
         if symbol.startswith("not "):
             symbol, then, orelse = symbol.removeprefix("not ").strip(), orelse, then
         if any(map(_has_choice, (then, orelse))):  # asked again inside, it answers the same
@@ -200,9 +204,8 @@ class Recorder:
         header = self._expression(node.test)
 
         def body() -> list[Element]:
-            return self._told(
-                Repeat(f"while {self._symbols.of(node.test, self._side)}", (*header, *self._suite(node.body)))
-            )
+            symbol = partial(self._symbols.of, node.test, self._side)
+            return self._repeat(lambda: f"while {symbol()}", (*header, *self._suite(node.body)))
 
         if self._side.decide(node.test) is None:
             return [*header, *body()]
@@ -238,17 +241,16 @@ class Recorder:
         number = number_of(pattern.value) if isinstance(pattern, cst.MatchValue) else None
         answer = self._side.equals(subject, number) if number is not None and case.guard is None else None
         if answer is None:
-            return self._choice(
-                self._tree.text(case.pattern), tuple(self._suite(case.body)), tuple(self._match(subject, rest))
-            )
+            text = partial(self._tree.text, case.pattern)
+            return self._choice(text, tuple(self._suite(case.body)), tuple(self._match(subject, rest)))
         self._split += 1
         found = self._suite(case.body) if answer else self._match(subject, rest)
         self._split -= 1
         return [Decided(subject, case), *found]
 
     @staticmethod
-    def _told(element: Repeat) -> list[Element]:
-        return [element] if speaks(element.body) else []
+    def _repeat(named: Callable[[], str], body: Trace) -> list[Element]:
+        return [Repeat(named(), body)] if speaks(body) else []
 
     # -- expressions --------------------------------------------------------------------------------------------
 
@@ -283,7 +285,7 @@ class Recorder:
         direct = self._collective(call)
         if direct is not None:
             return [Op(direct, call)]
-        helper = self._names.local_function(call) or self._instances.method(call)
+        helper = self._helper_of(call)
         if helper is not None:
             return self._helper(call, helper, self)
         found = self._elsewhere(call)
@@ -306,7 +308,7 @@ class Recorder:
         """A function of the file that runs collectives is handed over: it is called as often as nobody knows."""
         for arg in call.args:
             handed = self._names.function_named(arg.value)
-            if handed is not None and operations(self.scope(handed)):
+            if handed is not None and operations(self._inner(handed, self)):
                 return True
         return False
 
@@ -318,7 +320,7 @@ class Recorder:
             return []
         self._depth += 1
         split, self._split = self._split, 0
-        body = recorder.scope(helper)
+        body = self._inner(helper, recorder)
         self._split = split
         self._depth -= 1
         if not operations(body) and not _may_end(body):
@@ -326,7 +328,8 @@ class Recorder:
         manages = self._manages(call)
         if not manages:
             body = filled(body, ())
-        told = retold(body, call, helper, self._given(call, helper, recorder), foreign)
+        given = self._given(call, helper, recorder) if any(map(_asks, body)) else {}
+        told = retold(body, call, helper, given, foreign)
         return [Scope(told)] if leaves_early(told) else list(told)
 
     def _given(self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder) -> dict[str, Given]:
@@ -363,6 +366,11 @@ class Recorder:
 
 def _has_choice(trace: Trace) -> bool:
     return any(type(e) is Choice for e in trace)
+
+
+def _asks(element: Element) -> bool:
+    """Something in it depends on a test, which an argument may decide."""
+    return type(element) is Choice or any(_asks(inner) for part in parts(element) for inner in part)
 
 
 def _as_trace(element: Element) -> Trace:

@@ -8,7 +8,12 @@ import libcst as cst
 
 
 class Side(Protocol):
-    """One of the two that are compared: what it knows about tests."""
+    """One of the two that are compared: what it knows about tests.
+
+    ``told``: grows by each answer that another of the ranks may not have got.
+    """
+
+    told: int
 
     def decide(self, test: cst.BaseExpression) -> bool | None:
         """Whether the test is true; ``None`` when it is not known, but the same on both sides."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
 
 import libcst as cst
 
@@ -25,7 +27,15 @@ from dslint.model.script.tree import Tree
 _MAX_STEPS = 14
 _MAX_ALIASES = 3
 _CLOCKS = frozenset({"time.time", "time.perf_counter", "time.monotonic", "datetime.datetime.now"})
+_CLOCK_WORDS = frozenset(name.rpartition(".")[2] for name in _CLOCKS)
 _TEXT = cst.Module([])
+# The bindings that say what a variable holds, and the values that say nothing.
+_TOLD = frozenset({"loop", "augmented", "assign", "unpack"})
+_PLAIN = frozenset(
+    {cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.List, cst.Dict, cst.Set}
+)
+# What a guard of the kind "test" is.
+_TESTING = frozenset({cst.If, cst.IfExp, cst.While, cst.BooleanOperation, cst.MatchCase})
 # Makes values the same on all ranks: ``dist.all_reduce(flag)`` in place, ``accelerator.gather(x)`` as a result.
 _AGREES = re.compile(r"reduce|gather|broadcast|bcast|sync|agree|across|consensus|all_to_all", re.I)
 _LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
@@ -47,6 +57,8 @@ _PASSING = frozenset(
 )
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter", "islice", "track", "trange", "next", "cycle", "list"})
 _SHAPES = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "is_cuda", "requires_grad"})
+# One of these words is in each file that makes a loader of which each rank certainly gets another part.
+_DEALING = frozenset({"prepare", "prepare_data_loader", "initialize", "training_dataloader", "DistributedSampler"})
 _NOT_A_NUMBER = frozenset({"isnan", "isinf", "isfinite"})
 
 
@@ -73,6 +85,8 @@ class Variances:
         self._guards = guards
         self._objects = objects
         self._known: dict[int, Variant | None] = {}
+        self._may_differ: dict[int, bool] = {}
+        self._guarding: dict[int, str] = {}
         self._agreed: dict[str, list[int]] | None = None
 
     def test(self, test: cst.BaseExpression) -> Variant | None:
@@ -88,7 +102,7 @@ class Variances:
             return self.test(test.value)
         if isinstance(test, cst.Comparison):
             return self._comparison(test)
-        found = self._clock(test) or self.value(test)
+        found = self._clock(test) or (self.value(test) if self._may_tell(test, _counts(test)) else None)
         told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
         return found if told else None
 
@@ -96,18 +110,23 @@ class Variances:
         """``stop = False``; ``if rank == 0: stop = read()``; ``if stop:``, and nothing told the other ranks."""
         for node in self._tree.descendants(test):
             found = None
-            if isinstance(node, cst.Subscript):
+            if type(node) is cst.Subscript:
                 found = self._item_set_on_some(node)
-            elif isinstance(node, cst.Name) and not isinstance(self._tree.parent(node), cst.Attribute):
+            elif type(node) is cst.Name and type(self._tree.parent(node)) is not cst.Attribute:
                 found = self._name_set_on_some(node)
-            elif isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
+            elif type(node) is cst.Attribute and type(node.value) is cst.Name:
                 found = self._name_set_on_some(node.value)
             if found is not None:
                 return found
         return None
 
     def _name_set_on_some(self, name: cst.Name) -> cst.CSTNode | None:
-        reaching = self._objects.reaching.of_bindings(self._names.bindings(name.value, name), name)
+        found = self._names.bindings(name.value, name)
+        if id(found) not in self._may_differ:
+            self._may_differ[id(found)] = any(self._may_be_lone(b, len(found)) for b in found)
+        if not self._may_differ[id(found)]:
+            return None
+        reaching = self._objects.reaching.of_bindings(found, name)
         chosen = [b for b in reaching if isinstance(b.value, cst.IfExp) and self._is_chosen_by_rank(b.value)]
         lone = [b for b in reaching if b.kind in ("assign", "augmented") and self._is_lone(b.node, name)]
         # Two constants are told apart by the guards themselves: ``leads = False`` ... ``leads = True``.
@@ -116,6 +135,28 @@ class Variances:
             return None
         told = [*chosen, *computed]
         return None if any(self._agreed_between(b, name) for b in told) else told[0].node
+
+    def _may_be_lone(self, binding: Binding, count: int) -> bool:
+        """A rank alone may compute the value there: a look that spares most names the question what reaches them."""
+        if type(binding.value) is cst.IfExp:
+            return True
+        computed = binding.kind == "augmented" or type(binding.value) in (cst.Call, cst.Comparison)
+        return (
+            count > 1
+            and computed
+            and binding.kind in ("assign", "augmented")
+            and self._guard_kind(binding.node) == "test"
+        )
+
+    def _guard_kind(self, node: cst.CSTNode) -> str:
+        """The kind of guard around a node; empty where all ranks come, or where some have left before."""
+        key = id(node)
+        if key not in self._guarding:
+            # Most stand behind no test at all.
+            outer = takewhile(lambda n: type(n) is not cst.FunctionDef, self._tree.parents(node))
+            guard = self._guards.guard(node) if any(type(n) in _TESTING for n in outer) else None
+            self._guarding[key] = guard.kind if guard is not None else ""
+        return self._guarding[key]
 
     def _is_chosen_by_rank(self, value: cst.IfExp) -> bool:
         """``read() if rank == 0 else False``."""
@@ -127,8 +168,12 @@ class Variances:
 
     def _item_set_on_some(self, test: cst.Subscript) -> cst.CSTNode | None:
         """``stop = [False]``; ``if rank == 0: stop[0] = read()``; ``if stop[0]:``."""
-        scope = self._tree.function(test) or self._tree.module
+        if not self._items:
+            return None
         text = _TEXT.code_for_node(test)
+        if text not in self._items:
+            return None
+        scope = self._tree.function(test) or self._tree.module
         for node in self._tree.own_nodes(scope):
             if self._tree.position(node) > self._tree.position(test):
                 break
@@ -140,12 +185,21 @@ class Variances:
                 return None if self._agreed_between(told, test.value) else node
         return None
 
+    @cached_property
+    def _items(self) -> set[str]:
+        """The items of lists and dicts that the file sets to what it computes."""
+        set_to = ((a.targets[0].target, a.value) for a in self._tree.every(cst.Assign))
+        return {
+            _TEXT.code_for_node(target)
+            for target, value in set_to
+            if type(target) is cst.Subscript and type(value) in (cst.Call, cst.Comparison)
+        }
+
     def _is_lone(self, node: cst.CSTNode, test: cst.CSTNode) -> bool:
         """Only some ranks come to a node, within the function of the test."""
         if self._tree.function(node) is not self._tree.function(test):
             return False
-        guard = self._guards.guard(node)
-        return guard is not None and guard.kind == "test"
+        return self._guard_kind(node) == "test"
 
     def value(self, node: cst.CSTNode | None, steps: int = 0) -> Variant | None:
         """Why a value differs between ranks; ``None`` when it does not, or nobody knows."""
@@ -163,18 +217,28 @@ class Variances:
         operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
         if isinstance(operator, cst.Is | cst.IsNot | cst.In | cst.NotIn):
             return None
-        found = self.value(test.left) or self.value(right)
-        is_empty = number_of(right) in (0, 1) or number_of(test.left) in (0, 1)
-        counts = any(_counts(side) for side in (test.left, right))
         clock = self._clock(test)
         if clock is not None:
             return clock
-        if found is None or (counts and not is_empty):
+        is_empty = number_of(right) in (0, 1) or number_of(test.left) in (0, 1)
+        counts = any(_counts(side) for side in (test.left, right))
+        if (counts and not is_empty) or not self._may_tell(test, counts):
+            return None
+        found = self.value(test.left) or self.value(right)
+        if found is None:
             return None
         return found if found.is_dealt or (counts and is_empty) or self._asks_for_nan(test) else None
 
+    def _may_tell(self, test: cst.BaseExpression, counts: bool) -> bool:
+        """A value that is only perhaps another on each rank says nothing, unless the test asks for the right thing."""
+        if counts or not self._names.words.isdisjoint(_DEALING) or self._names.own.engines:
+            return True
+        return self._asks_for_nan(test)
+
     def _asks_for_nan(self, node: cst.CSTNode, depth: int = 0) -> bool:
         """What is asked is whether a value is a number at all, or whether anything is left: no rank knows of others."""
+        if self._names.words.isdisjoint(_NOT_A_NUMBER):
+            return False
         for inner in self._tree.descendants(node):
             if isinstance(inner, cst.Call) and last_name(inner.func) in _NOT_A_NUMBER:
                 return True
@@ -185,8 +249,10 @@ class Variances:
 
     def _clock(self, test: cst.CSTNode) -> Variant | None:
         """``time.time() - start > limit``: the clocks of two ranks never pass a limit at the same step."""
+        if self._names.words.isdisjoint(_CLOCK_WORDS):
+            return None
         for inner in self._tree.descendants(test):
-            if isinstance(inner, cst.Call) and self._names.qualified(inner.func) in _CLOCKS:
+            if type(inner) is cst.Call and self._names.qualified(inner.func) in _CLOCKS:
                 return Variant(inner, is_dealt=True, is_clock=True)
         return None
 
@@ -224,7 +290,7 @@ class Variances:
         if name in _WRAPPERS:
             return self._loaded(node, steps)
         qualified = self._names.qualified(node.func) or ""
-        is_model = self._objects.likely(node.func) in _MODELS or _MODEL_NAME.search(name) is not None
+        is_model = _MODEL_NAME.search(name) is not None or self._objects.called(node.func) in _MODELS
         if not (is_model or name in _PASSING or qualified.startswith("torch.nn.functional.")):
             return None
         given: list[cst.BaseExpression] = [a.value for a in node.args]
@@ -261,6 +327,8 @@ class Variances:
     # -- variables ----------------------------------------------------------------------------------------------
 
     def _variable(self, node: cst.CSTNode, found: list[Binding], steps: int) -> Variant | None:
+        if not any(b.kind in _TOLD and type(b.value) not in _PLAIN for b in found):
+            return None  # parameters, imports, constants
         for binding in self._objects.reaching.of_bindings(found, node):
             if not self._agreed_between(binding, node):
                 variant = self._bound(binding, steps)

@@ -23,7 +23,8 @@ from dslint.parse.python import ScriptDoc
 
 _MAX_CALLS = 3
 _SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
-_STATING = frozenset({cst.DictElement, cst.Call})
+# Whatever states a stage has one of these words in it: most files have none, and their calls are not looked at.
+_MAY_STATE = re.compile(r"zero_optimization|DeepSpeedPlugin|zero[_-]stage|\bzero\b")
 _DEEPSPEED = (
     "deepspeed",
     "transformers.deepspeed",
@@ -79,7 +80,9 @@ class ZeroStages:
         """The stage of the run's configs, else the one that the file states; absent when nothing hints at DeepSpeed."""
         if not self._run.zero_stage.is_absent:
             return self._run.zero_stage
-        stages = [fact for node in self._tree.order if type(node) in _STATING for fact in self._stated_by(node)]
+        may_state = _MAY_STATE.search(self._doc.source.text) is not None
+        nodes = self._tree.some(cst.DictElement, cst.Call) if may_state else ()
+        stages = [fact for node in nodes for fact in self._stated_by(node)]
         values = {fact.value for fact in stages}
         if len(values) == 1 and all(fact.is_known for fact in stages):
             return _as_stage(stages[0])
