@@ -17,11 +17,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _PR_SET_PDEATHSIG = 1
+# Seconds for the thread of a pool to see that its workers are dead.
+_PATIENCE = 2
 
 
 # What a worker judges: given at its start, so that a task is two numbers. Tasks that carry the texts fill the pipe to
 # the workers, and on Python 3.10 a pool whose worker dies while the pipe is full waits for ever (CPython issue 94777).
 _chunks: Sequence[Sequence[Any]] = ()
+# Where a worker leaves its results: each chunk has its place in a file without a name, of which only the parts that are
+# written take memory. What travels back through the pipe is a number, in one write: of a long message a worker that is
+# killed may send half, and who reads the pipe would wait for the other half for ever.
+_results = -1
+_PLACE = 1 << 26
 
 
 class Pool(Generic[T, R]):
@@ -51,16 +58,17 @@ class Pool(Generic[T, R]):
         self._died = died
         self._prepare = prepare
         self._unpack = unpack
+        self._results = _nameless() if can_fork() else -1
         self._executor = self._new(workers)
         self._broken = False
         self._running = [self._submit(number) for number in range(len(chunks))]
 
-    def _submit(self, number: int) -> Future[bytes]:
+    def _submit(self, number: int) -> Future[bytes | int]:
         try:
             return self._executor.submit(_apply, self._work, number, None)
         except BrokenProcessPool as error:
             # A worker died before it had anything to do.
-            lost: Future[bytes] = Future()
+            lost: Future[bytes | int] = Future()
             lost.set_exception(error)
             return lost
 
@@ -68,7 +76,7 @@ class Pool(Generic[T, R]):
         """The result of each item, in the order of the chunks; each is given once."""
         for number in range(len(self._running)):
             try:
-                found = self._result(self._running[number])
+                found = self._result(number, self._running[number])
             except BrokenProcessPool:
                 self._broken = True
                 # Somebody killed a worker (the kernel when memory is short), or a file did: which one, and the rest?
@@ -78,15 +86,16 @@ class Pool(Generic[T, R]):
                 self._running[number] = Future()
                 yield from found
 
-    def _result(self, future: Future[bytes]) -> list[R]:
-        return self._unpack(future.result())
+    def _result(self, number: int, future: Future[bytes | int]) -> list[R]:
+        said = future.result()
+        return self._unpack(_left(self._results, number, said) if isinstance(said, int) else said)
 
     def _one_by_one(self, number: int) -> Iterator[R]:
         for at, item in enumerate(self._chunks[number]):
             if self._broken:
                 self._executor, self._broken = self._new(1), False
             try:
-                found = self._result(self._executor.submit(_apply, self._work, number, at))
+                found = self._result(number, self._executor.submit(_apply, self._work, number, at))
             except BrokenProcessPool:
                 self._broken = True
                 yield self._died(item)
@@ -95,16 +104,26 @@ class Pool(Generic[T, R]):
 
     def close(self, kill: bool) -> None:
         """End the workers; ``kill`` does not wait for what they are at."""
-        if kill:
-            # An interrupt that reached the parent alone: a worker would go on for as long as its file takes.
-            for process in list((getattr(self._executor, "_processes", None) or {}).values()):
-                process.kill()
-        self._executor.shutdown(wait=not kill, cancel_futures=True)
+        if self._results >= 0:
+            os.close(self._results)
+            self._results = -1
+        if not kill:
+            self._executor.shutdown(cancel_futures=True)
+            return
+        processes = list((getattr(self._executor, "_processes", None) or {}).values())
+        thread = getattr(self._executor, "_executor_manager_thread", None)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        # An interrupt that reached the parent alone: a worker would go on for as long as its file takes.
+        for process in processes:
+            process.kill()
+        if thread is not None:
+            # Else it closes its pipe while the exit of Python writes to it, which prints a traceback.
+            thread.join(_PATIENCE)
 
     def _new(self, workers: int) -> ProcessPoolExecutor:
         # fork starts in milliseconds and shares what is imported; dslint has no threads when it forks.
         context = multiprocessing.get_context("fork" if can_fork() else "spawn")
-        given = (os.getpid(), self._prepare, self._chunks)
+        given = (os.getpid(), self._prepare, self._chunks, self._results)
         return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
 
 
@@ -113,8 +132,37 @@ def can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods()
 
 
-def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[Any]]) -> None:
-    global _chunks
+def _nameless() -> int:
+    """A file that workers inherit, -1 where there is no room for one."""
+    try:
+        if hasattr(os, "memfd_create"):
+            return os.memfd_create("dslint")
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())
+    except OSError:
+        return -1
+
+
+def _leave(file: int, chunk: int, packed: bytes) -> int:
+    done = 0
+    while done < len(packed):
+        done += os.pwrite(file, packed[done:], chunk * _PLACE + done)
+    return done
+
+
+def _left(file: int, chunk: int, size: int) -> bytes:
+    parts: list[bytes] = []
+    done = 0
+    while done < size:
+        parts.append(os.pread(file, size - done, chunk * _PLACE + done))
+        done += len(parts[-1]) or size
+    return b"".join(parts)
+
+
+def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[Any]], results: int) -> None:
+    global _chunks, _results
     # An interrupt reaches the whole group: a worker ends at once and without a word, the parent says the rest.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -124,10 +172,16 @@ def _begin(parent: int, prepare: Callable[[], None], chunks: Sequence[Sequence[A
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-    _chunks = chunks
+    _chunks, _results = chunks, results
     prepare()
 
 
-def _apply(work: Callable[[Sequence[Any]], list[Any] | bytes], chunk: int, item: int | None) -> bytes:
+def _apply(work: Callable[[Sequence[Any]], list[Any] | bytes], chunk: int, item: int | None) -> bytes | int:
     found = work(_chunks[chunk] if item is None else [_chunks[chunk][item]])
-    return found if isinstance(found, bytes) else pack(found)
+    packed = found if isinstance(found, bytes) else pack(found)
+    if _results < 0 or len(packed) > _PLACE:
+        return packed
+    try:
+        return _leave(_results, chunk, packed)
+    except OSError:
+        return packed  # no room, or a limit on the size of files

@@ -18,6 +18,7 @@ from dslint.model.launch.document import LaunchDoc
 from dslint.packing import pack, unpack
 from dslint.rules.registry import all_rules, load_rule
 from dslint.settings import Settings, make_settings
+from dslint.workers import Pool
 
 # How many processes it starts is known only from its caller, which stands before it.
 WRITES = """\
@@ -142,3 +143,31 @@ def test_what_travels_is_the_same_behind_the_pipe() -> None:
     command = again.commands[0]
     # Rules ask whether a word is the script, not whether it looks like it.
     assert any(word is command.script for word in command.words)
+
+
+def long_results(numbers: Sequence[int]) -> list[bytes]:
+    return [bytes(5_000_000) for _ in numbers]
+
+
+@pytest.mark.parametrize("is_interrupt", [False, True])
+def test_a_worker_killed_in_the_middle_of_a_long_result_holds_up_nobody(is_interrupt: bool) -> None:
+    # The pipe that it would half fill is read by a thread that cannot give up.
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(30)
+    try:
+        pool = Pool(2, [[number] for number in range(10)], long_results, lambda _: b"", lambda: None)
+        found = pool.results()
+        assert len(next(found)) == 5_000_000
+        thread = pool._executor._executor_manager_thread
+        if not is_interrupt:
+            os.kill(next(iter(pool._executor._processes)), signal.SIGKILL)
+            assert [len(one) for one in found] == [5_000_000] * 9
+        pool.close(kill=is_interrupt)
+        assert thread is not None
+        assert not thread.is_alive()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
