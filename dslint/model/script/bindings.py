@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from dslint.model.script.dotted import dotted, is_self
-from dslint.model.script.tree import SCOPES, Tree
+from dslint.model.script.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +43,16 @@ class Bindings:
     star_imports: list[str] = field(default_factory=list)
 
 
-def bindings_of(tree: Tree, scopes: dict[int, cst.CSTNode]) -> Bindings:
-    """Every binding of a module, in source order; ``scopes`` keeps the scopes of nodes, by their ``id``."""
-    collector = _Collector(tree, scopes)
+def bindings_of(tree: Tree) -> Bindings:
+    """Every binding of a module, in source order."""
+    collector = _Collector(tree)
     collector.run()
     return collector.found
 
 
-def scope_of(tree: Tree, node: cst.CSTNode, known: dict[int, cst.CSTNode]) -> cst.CSTNode:
-    """The module, function, class or comprehension whose names a node sees first; ``known`` keeps those on the way."""
-    inner, skip, passed = node, False, [id(node)]
-    found: cst.CSTNode | None = known.get(id(node))
-    for outer in tree.parents(node) if found is None else ():
-        if type(outer) is cst.Param and inner is not outer.name:
-            skip = True  # defaults and annotations are evaluated outside of the function
-        elif type(outer) in SCOPES and _inside(outer, inner):
-            if not skip:
-                found = outer
-                break
-            skip = False
-        if not skip:
-            found = known.get(id(outer))
-            if found is not None:
-                break
-            passed.append(id(outer))
-        inner = outer
-    scope = found if found is not None else tree.module
-    for at in passed:
-        known[at] = scope
-    return scope
-
-
-def _inside(scope: cst.CSTNode, child: cst.CSTNode) -> bool:
-    """Decorators, bases and the return annotation stand at a definition, not in its scope."""
-    if type(scope) is cst.FunctionDef:
-        return child is scope.body or child is scope.params
-    return child is scope.body if type(scope) is cst.ClassDef else True
-
-
 class _Collector:
-    def __init__(self, tree: Tree, scopes: dict[int, cst.CSTNode]) -> None:
+    def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.scopes = scopes
         self.found = Bindings()
 
     def run(self) -> None:
@@ -114,7 +82,7 @@ class _Collector:
                 handler(node)  # type: ignore[operator]
 
     def _bind(self, name: str, at: cst.CSTNode, binding: Binding) -> None:
-        scope = scope_of(self.tree, at, self.scopes)
+        scope = self.tree.scope(at)
         if name in self.found.global_names.get(id(scope), ()):
             scope = self.tree.module
         self.found.scopes.setdefault(id(scope), {}).setdefault(name, []).append(binding)
@@ -130,7 +98,7 @@ class _Collector:
                 found = self.found.attributes.setdefault((id(owner), target.attr.value), [])
                 found.append(Binding(kind, target, value, position=position))
         elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
-            scope = scope_of(self.tree, target, self.scopes)
+            scope = self.tree.scope(target)
             members = self.found.members.setdefault((id(scope), target.value.value, target.attr.value), [])
             members.append(Binding(kind, target, value, position=position))
         elif isinstance(target, cst.Tuple | cst.List):
@@ -203,7 +171,7 @@ class _Collector:
         self._bind(node.name.value, node.name, Binding("param", node, node.default))
 
     def _global(self, node: cst.Global) -> None:
-        names = self.found.global_names.setdefault(id(scope_of(self.tree, node, self.scopes)), set())
+        names = self.found.global_names.setdefault(id(self.tree.scope(node)), set())
         names.update(item.name.value for item in node.names)
 
     def _delete(self, node: cst.Del) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.context import Vocabulary, is_named
-from dslint.model.script.bindings import Binding, bindings_of, scope_of
+from dslint.model.script.bindings import Binding, bindings_of
 from dslint.model.script.dotted import dotted, is_self, is_super, last_name
 from dslint.model.script.tree import Tree
 
@@ -24,7 +24,7 @@ class Names:
         self.tree = tree
         self.own = own or Vocabulary()
         self._scopes: dict[int, cst.CSTNode] = {}
-        self._bound = bindings_of(tree, self._scopes)
+        self._bound = bindings_of(tree)
         self._meant: dict[tuple[int, str], list[Binding]] = {}
 
     # -- scopes -------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ class Names:
             # The node of another tree sees the module, and may not live as long as this object.
             if self.tree.parent(node) is None:
                 return self.tree.module
-            found = scope_of(self.tree, node, self._scopes)
+            found = self._scopes[id(node)] = self.tree.scope(node)
         return found
 
     def bindings(self, name: str, at: cst.CSTNode) -> list[Binding]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from functools import cache
-from typing import TypeVar, cast
+from operator import attrgetter
+from typing import Any, TypeVar, cast
 
 import libcst as cst
 
@@ -53,6 +53,7 @@ SCOPES = (
     cst.DictComp,
     cst.GeneratorExp,
 )
+_SCOPES = frozenset(SCOPES)
 Loop = cst.For | cst.While
 
 # Node types are compared by identity throughout: LibCST's classes are abstract base classes, whose ``isinstance``
@@ -60,12 +61,8 @@ Loop = cst.For | cst.While
 _PLAIN = frozenset({str, bool, int, type(None), cst.MaybeSentinel})
 _OWN_BODY = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 _children: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+_readers: dict[type[Any], Callable[[cst.CSTNode], Iterable[Any]]] = {}
 Node = TypeVar("Node", bound=cst.CSTNode)
-
-
-@cache
-def _reversed_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    return child_fields(kind)[::-1]
 
 
 def child_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
@@ -79,6 +76,25 @@ def child_fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
             found = _ORDER.get(kind) or tuple(n for n in names if n not in _LAYOUT and not n.startswith("whitespace"))
         _children[kind] = found
     return found
+
+
+def _reader(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], Iterable[Any]]:
+    """What reads the fields of a node type that may hold nodes with meaning, the last one first."""
+    names = child_fields(kind)[::-1]
+    found: Callable[[cst.CSTNode], Iterable[Any]]
+    if len(names) > 1:
+        found = attrgetter(*names)
+    else:
+        found = (lambda node: (getattr(node, names[0]),)) if names else (lambda _: ())
+    _readers[kind] = found
+    return found
+
+
+def _inside(scope: cst.CSTNode, child: cst.CSTNode) -> bool:
+    """Decorators, bases and the return annotation stand at a definition, not in its scope."""
+    if type(scope) is cst.FunctionDef:
+        return child is scope.body or child is scope.params
+    return child is scope.body if type(scope) is cst.ClassDef else True
 
 
 class Tree:
@@ -101,15 +117,18 @@ class Tree:
     def _record(self) -> None:
         order, parents, index = self.order, self._parents, self._index
         stack: list[tuple[cst.CSTNode, int]] = [(self.module, -1)]
-        pop, push, plain = stack.pop, stack.append, _PLAIN
+        pop, push, plain, known = stack.pop, stack.append, _PLAIN, _readers
         while stack:
             node, parent = pop()
             at = len(order)
             order.append(node)
             parents.append(parent)
             index[id(node)] = at
-            for name in _reversed_fields(type(node)):
-                value = getattr(node, name)
+            kind: type[object] = type(node)
+            if kind is cst.Name:
+                continue  # nearly half of all nodes
+            read = known.get(kind) or _reader(type(node))
+            for value in read(node):
                 kind = type(value)
                 if kind in plain:
                     continue
@@ -161,6 +180,25 @@ class Tree:
         if at is None or at == 0:
             return None
         return self.order[self._parents[at]]
+
+    def scope(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The module, function, class or comprehension whose names a node sees first."""
+        order, parents = self.order, self._parents
+        inner, skip = node, False
+        at = self._index.get(id(node), 0)
+        while at > 0:
+            at = parents[at]
+            outer = order[at]
+            kind = type(outer)
+            if kind in _SCOPES:
+                if _inside(outer, inner):
+                    if not skip:
+                        return outer
+                    skip = False
+            elif kind is cst.Param and inner is not getattr(outer, "name", None):
+                skip = True  # defaults and annotations are evaluated outside of the function
+            inner = outer
+        return self.module
 
     def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The nodes around a node, the nearest first."""

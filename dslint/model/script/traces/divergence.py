@@ -148,9 +148,17 @@ class Divergences:
         if id(self) in seen:
             return False
         seen.add(id(self))
-        if self._meets_conditional or any(r.is_lost for r in self._recorders.values()):
+        lost = (one for r in self._recorders.values() for one in r.lost)
+        if self._meets_conditional or any(not leaves or self._asks_for_stage(owner) for owner, leaves in lost):
             return True
         return any(other._may_need_stage3(seen) for other in self._others.values())
+
+    def _asks_for_stage(self, owner: cst.CSTNode) -> bool:
+        """Some test in a statement comes out differently where the stage is known."""
+        tests = [n.test for n in self._tree.descendants(owner) if isinstance(n, cst.If | cst.While | cst.IfExp)]
+        tests += [n.left for n in self._tree.descendants(owner) if isinstance(n, cst.BooleanOperation)]
+        plain, staged = self.truths[False], self.truths[True]
+        return any(plain(test, rank) is not staged(test, rank) for test in tests for rank in (0, 1, LAST))
 
     def _all(self, *, sharded: bool) -> list[Divergence]:
         found = self._known.get(sharded)

@@ -58,9 +58,12 @@ class Recorder:
         elsewhere: Callable[[cst.Call], tuple[Foreign, Recorder] | None] = lambda _: None,
         alike: dict[int, Trace] | None = None,
     ) -> None:
-        """``alike``: the traces that are the same for all ranks that are compared; their recorders share it."""
+        """``alike``: the traces that are the same for all ranks that are compared; their recorders share it.
+
+        ``lost``: the statements after which nobody knows who goes on, and whether they leave by themselves.
+        """
         self._alike = {} if alike is None else alike
-        self.is_lost = False
+        self.lost: list[tuple[cst.CSTNode, bool]] = []
         self._elsewhere = elsewhere
         self._tree = ground.tree
         self._names = ground.names
@@ -176,8 +179,8 @@ class Recorder:
             symbol = partial(self._symbols.of, test, self._side)
             found = self._choice(symbol, tuple(then()), tuple(orelse()), split=is_split)
             if any(map(leaves_early, map(_as_trace, found))) and not is_split and self._asks_for_rank(test):
+                self.lost.append((owner, _leaves_itself(tuple(found))))
                 found = [Leave("lost")]  # which ranks go on from here is not known
-                self.is_lost = True
         else:
             found = list(then() if answer else orelse())
         # After ``if rank != 0: ...; return`` only the other ranks go on.
@@ -366,6 +369,11 @@ class Recorder:
 
 def _has_choice(trace: Trace) -> bool:
     return any(type(e) is Choice for e in trace)
+
+
+def _leaves_itself(trace: Trace) -> bool:
+    """Some path through it leaves, and not only within a function that it calls."""
+    return any(type(e) is Leave or (type(e) is not Scope and any(map(_leaves_itself, parts(e)))) for e in trace)
 
 
 def _asks(element: Element) -> bool:

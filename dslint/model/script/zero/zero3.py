@@ -24,7 +24,8 @@ from dslint.parse.python import ScriptDoc
 _MAX_CALLS = 3
 _SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
 # Whatever states a stage has one of these words in it: most files have none, and their calls are not looked at.
-_MAY_STATE = re.compile(r"zero_optimization|DeepSpeedPlugin|zero[_-]stage|\bzero\b")
+_MAY_STATE = re.compile(r"zero_optimization|DeepSpeedPlugin|--zero[_-]stage")
+_MAY_BUILD = re.compile(r"\bzero\b")
 _DEEPSPEED = (
     "deepspeed",
     "transformers.deepspeed",
@@ -80,7 +81,8 @@ class ZeroStages:
         """The stage of the run's configs, else the one that the file states; absent when nothing hints at DeepSpeed."""
         if not self._run.zero_stage.is_absent:
             return self._run.zero_stage
-        may_state = _MAY_STATE.search(self._doc.source.text) is not None
+        text = self._doc.source.text
+        may_state = _MAY_STATE.search(text) or ("deepspeed" in text and _MAY_BUILD.search(text))
         nodes = self._tree.some(cst.DictElement, cst.Call) if may_state else ()
         stages = [fact for node in nodes for fact in self._stated_by(node)]
         values = {fact.value for fact in stages}
