@@ -55,6 +55,17 @@ def chained() -> str:
     return 'A=""\n' + text + "torchrun train.py $A\n"
 
 
+def shifted_arguments() -> str:
+    """What installers of autotools do with their arguments: each turn takes one off or puts one back."""
+    options = "".join(f"  -{c}) O{c}=$2; shift;;\n" for c in "abcdefghij")
+    return (
+        f"while test $# -ne 0; do\n  case $1 in\n{options}  -z) Z=true;;\n  *) break;;\n  esac\n  shift\ndone\n"
+        'for arg\ndo\n  if test -n "$LAST"; then set x "$@" "$LAST"; shift; fi\n  shift\n  LAST=$arg\n'
+        "  case $LAST in -*) LAST=./$LAST;; esac\ndone\n"
+        "torchrun train.py --last $LAST --a $Oa --all $@\n"
+    )
+
+
 @pytest.mark.parametrize("make", [sequential_ifs, nested_ifs, cases, chained], ids=lambda m: m.__name__)
 def test_a_command_has_a_bounded_number_of_alternatives(make: Callable[[], str]) -> None:
     doc = read(make())
@@ -78,3 +89,7 @@ def test_scripts_that_call_each_other_end() -> None:
     doc = read("torchrun train.py --a 1\n" + calls.replace("$1", "7").replace("$2", "8"), others)
     assert len(doc.commands) == 1
     assert 1 <= len(doc.called) <= 100
+
+
+def test_arguments_that_turns_of_a_loop_shift_are_read_in_bounded_time() -> None:
+    assert len(read(shifted_arguments()).commands) >= 1

@@ -11,7 +11,8 @@ from dslint.core.source import Location, Span
 from dslint.model.shell.arrays import EMPTY_MAP, element_key, named_element, with_elements
 from dslint.model.shell.braces import brace_expanded
 from dslint.model.shell.effects import side_effects
-from dslint.model.shell.flow.choices import UNSET, Deferred, ForkNeededError, Unknown, World, leaves, tree_of
+from dslint.model.shell.flow.choices import UNSET, Deferred, ForkNeededError, Unknown, World
+from dslint.model.shell.flow.trees import leaves, tree_of
 from dslint.model.shell.functions import Functions
 from dslint.model.shell.parameters import arithmetic
 from dslint.model.shell.pieces import Lookup, UnknownWordError, Value

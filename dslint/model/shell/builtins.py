@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact, unknown
 from dslint.core.source import Location, Span
 from dslint.model.shell.effects import OPENERS, SETTERS, command_names, side_effects, text_names
-from dslint.model.shell.flow.choices import TOO_MANY, UNSET, Choice, Unknown, World, mapped, tree_of
+from dslint.model.shell.flow.choices import TOO_MANY, UNSET, Choice, Unknown, World
+from dslint.model.shell.flow.trees import mapped, tree_of
 from dslint.model.shell.folder import changed_directory
 from dslint.model.shell.functions import argument, bind
 from dslint.model.shell.pieces import UnknownWordError, Value

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.source import Span
 from dslint.model.launch.command import Word
-from dslint.model.shell.flow.choices import UNSET, Unknown, World, mapped, tree_of
+from dslint.model.shell.flow.choices import UNSET, Unknown, World
+from dslint.model.shell.flow.trees import mapped, tree_of
 from dslint.model.shell.pieces import Value
 from dslint.model.shell.scope import Scope
 

@@ -16,15 +16,12 @@ from dslint.model.shell.flow.choices import (
     Flow,
     Fork,
     ForkNeededError,
-    Guard,
     Limits,
     Unknown,
     World,
-    chosen,
-    is_same,
-    paths,
     resolve,
 )
+from dslint.model.shell.flow.trees import Guard, chosen, is_same, paths
 from dslint.model.shell.pieces import Lookup, Value
 
 # The end of the reason for which a command does not see a variable of the shell.

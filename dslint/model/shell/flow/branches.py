@@ -18,17 +18,11 @@ from dslint.model.shell.flow.choices import (
     Rule,
     Unknown,
     World,
-    chosen,
-    leaves,
-    mapped,
-    overridden,
-    paths,
-    preferred,
-    tree_of,
     two_arms,
 )
 from dslint.model.shell.flow.conditions import EMPTY_DEFAULT, NAMES, Test
 from dslint.model.shell.flow.patterns import is_literal, matches
+from dslint.model.shell.flow.trees import chosen, leaves, mapped, overridden, paths, preferred, tree_of
 from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.words import expand_assignment

@@ -7,21 +7,18 @@ command is expanded once for each world that its words tell apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeVar
 
-from dslint.core.fact import Fact
 from dslint.core.source import Location
 from dslint.model.launch.command import Condition
 from dslint.model.shell.pieces import UnknownWordError, Value
 
 T = TypeVar("T")
 
-# How many ways a command may look, and a value that is worked out at the assignment.
+# How many ways a command may look.
 MAX_WORLDS = 16
-_MAX_EAGER = 8
 # Values that are put off until a command needs them, one inside the other.
 _MAX_DEFERRED = 30
 TOO_MANY = "too many alternatives"
@@ -227,119 +224,6 @@ def resolve(tree: Any, world: World) -> Any:
             tree = tree.value(world)
         else:
             return tree
-
-
-def tree_of(compute: Callable[[World], T], world: World, limit: int = _MAX_EAGER) -> Any:
-    """The result of ``compute`` as a choice between the worlds that it tells apart, ``None`` for more than ``limit``.
-
-    Errors of ``compute`` other than that a fork is missing become :class:`Unknown`.
-    """
-    found = _Tree(compute, limit)
-    tree = found.build(world, 0)
-    return None if found.count > limit else tree
-
-
-class _Tree:
-    """The worlds that :func:`tree_of` tells apart. An inner function that calls itself would be garbage in a ring."""
-
-    __slots__ = ("compute", "count", "limit")
-
-    def __init__(self, compute: Callable[[World], Any], limit: int) -> None:
-        self.compute = compute
-        self.limit = limit
-        self.count = 0
-
-    def build(self, world: World, depth: int) -> Any:
-        """The result below a world in which ``depth`` forks are settled."""
-        try:
-            leaf: Any = self.compute(world)
-        except ForkNeededError as error:
-            fork = error.fork
-            if depth > self.limit:
-                self.count = self.limit + 1
-                return None
-            worlds = [world.such(fork, number) for number in range(len(fork.arms))]
-            arms = [self.build(w, depth + 1) if self.count <= self.limit and w.is_possible() else None for w in worlds]
-            return joined(fork, arms)
-        except UnknownWordError as error:
-            leaf = Unknown(error.why)
-        self.count += 1
-        return leaf
-
-
-def joined(fork: Fork, arms: Sequence[Any]) -> Any:
-    """A choice, or what all arms have in common; an arm that is ``None`` is never taken."""
-    real = [a for a in arms if a is not None]
-    if not real:
-        return None
-    if all(is_same(a, real[0]) for a in real[1:]):
-        # Two values that nobody knows are not one value.
-        return real[0] if not isinstance(real[0], Unknown) or len(set(real)) == 1 else Unknown(real[0].why)
-    return Choice(fork, tuple(real[0] if a is None else a for a in arms))
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Both mean the same, whatever places they come from."""
-    if one is other or (isinstance(one, Unknown) and isinstance(other, Unknown)):
-        return True
-    if isinstance(one, Value) and isinstance(other, Value):
-        return (one.text, one.items, one.keys) == (other.text, other.items, other.keys)
-    if isinstance(one, Fact) and isinstance(other, Fact):
-        return (one.state, one.value) == (other.state, other.value)
-    if isinstance(one, (Choice, Deferred, Unknown)) or isinstance(other, (Choice, Deferred, Unknown)):
-        return False
-    return bool(one == other)
-
-
-def mapped(tree: Any, function: Callable[[Any], Any]) -> Any:
-    """The tree with other leaves."""
-    if isinstance(tree, Choice):
-        return joined(tree.fork, [mapped(arm, function) for arm in tree.arms])
-    return function(tree)
-
-
-def preferred(tree: Any) -> Any:
-    """The tree without forks that go one way unless the environment says something else."""
-    if not isinstance(tree, Choice):
-        return tree
-    if tree.fork.preferred is not None:
-        return preferred(tree.arms[tree.fork.preferred])
-    return joined(tree.fork, [preferred(arm) for arm in tree.arms])
-
-
-def overridden(tree: Any) -> set[str]:
-    """Names that the caller may set, so that such forks go another way."""
-    if not isinstance(tree, Choice):
-        return set()
-    own = tree.fork.names if tree.fork.preferred is not None else ()
-    return set(own).union(*(overridden(arm) for arm in tree.arms))
-
-
-# A test and the result under which a piece of the script runs.
-Guard = tuple[Any, Any]
-
-
-def chosen(guards: Sequence[Guard], yes: Any, no: Any) -> Any:
-    """``yes`` where all guards hold, ``no`` elsewhere."""
-    for tree, result in reversed(guards):
-        yes = mapped(tree, partial(_either, result, yes, no))
-    return yes
-
-
-def _either(result: Any, yes: Any, no: Any, leaf: Any) -> Any:
-    return yes if leaf == result else no
-
-
-def leaves(tree: Any) -> set[Any]:
-    """The results that are possible."""
-    return set().union(*(leaves(arm) for arm in tree.arms)) if isinstance(tree, Choice) else {tree}
-
-
-def paths(tree: Any, result: Any) -> list[dict[Fork, int]]:
-    """How the forks must have gone for this result."""
-    if not isinstance(tree, Choice):
-        return [{}] if tree == result else []
-    return [{tree.fork: number, **path} for number, arm in enumerate(tree.arms) for path in paths(arm, result)]
 
 
 @dataclass(slots=True)

@@ -20,11 +20,11 @@ from dslint.model.shell.flow.choices import (
     Rule,
     Unknown,
     World,
-    tree_of,
     two_arms,
 )
 from dslint.model.shell.flow.patterns import found, is_literal, matches
 from dslint.model.shell.flow.syntax import Part, UnreadableTestError, read_test
+from dslint.model.shell.flow.trees import tree_of
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
 from dslint.model.shell.words import expand, expand_assignment

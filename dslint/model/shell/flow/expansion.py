@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.fact import Fact
 from dslint.core.source import Span
 from dslint.model.launch.command import Word
-from dslint.model.shell.flow.choices import MAX_WORLDS, TOO_MANY, World, alternatives, is_same, resolve
+from dslint.model.shell.flow.choices import MAX_WORLDS, TOO_MANY, World, alternatives, resolve
+from dslint.model.shell.flow.trees import is_same
 from dslint.model.shell.scope import Scope
 
 if TYPE_CHECKING:

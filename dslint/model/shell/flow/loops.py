@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from dslint.core.source import Span
 from dslint.model.shell.effects import assigned_names, side_effects
 from dslint.model.shell.flow.branches import BranchReader
-from dslint.model.shell.flow.choices import Choice, Fork, World, preferred, tree_of, two_arms
+from dslint.model.shell.flow.choices import Choice, Fork, World, two_arms
 from dslint.model.shell.flow.conditions import number, truth
+from dslint.model.shell.flow.trees import preferred, tree_of
 from dslint.model.shell.functions import gather
 from dslint.model.shell.pieces import UnknownWordError, Value
 from dslint.model.shell.scope import Scope
