@@ -11,6 +11,7 @@ from dslint.discovery import kind_of
 from dslint.engine import check_paths
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import SNIPPETS, read_launch_docs
+from dslint.model.launch.sources.pythonfile import python_snippets
 from dslint.settings import Settings
 
 MAKEFILE = """\
@@ -289,3 +290,9 @@ def test_expressions_of_a_workflow_are_shown_as_written() -> None:
     assert unknown[0].why == "`${{ matrix.gpus }}` is filled in before the shell runs"
     assert text[unknown[0].location.span.start : unknown[0].location.span.end] == "${{ matrix.gpus }}"
     assert command.hides_options
+
+
+def test_escapes_of_foreign_code_are_not_warned_of(recwarn: pytest.WarningsRecorder) -> None:
+    source = SourceFile("start.py", 'import os\nos.system("torchrun \\-\\-standalone train.py")\n')
+    assert list(python_snippets(source))
+    assert not recwarn.list

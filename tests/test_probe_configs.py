@@ -70,8 +70,8 @@ _KEY = "unknown-section-key"
         ("DSL111", ["config-refused/duplicate-key", "duplicate-key-under-trainer/duplicate-key"]),
         ("DSL130", ["config-refused/batch-sizes"] * 8),
         ("DSL140", ["config-refused/fp16-and-bf16"] * 2),
-        ("DSL408", [f"config-refused{name}/batch-sizes-of-the-run" for name in ("-under-trainer", "", "", "")]),
-        ("DSL409", ["config-refused-under-trainer/value-and-argument-differ"] * 2),
+        ("DSL408", [f"config-refused{name}/batch-sizes-of-the-run" for name in ("-under-trainer", *[""] * 4)]),
+        ("DSL409", ["config-refused-under-trainer/value-and-argument-differ"] * 3),
     ],
 )  # fmt: skip
 def test_the_bad_examples_of_a_rule_are_probed_with_their_own_text(code: str, names: list[str], tmp_path: Path) -> None:

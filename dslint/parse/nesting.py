@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import warnings
 from collections.abc import Iterator
 
 from dslint.core.source import SourceFile, Span
@@ -37,7 +38,10 @@ def syntax_tree(text: str) -> ast.Module:
         and nestedtext.deep_place(text, _UNGUARDED_LINKS, len(text)) is not None
     ):
         raise RecursionError
-    return ast.parse(text)
+    with warnings.catch_warnings():
+        # Invalid escapes in the analysed code are not our user's business here.
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
 
 
 def too_deep_to_guess(text: str) -> bool:

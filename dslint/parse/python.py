@@ -10,7 +10,6 @@ import ast
 import gc
 import io
 import tokenize
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,9 +94,7 @@ def parse_script(source: SourceFile, tree: ast.Module | ScriptProblem | None = N
 def parse_ast(source: SourceFile) -> ast.Module | ScriptProblem:
     """The standard library's tree, or the first place that Python refuses."""
     try:
-        with _no_gc(), warnings.catch_warnings():
-            # Invalid escapes in the analysed code are not our user's business here.
-            warnings.simplefilter("ignore")
+        with _no_gc():
             return syntax_tree(source.text)
     except SyntaxError as error:
         if error.msg and error.msg.startswith(_DEPTH_MESSAGES):

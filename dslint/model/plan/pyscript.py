@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import warnings
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
@@ -104,9 +103,7 @@ def text_of(node: ast.expr | None) -> str | None:
 
 def _parse(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return syntax_tree(text)
+        return syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
