@@ -5,7 +5,6 @@ Exit codes: 0 nothing at or above the threshold, 1 findings, 2 usage, settings o
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from argparse import Namespace
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from dslint.settings import Settings
     from dslint.standard_input import StandardInput
 
-# New objects before the collector looks at them.
-_NEW_OBJECTS = 100_000
 OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 # Flags that say what to do with this run; the others are settings.
 _ACTIONS = frozenset(
@@ -35,8 +32,6 @@ _ACTIONS = frozenset(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The ``dslint`` command."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # Trees, words and plans live to the end: looking for garbage among them again and again costs a fifth of a run.
-    gc.set_threshold(_NEW_OBJECTS, 50, 100)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import known
 from dslint.core.finding import Finding
+from dslint.core.garbage import seldom_collected
 from dslint.core.profile import stage_of
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.discovery import discover
-from dslint.garbage import seldom_collected
 from dslint.inputs import Inputs, add_config, embedded_configs, sort_files
 from dslint.launchrules import LaunchJudge, run_rule
 from dslint.launchstage import LaunchReader, LaunchStage, cores

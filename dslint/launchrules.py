@@ -45,8 +45,7 @@ class LaunchJudge:
         from dslint.alternatives import place_of, told, variants
 
         path = doc.source.path
-        needs_context = not all(rule.ignores_context for rule in concerned)
-        context = self._surroundings.context(path) if needs_context else _NOTHING_KNOWN
+        context = context_for(concerned, path, self._surroundings)
         ways = variants(doc)
         alternatives: dict[Location | None, list[tuple[Condition, ...]]] = {None: [way for way, _ in ways]}
         for way, variant in ways:
@@ -60,6 +59,11 @@ class LaunchJudge:
                 for finding in run_rule(rule.code, path, partial(check, variant, context), profile)
             ]
             yield from told(found, alternatives)
+
+
+def context_for(rules: Iterable[RuleInfo], path: str, surroundings: Surroundings) -> Context:
+    """The versions around a file, which are looked for only when some rule asks."""
+    return _NOTHING_KNOWN if all(rule.ignores_context for rule in rules) else surroundings.context(path)
 
 
 def run_rule(

@@ -181,7 +181,7 @@ def _pool(
     if len(files) < POOL_THRESHOLD or total < POOL_BYTES or workers < 2:
         return None
     from dslint.packing import unpack
-    from dslint.workers import Pool, can_fork
+    from dslint.workers import Pool, can_fork, chunks_of
 
     if not can_fork():
         return None
@@ -189,7 +189,9 @@ def _pool(
     begin = partial(_init_worker, reader, is_profiled)
     source_of = _Texts(files).source
     read = partial(unpack, source_of=source_of)
-    return Pool(min(workers, 1 + total // _WORKER), list(_chunks(files)), _read_chunk, _died, begin, read)
+    # Neighbours, in their order: the first results are the first that are asked for.
+    chunks = list(chunks_of(files, _CHUNK))
+    return Pool(min(workers, 1 + total // _WORKER), chunks, _read_chunk, _died, begin, read)
 
 
 class _Texts:
@@ -205,20 +207,6 @@ class _Texts:
             text = decode(self._files[path].raw)
             self._sources[path] = SourceFile(path, text if isinstance(text, str) else "")
         return self._sources[path]
-
-
-def _chunks(files: Sequence[LaunchFile]) -> Iterator[list[LaunchFile]]:
-    """Neighbours, in their order: the first results are the first that are asked for."""
-    chunk: list[LaunchFile] = []
-    size = 0
-    for file in files:
-        chunk.append(file)
-        size += len(file.raw)
-        if size >= _CHUNK:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _died(file: LaunchFile) -> LaunchRead:

@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dslint.core.garbage import seldom_collected
 from dslint.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
-from dslint.garbage import seldom_collected
 from dslint.inputs import Inputs, sort_files
 from dslint.launchstage import LaunchReader, LaunchStage, cores, written_by
 from dslint.model.firstlook import may_name_config

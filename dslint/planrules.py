@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
-from dslint.launchrules import run_rule
-from dslint.model.context import Context
+from dslint.launchrules import context_for, run_rule
 from dslint.rules.concern import PlanRules
 from dslint.rules.registry import load_rule
 
@@ -59,8 +58,7 @@ class PlanJudge:
 
         path = plan.command.location.path
         concerned = self._rules.concerned(plan)
-        needs_context = not all(rule.ignores_context for rule in concerned)
-        context = self._surroundings.context(path) if needs_context else Context()
+        context = context_for(concerned, path, self._surroundings)
         if plan.config is not None and has_monitor(plan.config):
             context = replace(context, locked=self._surroundings.locked(path))
         found: list[Finding] = []

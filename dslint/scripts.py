@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
+from dslint.core.garbage import no_collections
 from dslint.core.profile import Profile, stage_of
-from dslint.garbage import no_collections
 from dslint.inputs import top_of
 from dslint.judge import Job, Judge, Judged
 from dslint.projectfiles import ProjectFiles
@@ -72,9 +72,8 @@ class ScriptStage:
         self._pool: Pool[Job, Judged] | None = None
         if len(self._missing) >= POOL_THRESHOLD and workers > 1:
             total = sum(len(job.raw) for _, job in self._missing)
-            chunks = list(_chunks(job for _, job in self._missing))
             begin = partial(_init_worker, profile is not None, files, rule_files, enabled)
-            self._pool = _pool(min(workers, 1 + total // _WORKER), chunks, begin)
+            self._pool = _pool(min(workers, 1 + total // _WORKER), [job for _, job in self._missing], begin)
 
     def __enter__(self) -> ScriptStage:
         return self
@@ -131,24 +130,11 @@ def _key(job: Job) -> str:
     return digest(job.path, job.content or job.raw, " ".join(job.codes), repr(job.context))
 
 
-def _chunks(jobs: Iterable[Job]) -> Iterator[list[Job]]:
-    chunk: list[Job] = []
-    size = 0
-    for job in jobs:
-        chunk.append(job)
-        size += len(job.raw)
-        if size >= _CHUNK:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _pool(workers: int, chunks: Sequence[Sequence[Job]], begin: Callable[[], None]) -> Pool[Job, Judged]:
-    from dslint.workers import Pool
+def _pool(workers: int, jobs: Sequence[Job], begin: Callable[[], None]) -> Pool[Job, Judged]:
+    from dslint.workers import Pool, chunks_of
 
     _prepare()
-    return Pool(workers, chunks, _check_chunk, _died, begin)
+    return Pool(workers, list(chunks_of(jobs, _CHUNK)), _check_chunk, _died, begin)
 
 
 def _died(job: Job) -> Judged:

@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from dslint.packing import pack, unpack
 
@@ -125,6 +125,29 @@ class Pool(Generic[T, R]):
         context = multiprocessing.get_context("fork" if can_fork() else "spawn")
         given = (os.getpid(), self._prepare, self._chunks, self._results)
         return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=given)
+
+
+class _File(Protocol):
+    @property
+    def raw(self) -> bytes:
+        """What stands in it."""
+
+
+F = TypeVar("F", bound=_File)
+
+
+def chunks_of(files: Iterable[F], size: int) -> Iterator[list[F]]:
+    """What a worker takes at a time: files in their order, until they have ``size`` bytes."""
+    chunk: list[F] = []
+    total = 0
+    for file in files:
+        chunk.append(file)
+        total += len(file.raw)
+        if total >= size:
+            yield chunk
+            chunk, total = [], 0
+    if chunk:
+        yield chunk
 
 
 def can_fork() -> bool:

@@ -47,7 +47,6 @@ TOP = {
     "launchstage": "engine",
     "launchrules": "engine",
     "planrules": "engine",
-    "garbage": "engine",
     "inputs": "engine",
     "planning": "engine",
     "standard_input": "engine",

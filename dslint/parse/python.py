@@ -7,14 +7,13 @@ refuses the nesting depths at which LibCST's native parser would exhaust the sta
 from __future__ import annotations
 
 import ast
-import gc
 import io
 import tokenize
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dslint.core.garbage import no_collections
 from dslint.core.source import Location, SourceFile, Span
 from dslint.parse.data import ParseProblem
 from dslint.parse.nesting import deep_place, syntax_tree, too_deep, too_deep_to_guess
@@ -61,7 +60,7 @@ class ScriptDoc:
         if found is None and not self._is_whole:
             # Most findings ask for one place; who asks for a second one behind it will ask for more.
             self._is_whole = self._spans is not None
-            with _no_gc():
+            with no_collections():
                 self._spans = places(self.module, None if self._is_whole else node)
             found = self._spans.get(node)
         return Span(*found) if found else Span(0, 0)
@@ -94,7 +93,7 @@ def parse_script(source: SourceFile, tree: ast.Module | ScriptProblem | None = N
 def parse_ast(source: SourceFile) -> ast.Module | ScriptProblem:
     """The standard library's tree, or the first place that Python refuses."""
     try:
-        with _no_gc():
+        with no_collections():
             return syntax_tree(source.text)
     except SyntaxError as error:
         if error.msg and error.msg.startswith(_DEPTH_MESSAGES):
@@ -112,7 +111,7 @@ def parse_cst(source: SourceFile, tree: ast.Module | ScriptProblem) -> ScriptDoc
     import libcst as cst
 
     try:
-        with _no_gc():
+        with no_collections():
             module = cst.parse_module(source.text)
     except cst.ParserSyntaxError as error:
         if isinstance(tree, ScriptProblem):
@@ -169,15 +168,3 @@ def _error_span(source: SourceFile, line: int | None, column: int | None) -> Spa
     length = len(source.line_text(row))
     start = starts[row - 1] + min(max((column or 1) - 1, 0), length)
     return Span(start, max(start, starts[row - 1] + length))
-
-
-@contextmanager
-def _no_gc() -> Iterator[None]:
-    """Nodes are all live while a tree grows; scanning them for garbage costs half of the parse."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

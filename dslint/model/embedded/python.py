@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import gc
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from dslint.core.garbage import no_collections
 from dslint.core.source import SourceFile
 from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN
 from dslint.model.deepspeed.detect import is_deepspeed_config
@@ -38,15 +38,11 @@ def _configs(path: str, text: str, cells: tuple[tuple[int, int], ...]) -> tuple[
     script = read_script(SourceFile(path, text, cells=cells))
     if script.tree is None:
         return ()
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        readings = list(_readings(script, script.tree))
+        with no_collections():
+            readings = list(_readings(script, script.tree))
     except (TooMuchError, RecursionError):
         return ()
-    finally:
-        if collecting:
-            gc.enable()
     return tuple(_documents(script, readings))
 
 

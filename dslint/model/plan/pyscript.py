@@ -7,10 +7,10 @@ here; rules that judge the script itself work on the concrete tree.
 from __future__ import annotations
 
 import ast
-import gc
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
+from dslint.core.garbage import no_collections
 from dslint.core.source import Location, SourceFile
 from dslint.parse.astplaces import AstPlaces
 from dslint.parse.nesting import syntax_tree
@@ -81,18 +81,12 @@ class PyScript:
 def read_script(source: SourceFile) -> PyScript:
     """Parse and walk once."""
     script = PyScript(source)
-    # The collector would look at every node again and again and find nothing.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with no_collections():
         tree = _parse(source.text)
         if tree is not None:
             script.tree = tree
             script.redefined = _redefined(tree)
             _collect(tree, script)
-    finally:
-        if collecting:
-            gc.enable()
     return script
 
 

@@ -6,8 +6,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# New objects between two looks at the young ones; Python's own number is hundreds.
-_YOUNG = 100_000
+# New objects between two looks at the young ones (Python's own number is hundreds), and how many of these looks pass
+# before one at the older ones.
+_SELDOM = (100_000, 50, 100)
 
 
 @contextmanager
@@ -15,7 +16,7 @@ def seldom_collected() -> Iterator[None]:
     """Few looks; cycles of a run that makes much garbage are found all the same."""
     before = gc.get_threshold()
     if before[0]:
-        gc.set_threshold(max(_YOUNG, before[0]), *before[1:])
+        gc.set_threshold(*map(max, _SELDOM, before))
     try:
         yield
     finally:
@@ -24,7 +25,7 @@ def seldom_collected() -> Iterator[None]:
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """No look at all."""
+    """No look at all: the nodes of a tree that grows are all live, and to scan them costs half of its parse."""
     was_on = gc.isenabled()
     gc.disable()
     try:
