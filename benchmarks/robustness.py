@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
-from dslint.judge import Job, check_script
+from dslint.engine.judge import Job, check_script
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.python import parse_script

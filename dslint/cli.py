@@ -16,10 +16,10 @@ from dslint.arguments import COMMANDS, check_parser, plan_parser, rule_parser, r
 from dslint.core.commandline import say
 
 if TYPE_CHECKING:
-    from dslint.engine import Result
+    from dslint.engine.run import Result
+    from dslint.engine.standard_input import StandardInput
     from dslint.probe.experiment import Subject
     from dslint.settings import Settings
-    from dslint.standard_input import StandardInput
 
 OK, FINDINGS, TROUBLE, INTERRUPTED = 0, 1, 2, 130
 # Flags that say what to do with this run; the others are settings.
@@ -166,13 +166,13 @@ def check(args: Namespace) -> int:
         return OK
     given = None
     if paths == ["-"]:
-        from dslint.standard_input import StandardInput
+        from dslint.engine.standard_input import StandardInput
 
         given = StandardInput.read(sys.stdin.buffer if sys.stdin else None, flags.get("stdin_filename"))
         paths = [given.name]
     texts = {given.name: given.text} if given else {}
     if "show_files" in args:
-        from dslint.engine import list_files
+        from dslint.engine.run import list_files
 
         sys.stdout.writelines(f"{path}\n" for path in list_files(paths, settings, texts))
         return OK
@@ -180,7 +180,7 @@ def check(args: Namespace) -> int:
         return _profile(paths, texts, settings, flags)
     if flags.get("diff") or flags.get("fix_only") or settings.fix:
         return _fix(paths, texts, given, settings, flags)
-    from dslint.engine import check_paths
+    from dslint.engine.run import check_paths
 
     result = check_paths(paths, settings, texts, ignore_noqa=bool(flags.get("ignore_noqa")))
     return _report(result, settings, flags, texts)
@@ -190,7 +190,7 @@ def _profile(paths: list[str], texts: dict[str, str], settings: Settings, flags:
     from time import perf_counter
 
     from dslint.core.profile import Profile
-    from dslint.engine import check_paths
+    from dslint.engine.run import check_paths
 
     profile, start = Profile(), perf_counter()
     result = check_paths(paths, settings, texts, bool(flags.get("ignore_noqa")), profile)
@@ -207,7 +207,7 @@ def _subjects(paths: Sequence[str], args: Namespace) -> list[Subject]:
         ProbeError: the settings are wrong, or a path does not exist.
     """
     from dslint.core.fix import apply_edits
-    from dslint.engine import check_paths
+    from dslint.engine.run import check_paths
     from dslint.probe.arms import ProbeError
     from dslint.probe.experiment import Subject
     from dslint.report.sources import FileSources
@@ -270,14 +270,14 @@ def _start(paths: Sequence[str], flags: dict[str, Any]) -> Path:
 def _fix(
     paths: list[str], texts: dict[str, str], given: StandardInput | None, settings: Settings, flags: dict[str, Any]
 ) -> int:
-    from dslint import fixer
+    from dslint.engine import fixer
 
     ignore_noqa = bool(flags.get("ignore_noqa"))
     fixed = fixer.fix_paths(paths, settings, settings.unsafe_fixes, texts, ignore_noqa=ignore_noqa)
     for line in fixed.refused:
         say(line)
     if flags.get("diff"):
-        from dslint.diff import unified_diff
+        from dslint.engine.diff import unified_diff
 
         head = given.raw[:3] if given else b""
         _write_output(unified_diff(fixed.changed, fixed.before, fixed.after, head), flags)
@@ -292,7 +292,7 @@ def _fix(
         sys.stdout.buffer.write(given.changed_to(texts[given.name]) if fixed.changed else given.raw)
     elif problems := fixer.write(fixed):
         # What could not be written is as it was: judge what stands on disk now.
-        from dslint.engine import check_paths
+        from dslint.engine.run import check_paths
 
         texts = {}
         result = check_paths(paths, settings, ignore_noqa=ignore_noqa)

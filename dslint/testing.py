@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dslint.core.finding import Finding, Severity
-from dslint.engine import check_paths
-from dslint.fixer import fix_paths
-from dslint.projectrules import activate
+from dslint.engine.fixer import fix_paths
+from dslint.engine.projectrules import activate
+from dslint.engine.run import check_paths
 from dslint.rules.base import Example
 from dslint.rules.own import RULE_CRASHED
 from dslint.rules.registry import PROJECT

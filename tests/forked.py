@@ -19,7 +19,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 # What all commands would import, and the runs after the first need no more.
-_WARM = ("dslint.cli", "dslint.engine", "dslint.report.concise", "jsonschema", "libcst", "tree_sitter")
+_WARM = ("dslint.cli", "dslint.engine.run", "dslint.report.concise", "jsonschema", "libcst", "tree_sitter")
 
 
 def dslint(

@@ -9,7 +9,7 @@ import pytest
 
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.model.accelerate.view import view_of
 from dslint.model.context import Context
 from dslint.parse.yamldoc import parse_yaml

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.rules.snippets import TRAINER
 from dslint.settings import make_settings
 

@@ -34,29 +34,8 @@ TOP = {
     "cli": "cli",
     "arguments": "cli",
     "schema_command": "cli",
-    "engine": "engine",
-    "scripts": "engine",
-    "judge": "engine",
-    "alternatives": "engine",
-    "projectfiles": "engine",
-    "projectrules": "engine",
     "extend": "integrations",
     "testing": "integrations",
-    "workers": "engine",
-    "packing": "engine",
-    "launchstage": "engine",
-    "launchrules": "engine",
-    "planrules": "engine",
-    "inputs": "engine",
-    "planning": "engine",
-    "standard_input": "engine",
-    "surroundings": "engine",
-    "discovery": "engine",
-    "cache": "engine",
-    "gitindex": "engine",
-    "gitignore": "engine",
-    "fixer": "engine",
-    "diff": "engine",
     "settings": "engine",
     "suppress": "engine",
 }
@@ -76,7 +55,7 @@ def room_of(module: str) -> str:
     parts = module.split(".")[1:]
     if not parts:
         return ""
-    if parts[0] in ALLOWED and parts[0] not in ("engine", "cli"):
+    if parts[0] in ALLOWED and parts[0] != "cli":
         return parts[0]
     return TOP.get(parts[0], parts[0])
 

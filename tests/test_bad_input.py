@@ -278,7 +278,7 @@ def test_files_and_folders_without_permission(project: Path) -> None:
 
 def judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """``path CODE message`` of a run inside this process, where the file system can be made to fail."""
-    from dslint.engine import check_paths
+    from dslint.engine.run import check_paths
     from dslint.settings import make_settings
 
     monkeypatch.chdir(folder)
@@ -314,7 +314,7 @@ def test_a_file_that_vanishes_between_listing_and_reading(
     project: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (project / name).write_text(MARKED)
-    from dslint import engine
+    from dslint.engine import run as engine
 
     real = engine.discover
 
@@ -639,7 +639,7 @@ def test_a_killed_worker_costs_no_finding(project: Path) -> None:
 def test_a_file_that_kills_its_worker_is_named_and_the_others_are_judged(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dslint import scripts
+    from dslint.engine import scripts
     from dslint.model.context import Context
 
     def judged(_: object, job: scripts.Job) -> scripts.Judged:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command import SCRIPT, dslint
 
-from dslint import cache, scripts
-from dslint.judge import Judge
+from dslint.engine import cache, scripts
+from dslint.engine.judge import Judge
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +119,16 @@ def test_a_crash_is_not_remembered(project: Path, monkeypatch: pytest.MonkeyPatc
         done = dslint("--select", "DSL201")
         assert (done.code, done.codes) == (2, ["DSL901"])
     assert dslint("--select", "DSL201").codes == ["DSL201"]
+
+
+def test_results_of_another_dslint_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "dslint"
+    (package / "engine").mkdir(parents=True)
+    (package / "rules").mkdir()
+    rule = package / "rules" / "rule.py"
+    rule.write_text("old = 1\n")
+    monkeypatch.setattr(cache, "__file__", str(package / "engine" / "cache.py"))
+    before = cache.program_fingerprint()
+    assert cache.program_fingerprint() == before
+    rule.write_text("another = 2\n")
+    assert cache.program_fingerprint() != before

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from dslint.alternatives import variants
 from dslint.core.fact import known
 from dslint.core.source import SourceFile
-from dslint.discovery import discover
+from dslint.engine.alternatives import variants
+from dslint.engine.discovery import discover
+from dslint.engine.planning import excludes_of, load, naming_scripts, plans_of, workspace_of
+from dslint.engine.surroundings import Surroundings
 from dslint.model.context import Context, VersionFact
 from dslint.model.launch.document import LaunchDoc, read_launch_docs
 from dslint.model.launch.launchers.releases import has_table
 from dslint.model.plan.runplan import RunPlan
 from dslint.parse.reading import decode
-from dslint.planning import excludes_of, load, naming_scripts, plans_of, workspace_of
 from dslint.rules.concern import LaunchRules, PlanRules, is_pattern
 from dslint.rules.index import RULES
 from dslint.rules.info import RuleInfo
 from dslint.rules.registry import load_rule
 from dslint.settings import make_settings
-from dslint.surroundings import Surroundings
 
 HERE = Path(__file__).parent
 FOLDERS = (HERE / "bash" / "scripts", HERE / "fixtures" / "incidents", HERE / "fixtures" / "recall")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.settings import make_settings
 
 # A key that nobody knows: the finding says who reads the file.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dslint.discovery import Discovery, ExcludeSettings, discover, kind_by_content, kind_of
-from dslint.gitindex import tracked
+from dslint.engine.discovery import Discovery, ExcludeSettings, discover, kind_by_content, kind_of
+from dslint.engine.gitindex import tracked
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from dslint.core.fact import known
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
-from dslint.engine import check_paths
-from dslint.fixer import fix_paths
+from dslint.engine.fixer import fix_paths
+from dslint.engine.run import check_paths
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.view import view_of
 from dslint.model.embedded.python import python_configs

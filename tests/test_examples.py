@@ -10,8 +10,8 @@ import pytest
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, SourceFile
-from dslint.engine import Result, check_paths
-from dslint.fixer import Fixed, fix_paths
+from dslint.engine.fixer import Fixed, fix_paths
+from dslint.engine.run import Result, check_paths
 from dslint.report import FORMATS, renderer
 from dslint.report.options import ReportOptions
 from dslint.report.sources import FileSources

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from command import SCRIPT, SCRIPT_FIXED, dslint
 
-from dslint import fixer
 from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
+from dslint.engine import fixer
 from dslint.rules.registry import load_rule
 
 BOM = b"\xef\xbb\xbf"

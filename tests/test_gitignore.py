@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.discovery import ExcludeSettings, discover
+from dslint.engine.discovery import ExcludeSettings, discover
 
 FILES = ("ds.json", "own/ds.json", "own/keep.json", "train.py", "deep/own/run.sh")
 

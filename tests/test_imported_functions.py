@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dslint.engine import check_paths
+from dslint.engine.projectfiles import ProjectFiles
+from dslint.engine.run import check_paths
+from dslint.engine.scripts import POOL_THRESHOLD
 from dslint.model.script.across.imports import ModuleSearch, is_library
-from dslint.projectfiles import ProjectFiles
-from dslint.scripts import POOL_THRESHOLD
 from dslint.settings import make_settings
 
 HELPER = """\
@@ -169,7 +169,7 @@ def test_a_kept_result_holds_as_long_as_the_other_files_are_the_same(
     write(project, {"pkg/comm.py": HELPER, "other.py": HELPER})
     assert kept(project) == [5]
     with monkeypatch.context() as patch:
-        patch.setattr("dslint.scripts.Judge.judged", None)
+        patch.setattr("dslint.engine.scripts.Judge.judged", None)
         assert kept(project) == [5]  # nothing has changed: nothing is judged
         write(project, {"unrelated.py": "x = 1\n"})
         assert kept(project) == [5]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslint.core.source import SourceFile
-from dslint.discovery import kind_of
-from dslint.engine import check_paths
+from dslint.engine.discovery import kind_of
+from dslint.engine.run import check_paths
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import SNIPPETS, read_launch_docs
 from dslint.model.launch.sources.pythonfile import python_snippets

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from dslint import launchstage
 from dslint.core.profile import Profile
-from dslint.engine import check_paths
-from dslint.inputs import LaunchFile
-from dslint.launchstage import LaunchRead, LaunchReader, LaunchStage
+from dslint.engine import launchstage
+from dslint.engine.inputs import LaunchFile
+from dslint.engine.launchstage import LaunchRead, LaunchReader, LaunchStage
+from dslint.engine.packing import pack, unpack
+from dslint.engine.run import check_paths
+from dslint.engine.workers import Pool
 from dslint.model.launch.document import LaunchDoc
-from dslint.packing import pack, unpack
 from dslint.rules.registry import all_rules, load_rule
 from dslint.settings import Settings, make_settings
-from dslint.workers import Pool
 
 # How many processes it starts is known only from its caller, which stands before it.
 WRITES = """\

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.rules.base import Example
 from dslint.rules.own import RULE_CRASHED
 from dslint.rules.registry import all_rules, load_rule

@@ -9,7 +9,7 @@ import pytest
 from script_helpers import call, script
 
 from dslint.core.fact import known
-from dslint.engine import check_paths, check_text
+from dslint.engine.run import check_paths, check_text
 from dslint.model.context import Context, Vocabulary, is_named
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.settings import make_settings

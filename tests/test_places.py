@@ -24,7 +24,7 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("text", [*TEXTS, (ROOT / "dslint/judge.py").read_text("utf-8")])
+@pytest.mark.parametrize("text", [*TEXTS, (ROOT / "dslint/engine/judge.py").read_text("utf-8")])
 def test_places_are_those_of_the_provider(text: str) -> None:
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     spans = wrapper.resolve(ByteSpanPositionProvider)
@@ -35,7 +35,7 @@ def test_places_are_those_of_the_provider(text: str) -> None:
 
 
 def test_a_place_is_the_same_whoever_was_asked_for_before() -> None:
-    source = SourceFile("a.py", (ROOT / "dslint/judge.py").read_text("utf-8"))
+    source = SourceFile("a.py", (ROOT / "dslint/engine/judge.py").read_text("utf-8"))
     doc = parse_script(source)
     assert isinstance(doc, ScriptDoc)
     known = places(doc.module)

@@ -12,7 +12,7 @@ from test_plan import PLAIN, STAGE_2, TRAINER, plans_of
 from dslint.core.fact import known
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Safety, apply_edits
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.model.context import Context, VersionFact
 from dslint.model.plan.hfargs import HF_DEFAULTS, PAIRS
 from dslint.rules.registry import load_rule

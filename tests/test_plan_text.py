@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from command import dslint, outside
 
+from dslint.engine.planning import plan_paths
 from dslint.model.launch.command import Condition
-from dslint.planning import plan_paths
 from dslint.planview.describe import views_of
 from dslint.planview.graph import graph_of
 from dslint.planview.jsonout import render as json_of

@@ -192,7 +192,7 @@ def test_processes_without_launcher_are_started_as_the_command_does(text: str, c
 
 
 def test_the_incident_is_probed_with_its_own_numbers() -> None:
-    from dslint.engine import check_paths
+    from dslint.engine.run import check_paths
     from dslint.settings import load_settings
 
     result = check_paths([str(INCIDENT)], load_settings(INCIDENT, {}))

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from dslint.core.profile import Profile
-from dslint.engine import check_paths
-from dslint.judge import Job, Judge
+from dslint.engine.judge import Job, Judge
+from dslint.engine.projectfiles import ProjectFiles
+from dslint.engine.run import check_paths
+from dslint.engine.scripts import POOL_THRESHOLD
 from dslint.model.context import Context
 from dslint.model.script.ranks.guards import Guards
-from dslint.projectfiles import ProjectFiles
 from dslint.rules.profiled import watched_model
 from dslint.rules.walk import ScriptContext
-from dslint.scripts import POOL_THRESHOLD
 from dslint.settings import make_settings
 
 SCRIPT = """\

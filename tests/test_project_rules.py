@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from command import dslint
 
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
+from dslint.engine.scripts import POOL_THRESHOLD
 from dslint.rules.registry import BY_CODE, PROJECT, all_rules, use_project_rules
-from dslint.scripts import POOL_THRESHOLD
 from dslint.settings import SettingsError, load_settings, make_settings
 from dslint.testing import ExampleCase, example_cases
 

@@ -16,7 +16,7 @@ import pytest
 from unified import patched
 
 from dslint.core.finding import Finding, Severity
-from dslint.judge import Job, check_script
+from dslint.engine.judge import Job, check_script
 from dslint.model.context import Context
 from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dslint.core.fact import known
 from dslint.core.finding import Finding
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.model.context import Context
 from dslint.model.plan.recipe import recipe_of
 from dslint.model.plan.runplan import build_plans

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dslint import judge
 from dslint.core.source import SourceFile
+from dslint.engine import judge
 from dslint.model.context import Context
 from dslint.parse.jsondoc import parse_json
 from dslint.rules.registry import all_rules
@@ -21,11 +21,11 @@ from dslint.rules.registry import all_rules
 # What is slow to load, or belongs to work that the command line did not ask for.
 HEAVY = frozenset(
     {"accelerate", "concurrent.futures", "deepspeed", "jsonschema", "libcst", "multiprocessing", "packaging",
-     "pathspec", "pydantic", "rich", "torch", "transformers", "tree_sitter", "dslint.cache", "dslint.engine",
-     "dslint.fixer", "dslint.scripts", "dslint.settings"}
+     "pathspec", "pydantic", "rich", "torch", "transformers", "tree_sitter", "dslint.engine.cache", "dslint.engine.run",
+     "dslint.engine.fixer", "dslint.engine.scripts", "dslint.settings"}
 )  # fmt: skip
-ENGINE = {"dslint.engine", "dslint.settings"}
-SCRIPTS = {"dslint.cache", "dslint.engine", "dslint.scripts", "dslint.settings"}
+ENGINE = {"dslint.engine.run", "dslint.settings"}
+SCRIPTS = {"dslint.engine.cache", "dslint.engine.run", "dslint.engine.scripts", "dslint.settings"}
 
 PLAIN_CONFIG = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
 PLAIN_SCRIPT = "import sys\n\nprint(sys.argv)\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command import dslint
 
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.rules.base import Example
 from dslint.rules.registry import all_rules, load_rule
 from dslint.settings import make_settings

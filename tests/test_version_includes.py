@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dslint.core.source import SourceFile
+from dslint.engine.surroundings import Surroundings
 from dslint.model.context import VersionFact
 from dslint.model.versions.includes import included_paths
 from dslint.settings import make_settings
-from dslint.surroundings import Surroundings
 
 
 @pytest.fixture

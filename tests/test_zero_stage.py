@@ -10,7 +10,7 @@ import pytest
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.core.source import SourceFile
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.model.context import Context
 from dslint.model.script.zero.zero3 import StageHere
 from dslint.parse.python import ScriptDoc, parse_script

@@ -61,7 +61,7 @@ class Plugin:
         text = "".join(self.lines)
         if not _is_worth_a_look(text):
             return
-        from dslint.engine import check_text
+        from dslint.engine.run import check_text
 
         for finding in _not_suppressed(self.filename, text, check_text(self.filename, text, "script")):
             if finding.severity.value != "info" or self.show_info:

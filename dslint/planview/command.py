@@ -13,7 +13,7 @@ from dslint.core.commandline import say
 from dslint.core.finding import Severity
 
 if TYPE_CHECKING:
-    from dslint.planning import Planned
+    from dslint.engine.planning import Planned
 
 SHOWN, USAGE = 0, 2
 # Flags of the view; the others are settings.
@@ -39,7 +39,7 @@ def main(options: Namespace, start: Callable[[Sequence[str], dict[str, Any]], Pa
     except SettingsError as error:
         say(str(error))
         return USAGE
-    from dslint.planning import plan_paths
+    from dslint.engine.planning import plan_paths
 
     planned = plan_paths(paths, settings)
     _write(_rendered(planned, flags), flags.get("output_file"))

@@ -14,11 +14,11 @@ from dslint.model.plan.recipe import NO_COMMAND
 from dslint.model.shell.batchjob import is_directive
 
 if TYPE_CHECKING:
+    from dslint.engine.planning import Planned
+    from dslint.engine.surroundings import Surroundings
     from dslint.model.context import VersionFact
     from dslint.model.launch.command import LaunchCommand, Word
     from dslint.model.plan.runplan import RunPlan
-    from dslint.planning import Planned
-    from dslint.surroundings import Surroundings
 
 # A variable of the shell alone: the command does not see it, unless it came from outside.
 _NOT_EXPORTED = "is set but not exported"

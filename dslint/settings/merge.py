@@ -94,7 +94,7 @@ def _project_rules(sources: Sequence[Source], root: Path, run_rules: bool) -> tu
     if not named or not run_rules:
         use_project_rules((), are_missing=bool(named))
         return (), ""
-    from dslint.projectrules import ProjectRuleError, activate, file_of
+    from dslint.engine.projectrules import ProjectRuleError, activate, file_of
 
     files: list[str] = []
     for entry, origin in named:

@@ -198,7 +198,7 @@ class Settings(Table):
     def use_project_rules(self) -> None:
         """Make the rules of the project known, and those of any other project unknown."""
         if self.rule_files:
-            from dslint.projectrules import activate
+            from dslint.engine.projectrules import activate
 
             activate(self.rule_files)
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile, Span
 from dslint.core.suppressed import Suppressed
-from dslint.discovery import kind_of
+from dslint.engine.discovery import kind_of
 from dslint.parse.data import DataDoc
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE, UNUSED_SUPPRESSION
@@ -18,7 +18,7 @@ from dslint.rules.registry import BY_CODE
 from dslint.suppress.files import FileIgnores
 
 if TYPE_CHECKING:
-    from dslint.inputs import Inputs
+    from dslint.engine.inputs import Inputs
     from dslint.settings import Settings
     from dslint.suppress.comments import Suppressions
     from dslint.suppress.logical import LogicalLines

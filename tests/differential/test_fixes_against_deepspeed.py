@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dslint.core.finding import Severity
-from dslint.fixer import fix_paths
+from dslint.engine.fixer import fix_paths
 from dslint.rules.base import Example
 from dslint.rules.registry import all_rules, load_rule
 from dslint.settings import make_settings

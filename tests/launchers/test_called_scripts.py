@@ -8,8 +8,8 @@ import pytest
 
 from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
-from dslint.inputs import LaunchFile
-from dslint.launchstage import LaunchReader
+from dslint.engine.inputs import LaunchFile
+from dslint.engine.launchstage import LaunchReader
 from dslint.model.firstlook import may_call
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.core.finding import Finding, Severity
-from dslint.judge import Job, check_script
+from dslint.engine.judge import Job, check_script
 from dslint.model.context import Context
 from dslint.rules.index import RULES
 from dslint.rules.markers import rules_by_marker

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint.core.finding import Finding
-from dslint.engine import check_paths
+from dslint.engine.run import check_paths
 from dslint.settings import make_settings
 
 _SCRIPT = """\

@@ -10,7 +10,7 @@ from typing import Any
 from dslint.core.fact import known
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import SourceFile
-from dslint.inputs import syntax_findings
+from dslint.engine.inputs import syntax_findings
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.view import view_of
 from dslint.parse.jsondoc import parse_json

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix, Safety, apply_edits
-from dslint.engine import Result, check_paths, source_of
+from dslint.engine.run import Result, check_paths, source_of
 from dslint.rules.own import SYNTAX_ERROR
 
 if TYPE_CHECKING:

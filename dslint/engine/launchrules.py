@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
-from dslint.inputs import crash
+from dslint.engine.inputs import crash
 from dslint.model.context import Context
 from dslint.rules.concern import LaunchRules
 from dslint.rules.registry import load_rule
@@ -15,10 +15,10 @@ from dslint.rules.registry import load_rule
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
     from dslint.core.source import Location
+    from dslint.engine.surroundings import Surroundings
     from dslint.model.launch.command import Condition
     from dslint.model.launch.document import LaunchDoc
     from dslint.rules.info import RuleInfo
-    from dslint.surroundings import Surroundings
 
 
 _NOTHING_KNOWN = Context()
@@ -42,7 +42,7 @@ class LaunchJudge:
         concerned = self._concerned(doc)
         if not concerned:
             return
-        from dslint.alternatives import place_of, told, variants
+        from dslint.engine.alternatives import place_of, told, variants
 
         path = doc.source.path
         context = context_for(concerned, path, self._surroundings)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from dslint.gitindex import git_folder, repository
+from dslint.engine.gitindex import git_folder, repository
 
 if TYPE_CHECKING:
     from typing import TypeAlias

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location, Region, SourceFile, Span
-from dslint.discovery import Candidate, Discovery, kind_by_content
+from dslint.engine.discovery import Candidate, Discovery, kind_by_content
+from dslint.engine.standard_input import NAMELESS, kind_of_text
 from dslint.model.firstlook import (
     may_be_recipe,
     may_call,
@@ -22,10 +23,9 @@ from dslint.model.firstlook import (
 )
 from dslint.parse.reading import Unreadable, decode, read_bytes
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR, UNREADABLE_FILE
-from dslint.standard_input import NAMELESS, kind_of_text
 
 if TYPE_CHECKING:
-    from dslint.launchstage import LaunchRead
+    from dslint.engine.launchstage import LaunchRead
     from dslint.model.plan.recipe import Recipe
     from dslint.parse.data import DataDoc
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Generic, Protocol, TypeVar
 
-from dslint.packing import pack, unpack
+from dslint.engine.packing import pack, unpack
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dslint.gitignore import ignores_above, is_ignored, without
-from dslint.gitignore import patterns as patterns_of
-from dslint.gitindex import repository, tracked
+from dslint.engine.gitignore import ignores_above, is_ignored, without
+from dslint.engine.gitignore import patterns as patterns_of
+from dslint.engine.gitindex import repository, tracked
 
 if TYPE_CHECKING:
-    from dslint.gitignore import Ignores
+    from dslint.engine.gitignore import Ignores
 
 # Never training code; the list of ruff plus bytecode folders. ``.vscode`` holds launch.json, which starts programs.
 BUILTIN_EXCLUDES = (

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from dslint.discovery import kind_by_content
+from dslint.engine.discovery import kind_by_content
 
 # The name of a text without one, as the user sees it.
 NAMELESS = "<stdin>"

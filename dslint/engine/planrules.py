@@ -8,17 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
-from dslint.launchrules import context_for, run_rule
+from dslint.engine.launchrules import context_for, run_rule
 from dslint.rules.concern import PlanRules
 from dslint.rules.registry import load_rule
 
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
     from dslint.core.source import Location
+    from dslint.engine.surroundings import Surroundings
     from dslint.model.launch.command import Condition
     from dslint.model.plan.runplan import RunPlan
     from dslint.rules.info import RuleInfo
-    from dslint.surroundings import Surroundings
 
 
 class PlanJudge:
@@ -39,7 +39,7 @@ class PlanJudge:
         """What the rules say about all plans of a run over the ``given`` files."""
         if not plans:
             return ()
-        from dslint.alternatives import told
+        from dslint.engine.alternatives import told
 
         found: list[tuple[Finding, Location, tuple[Condition, ...]]] = []
         alternatives: dict[Location, list[tuple[Condition, ...]]] = {}

@@ -9,20 +9,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dslint.cache import ResultCache, digest
 from dslint.core.finding import Finding
 from dslint.core.garbage import no_collections
 from dslint.core.profile import Profile, stage_of
-from dslint.inputs import top_of
-from dslint.judge import Job, Judge, Judged
-from dslint.projectfiles import ProjectFiles
+from dslint.engine.cache import ResultCache, digest
+from dslint.engine.inputs import top_of
+from dslint.engine.judge import Job, Judge, Judged
+from dslint.engine.projectfiles import ProjectFiles
 from dslint.rules.markers import rules_of_all
 from dslint.rules.own import RULE_CRASHED
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dslint.workers import Pool
+    from dslint.engine.workers import Pool
 
 # Below this many files a process pool costs more than it saves.
 POOL_THRESHOLD = 24
@@ -131,7 +131,7 @@ def _key(job: Job) -> str:
 
 
 def _pool(workers: int, jobs: Sequence[Job], begin: Callable[[], None]) -> Pool[Job, Judged]:
-    from dslint.workers import Pool, chunks_of
+    from dslint.engine.workers import Pool, chunks_of
 
     _prepare()
     return Pool(workers, list(chunks_of(jobs, _CHUNK)), _check_chunk, _died, begin)
@@ -160,7 +160,7 @@ def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, 
     global _judge, _enabled
     _prepare()
     if rule_files:
-        from dslint.projectrules import activate
+        from dslint.engine.projectrules import activate
 
         activate(rule_files)
     gc.disable()

@@ -6,10 +6,10 @@ import os
 import stat
 from collections.abc import Mapping
 
-from dslint.gitindex import repository
+from dslint.engine.gitindex import repository
+from dslint.engine.surroundings import project_root
 from dslint.model.script.across.imports import ModuleSearch, Question
 from dslint.parse.reading import read_bytes
-from dslint.surroundings import project_root
 
 
 class ProjectFiles:
@@ -91,7 +91,7 @@ class ProjectFiles:
         if question[0] == "module":
             _, folder, root, name = question
             return self._search.find(folder, root, name)
-        from dslint.cache import digest
+        from dslint.engine.cache import digest
 
         raw = self.read(question[1])
         return "" if raw is None else digest(raw)

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.profile import Profile, stage_of
 from dslint.core.source import SourceFile
-from dslint.inputs import LaunchFile, not_followed, readable, syntax_findings, top_of, unreadable
+from dslint.engine.inputs import LaunchFile, not_followed, readable, syntax_findings, top_of, unreadable
 from dslint.parse.reading import Unreadable, decode
 from dslint.rules.own import RULE_CRASHED
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from dslint.launchrules import LaunchJudge
+    from dslint.engine.launchrules import LaunchJudge
+    from dslint.engine.workers import Pool
     from dslint.model.embedded.heredoc import WrittenConfig
     from dslint.model.launch.command import LaunchCommand
     from dslint.model.workspace import Workspace
-    from dslint.workers import Pool
 
 # Below this many files, and bytes, a process pool costs more than it saves.
 POOL_THRESHOLD = 24
@@ -180,8 +180,8 @@ def _pool(
     total = sum(len(file.raw) for file in files)
     if len(files) < POOL_THRESHOLD or total < POOL_BYTES or workers < 2:
         return None
-    from dslint.packing import unpack
-    from dslint.workers import Pool, can_fork, chunks_of
+    from dslint.engine.packing import unpack
+    from dslint.engine.workers import Pool, can_fork, chunks_of
 
     if not can_fork():
         return None
@@ -237,7 +237,7 @@ def _init_worker(reader: LaunchReader, is_profiled: bool) -> None:
 
 
 def _read_chunk(files: Sequence[LaunchFile]) -> bytes:
-    from dslint.packing import pack
+    from dslint.engine.packing import pack
 
     profile = Profile() if _is_profiled else None
     reads = [_reader.read(file, profile) for file in files]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dslint.core.garbage import seldom_collected
-from dslint.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
-from dslint.inputs import Inputs, sort_files
-from dslint.launchstage import LaunchReader, LaunchStage, cores, written_by
+from dslint.engine.discovery import BUILTIN_EXCLUDES, Candidate, Discovery, ExcludeSettings, discover
+from dslint.engine.inputs import Inputs, sort_files
+from dslint.engine.launchstage import LaunchReader, LaunchStage, cores, written_by
+from dslint.engine.surroundings import Surroundings, neighbouring_files
 from dslint.model.firstlook import may_name_config
-from dslint.surroundings import Surroundings, neighbouring_files
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding

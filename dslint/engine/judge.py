@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.profile import WALK, Profile, stage_of
 from dslint.core.source import SourceFile, Span
-from dslint.inputs import crash, top_of
+from dslint.engine.inputs import crash, top_of
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
-from dslint.gitindex import repository
+from dslint.engine.gitindex import repository
 from dslint.model.context import Context, Locked, VersionFact, Vocabulary
 from dslint.parse.reading import Unreadable, read_text
 
@@ -266,7 +266,7 @@ def _matcher(glob: str) -> Callable[[str], bool]:
 
 def neighbouring_files(paths: list[str], kinds: Collection[str]) -> list[tuple[str, str]]:
     """Files of the project around the given ones with their kind, for joins that a partial run would miss."""
-    from dslint.discovery import BUILTIN_EXCLUDES, kind_of
+    from dslint.engine.discovery import BUILTIN_EXCLUDES, kind_of
 
     roots = {project_root(os.path.dirname(os.path.abspath(p))): os.path.isabs(p) for p in paths}
     found: list[tuple[str, str]] = []

@@ -15,21 +15,21 @@ from dslint.core.garbage import seldom_collected
 from dslint.core.profile import stage_of
 from dslint.core.source import SourceFile
 from dslint.core.suppressed import Suppressed
-from dslint.discovery import discover
-from dslint.inputs import Inputs, add_config, embedded_configs, sort_files
-from dslint.launchrules import LaunchJudge, run_rule
-from dslint.launchstage import LaunchReader, LaunchStage, cores
+from dslint.engine.discovery import discover
+from dslint.engine.inputs import Inputs, add_config, embedded_configs, sort_files
+from dslint.engine.launchrules import LaunchJudge, run_rule
+from dslint.engine.launchstage import LaunchReader, LaunchStage, cores
+from dslint.engine.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
+from dslint.engine.planrules import PlanJudge
+from dslint.engine.surroundings import Surroundings, vocabulary_of
 from dslint.model.context import Context, Vocabulary
-from dslint.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
-from dslint.planrules import PlanJudge
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.registry import BY_CODE, all_rules, load_rule
-from dslint.surroundings import Surroundings, vocabulary_of
 
 if TYPE_CHECKING:
-    from dslint.cache import ResultCache
     from dslint.core.profile import Profile
-    from dslint.judge import Job
+    from dslint.engine.cache import ResultCache
+    from dslint.engine.judge import Job
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
@@ -73,7 +73,7 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
     raw = text.encode("utf-8", "surrogatepass")
     own = vocabulary_of(settings) if settings is not None else Vocabulary()
     codes = rules_by_marker(raw, enabled, own)
-    from dslint.judge import Job, check_script
+    from dslint.engine.judge import Job, check_script
 
     return sorted(check_script(Job(path, raw, kind, codes, Context(vocabulary=own))), key=_order) if codes else []
 
@@ -242,8 +242,8 @@ class _Run:
         if not (inputs.scripts or inputs.notebooks):
             yield list
             return
-        from dslint.projectfiles import ProjectFiles
-        from dslint.scripts import ScriptStage
+        from dslint.engine.projectfiles import ProjectFiles
+        from dslint.engine.scripts import ScriptStage
 
         results = self._results()
         jobs = self._jobs(inputs, contexts, results)
@@ -256,8 +256,8 @@ class _Run:
 
     def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: ResultCache | None) -> list[Job]:
         """The scripts that some rule could concern, as far as an earlier run knows it, and all others."""
-        from dslint.cache import digest
-        from dslint.judge import Job
+        from dslint.engine.cache import digest
+        from dslint.engine.judge import Job
 
         jobs = []
         for kind, group in (("script", inputs.scripts), ("notebook", inputs.notebooks)):
@@ -272,7 +272,7 @@ class _Run:
     def _results(self) -> ResultCache | None:
         if not self.settings.cache or self.profile is not None:
             return None
-        from dslint.cache import ResultCache, default_directory, digest, program_fingerprint
+        from dslint.engine.cache import ResultCache, default_directory, digest, program_fingerprint
 
         directory = self.settings.cache_dir or default_directory()
         fingerprint = digest(self.settings.fingerprint(), program_fingerprint())

@@ -45,9 +45,9 @@ def digest(*parts: bytes | str) -> str:
 
 def program_fingerprint() -> str:
     """Changes whenever the installed dslint changes, a source checkout under development included."""
-    here = os.path.dirname(__file__)
+    package = os.path.dirname(os.path.dirname(__file__))
     stamps = []
-    for folder, _, names in os.walk(here):
+    for folder, _, names in os.walk(package):
         for name in names:
             if name.endswith((".py", ".json")):
                 status = os.stat(os.path.join(folder, name))
