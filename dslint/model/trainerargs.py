@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from dslint.core.finding import Severity
 from dslint.model.context import Context, VersionFact
 from dslint.model.firstlook import may_name
+from dslint.model.schemafiles import load_file
 from dslint.model.versions.resolve import covers, holds_between, is_pin
 
 FILE = "trainer_arguments.json"
@@ -90,10 +88,7 @@ class Standing:
 
 @lru_cache(maxsize=1)
 def _data() -> dict[str, Any]:
-    packed = resources.files("dslint") / "_schemas" / FILE
-    path = Path(__file__).resolve().parents[2] / "schemas" / FILE
-    data: dict[str, Any] = json.loads(packed.read_text("utf-8") if packed.is_file() else path.read_text("utf-8"))
-    return data
+    return load_file(FILE)
 
 
 def class_of(qualified: str) -> tuple[str, str] | None:

@@ -6,13 +6,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from dslint.model.context import VersionFact
+from dslint.model.schemafiles import load_file
 from dslint.model.versions.resolve import covers
 
 FILE = "accelerate.history.json"
@@ -20,11 +18,7 @@ FILE = "accelerate.history.json"
 
 @lru_cache(maxsize=1)
 def _history() -> dict[str, Any]:
-    packed = resources.files("dslint") / "_schemas" / FILE
-    path = Path(__file__).resolve().parents[3] / "schemas" / FILE
-    text = packed.read_text("utf-8") if packed.is_file() else path.read_text("utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data
+    return load_file(FILE)
 
 
 def newest() -> str:

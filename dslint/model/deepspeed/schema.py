@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dslint.model.schemafiles import load_file
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
 
 if TYPE_CHECKING:
-    from importlib.abc import Traversable
+    pass
 
 NEWEST = "0.19.8"
 
@@ -89,18 +88,6 @@ def _at_point(point: str) -> dict[str, Any]:
 def load_data(name: str) -> dict[str, Any]:
     """A file of ``schemas/deepspeed``."""
     return load_file(f"deepspeed/{name}")
-
-
-def load_file(name: str) -> dict[str, Any]:
-    """A file of ``schemas``: from the installed package, else from the checkout."""
-    data: dict[str, Any] = json.loads((_schemas() / name).read_text("utf-8"))
-    return data
-
-
-@lru_cache(maxsize=1)
-def _schemas() -> Traversable:
-    packed = resources.files("dslint") / "_schemas"
-    return packed if packed.is_dir() else Path(__file__).resolve().parents[3] / "schemas"
 
 
 def properties(pointer: str = "", release: str = NEWEST) -> dict[str, Any]:

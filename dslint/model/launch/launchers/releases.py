@@ -7,14 +7,12 @@ the table has, later ones have too.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from dslint.model.context import VersionFact
+from dslint.model.schemafiles import load_file
 from dslint.model.versions.resolve import holds_between
 
 FILE = "launcher_options.json"
@@ -148,7 +146,4 @@ def _holds(table: str, span: list[str], version: VersionFact) -> str:
 
 @lru_cache(maxsize=1)
 def _data() -> dict[str, Any]:
-    packed = resources.files("dslint") / "_schemas" / FILE
-    path = Path(__file__).resolve().parents[4] / "schemas" / FILE
-    data: dict[str, Any] = json.loads(packed.read_text("utf-8") if packed.is_file() else path.read_text("utf-8"))
-    return {launcher: table for launcher, table in data.items() if not launcher.startswith("$")}
+    return {launcher: table for launcher, table in load_file(FILE).items() if not launcher.startswith("$")}
