@@ -11,7 +11,8 @@ thrown away, silently. Releases before 0.18.3 raise `TypeError` there.
 script must decide, `engine.set_gradient_accumulation_boundary(...)` tells the engine.
 
 **When it stays quiet.** `gradient_accumulation_steps` of 1 at stages 0 and 3, where gradients do add up; scripts that
-set the boundary; a backward behind the same test (two models that take turns);
+set the boundary; a backward behind the same test (two models that take turns); a step elsewhere in the same loop,
+such as `else: engine.step()`, after which the test decides on something else than the step;
 `engine.is_gradient_accumulation_boundary()` as the test. When neither stage nor steps are known it is a warning.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8, four micro batches: with 2 in the config and a step on every second,
@@ -115,6 +116,15 @@ def train(args, model, loader):
         },
     ),
     good(
+        "a step in either arm: the test decides on the learning rate",
+        {
+            "train.py": (_TRAIN % (4, 2)).replace(
+                "            engine.step()\n",
+                "            args.schedule.step()\n            engine.step()\n        else:\n            engine.step()\n",
+            )
+        },
+    ),
+    good(
         "the engine is told the boundary",
         {
             "train.py": (_TRAIN % (1, 2)).replace(
@@ -174,7 +184,7 @@ class Check(ScriptCheck):
         if self.ctx.kind(called.value) != "engine":
             return
         found = self._remainder(node)
-        if found is None or not self._has_backward_outside(node, found[0]):
+        if found is None or not self._has_backward_outside(node, found[0]) or self._steps_otherwise(node, found[0]):
             return
         every = self.ctx.text(found[1])
         severity, what = self._judged(node, found[1])
@@ -231,3 +241,15 @@ class Check(ScriptCheck):
             if outside and isinstance(call.func, cst.Attribute) and self.ctx.objects.made(call.func.value) is mine:
                 return True
         return False
+
+    def _steps_otherwise(self, node: cst.Call, test: cst.If) -> bool:
+        """The same engine steps in the same loop where the test is false: it may step on every micro batch."""
+        loop = self.ctx.loops(node)[0]
+        mine = self.ctx.objects.made(node.func.value) if isinstance(node.func, cst.Attribute) else None
+        return any(
+            isinstance(call.func, cst.Attribute)
+            and self.ctx.objects.made(call.func.value) is mine
+            and self.ctx.tree.contains(loop, call)
+            and not self.ctx.tree.contains(test.body, call)
+            for call in self.ctx.training.methods("engine", "step")
+        )
