@@ -120,7 +120,7 @@ def train(args, model, loader):
         {
             "train.py": (_TRAIN % (4, 2)).replace(
                 "            engine.step()\n",
-                "            args.schedule.step()\n            engine.step()\n        else:\n            engine.step()\n",
+                "            args.rate.step()\n            engine.step()\n        else:\n            engine.step()\n",
             )
         },
     ),
