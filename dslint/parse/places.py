@@ -7,6 +7,9 @@ several times the cost.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 
 import libcst as cst
@@ -22,16 +25,43 @@ def places(module: cst.Module, until: cst.CSTNode | None = None) -> Places:
 
     ``until``: the nodes behind this one, and those around it, are left out.
     """
+    state = _State(module, until)
+    with _deep():
+        module._codegen(state)  # what stands before a place that is too deep has its span
+    return state.found
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What the code generator writes from the start of a statement up to the end of a node, and where that stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+def code_up_to(module: cst.Module, statement: cst.CSTNode, node: cst.CSTNode, indent: str) -> Code | None:
+    """The code of a statement that stands behind ``indent``, up to one of its nodes; ``None`` when it is not found."""
+    state = _Writer(module, node)
+    state.indent_tokens.append(indent)
+    with _deep():
+        statement._codegen(state)
+    place, start = state.found.get(node), state.starts.get(statement)
+    if place is None or start is None:
+        return None
+    return Code("".join(state.tokens)[start : place[1]], place[0] - start, place[1] - start)
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _RECURSION))
-    state = _State(module, until)
     try:
-        module._codegen(state)
+        yield
     except (_Found, RecursionError):
-        pass  # what stands before the deep place has its span
+        pass
     finally:
         sys.setrecursionlimit(limit)
-    return state.found
 
 
 class _Found(Exception):  # noqa: N818 - no error
@@ -71,6 +101,28 @@ class _State(CodegenState):
         self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
     ) -> _Place:
         return _Place(self, node, start_node, end_node)
+
+
+class _Writer(_State):
+    """Keeps the code, and where nodes start whose end does not matter."""
+
+    def __init__(self, module: cst.Module, until: cst.CSTNode) -> None:
+        super().__init__(module, until)
+        self.starts: dict[cst.CSTNode, int] = {}
+
+    def add_indent_tokens(self) -> None:
+        super().add_indent_tokens()
+        self.tokens += self.indent_tokens
+
+    def add_token(self, value: str) -> None:
+        self.position += len(value)
+        self.tokens.append(value)
+
+    def record_syntactic_position(  # type: ignore[override]
+        self, node: cst.CSTNode, *, start_node: cst.CSTNode | None = None, end_node: cst.CSTNode | None = None
+    ) -> _Place:
+        self.starts.setdefault(node, self.position)
+        return super().record_syntactic_position(node, start_node=start_node, end_node=end_node)
 
 
 class _Place:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from dslint.parse.nesting import deep_place, syntax_tree, too_deep, too_deep_to_
 
 if TYPE_CHECKING:
     import libcst as cst
+
+    from dslint.parse.statements import Statements
 
 TOO_DEEP = "the code is nested too deeply to be read"
 _DEPTH_MESSAGES = ("too many nested parentheses", "too many statically nested blocks", "too many levels of indentation")
@@ -38,11 +40,16 @@ class ScriptProblem(ParseProblem):
 
 @dataclass(slots=True)
 class ScriptDoc:
-    """A parsed script. ``tree`` is ``None`` when only LibCST understands the text (syntax of a newer Python)."""
+    """A parsed script. ``tree`` is ``None`` when only LibCST understands the text (syntax of a newer Python).
+
+    ``parents``: the nodes around one, the nearest first, once somebody has laid out the tree; places are cheaper then.
+    """
 
     source: SourceFile
     module: cst.Module
     tree: ast.Module | None = None
+    parents: Callable[[cst.CSTNode], Iterator[cst.CSTNode]] | None = None
+    _statements: Statements | None = field(default=None, repr=False)
     _spans: Mapping[cst.CSTNode, tuple[int, int]] | None = field(default=None, repr=False)
     _is_whole: bool = field(default=False, repr=False)
     _comments: tuple[Span, ...] | None = field(default=None, repr=False)
@@ -58,12 +65,28 @@ class ScriptDoc:
 
         found = self._spans.get(node) if self._spans is not None else None
         if found is None and not self._is_whole:
+            found = self._within_statement(node)
+        if found is None and not self._is_whole:
             # Most findings ask for one place; who asks for a second one behind it will ask for more.
             self._is_whole = self._spans is not None
             with no_collections():
                 self._spans = places(self.module, None if self._is_whole else node)
             found = self._spans.get(node)
         return Span(*found) if found else Span(0, 0)
+
+    def _within_statement(self, node: cst.CSTNode) -> tuple[int, int] | None:
+        if self.parents is None or self.tree is None:
+            return None
+        if self._statements is None:
+            from dslint.parse.statements import Statements
+
+            try:
+                self._statements = Statements(self.source, self.module, self.tree)
+            except ValueError:
+                self.parents = None
+                return None
+        with no_collections():
+            return self._statements.place(node, self.parents(node))
 
     def location(self, node: cst.CSTNode, label: str = "") -> Location:
         """The place of a node for a finding."""

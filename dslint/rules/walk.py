@@ -58,6 +58,7 @@ class ScriptContext:
         self.doc = doc
         self.run = context
         self.tree = Tree(doc.module)
+        doc.parents = self.tree.parents
         self._modules = modules
         self._is_imported = is_imported
 
@@ -72,7 +73,7 @@ class ScriptContext:
         return self.doc.span(node)
 
     def location(self, node: cst.CSTNode, label: str = "") -> Location:
-        """The place of a node; the first call of a file computes all positions, so ask only for a finding."""
+        """The place of a node; the code of its statement is written for it, so ask only for a finding."""
         return self.doc.location(node, label)
 
     # -- structure ----------------------------------------------------------------------------------------------
