@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dslint.arguments import COMMANDS, check_parser, plan_parser, rule_parser, rules_parser
 from dslint.core.commandline import say
+from dslint.core.garbage import never_again, seldom_collected
 
 if TYPE_CHECKING:
     from dslint.engine.run import Result
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("DSLINT_DEBUG"):
             raise
         code = TROUBLE
+    if arguments is None:  # else the caller goes on
+        never_again()
     sys.exit(code)
 
 
@@ -88,7 +91,8 @@ def run(arguments: list[str]) -> int:
         from dslint.triage.command import main as triage
 
         return triage(rest)
-    return check(check_parser().parse_args(rest))
+    with seldom_collected():  # modules are made of objects, too
+        return check(check_parser().parse_args(rest))
 
 
 def _explain(selectors: Sequence[str], project_rules: bool) -> int:

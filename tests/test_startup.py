@@ -39,6 +39,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / ".git").mkdir()  # the look for settings and neighbours ends here
     (tmp_path / "package.json").write_text(json.dumps({"name": "a", "dependencies": {}}))
     (tmp_path / "ds_config.json").write_text(json.dumps(PLAIN_CONFIG))
+    (tmp_path / "ds_typo.json").write_text(json.dumps({**PLAIN_CONFIG, "zero_optimization": {"stage": "two"}}))
     for name, text in {"plain.py": PLAIN_SCRIPT, "bad.py": BAD_SCRIPT}.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -64,7 +65,8 @@ def loaded(project: Path, *arguments: str) -> tuple[set[str], str]:
         (["rules"], set()),
         (["rules", "--output-format", "json"], set()),
         (["--no-cache", "package.json"], ENGINE),
-        (["--no-cache", "ds_config.json"], {*ENGINE, "jsonschema"}),
+        (["--no-cache", "ds_config.json"], ENGINE),
+        (["--no-cache", "ds_typo.json"], {*ENGINE, "jsonschema"}),
         (["--no-cache", "plain.py"], SCRIPTS),
         (["--no-cache", "bad.py"], {*SCRIPTS, "libcst"}),
     ],
@@ -74,6 +76,17 @@ def loaded(project: Path, *arguments: str) -> tuple[set[str], str]:
 def test_a_run_loads_only_what_its_answer_needs(project: Path, arguments: list[str], heavy: set[str]) -> None:
     modules, _ = loaded(project, *arguments)
     assert modules & HEAVY == heavy
+
+
+@pytest.mark.parametrize(("given", "after"), [("", "False True"), ("sys.argv[1:]", "True False")])
+def test_a_process_that_ends_does_not_look_for_garbage_once_more(project: Path, given: str, after: str) -> None:
+    code = (
+        f"import gc, sys\nfrom dslint.cli import main\ntry:\n    main({given})\n"
+        "except SystemExit:\n    print(gc.isenabled(), gc.get_freeze_count() > 0)\n"
+    )
+    command = [sys.executable, "-c", code, "--no-cache", "ds_config.json"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == after
 
 
 def test_a_launch_file_beside_a_script_needs_the_shell_parser_only(project: Path) -> None:

@@ -11,13 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dslint.model.deepspeed.quickschema import as_number, is_integer, is_valid
 from dslint.model.schemafiles import load_file
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
-
-if TYPE_CHECKING:
-    pass
 
 NEWEST = "0.19.8"
 
@@ -142,7 +140,9 @@ def violations(doc: DataDoc, release: str = NEWEST) -> tuple[Violation, ...]:
 
 def _collect(doc: DataDoc, point: str) -> Iterator[Violation]:
     seen: set[str] = set()
-    for error in sorted(_validator(point).iter_errors(doc.data), key=_weight):
+    schema = _at_point(point)
+    errors = () if is_valid(doc.data, schema, schema) else _validator(point).iter_errors(doc.data)
+    for error in sorted(errors, key=_weight):
         pointer = "".join(join_pointer("", part) for part in error.absolute_path)
         if error.validator == "required" and pointer in doc.open_objects:
             continue
@@ -185,7 +185,9 @@ def _validator(point: str) -> Any:
 
 def accepts(value: Any, pointer: str, release: str) -> bool:
     """A release accepts a value at a place that its schema describes."""
-    return bool(_validator_at(pointer, point_of(release)).is_valid(value))
+    point = point_of(release)
+    quick = is_valid(value, _part(pointer, point) or {}, _at_point(point))
+    return bool(_validator_at(pointer, point).is_valid(value)) if quick is None else quick
 
 
 @lru_cache(maxsize=512)
@@ -197,7 +199,7 @@ def _validator_at(pointer: str, point: str) -> Any:
 def _draft() -> Any:
     from jsonschema import Draft7Validator, validators
 
-    checker = Draft7Validator.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value))
+    checker = Draft7Validator.TYPE_CHECKER.redefine("integer", lambda _, value: is_integer(value))
     limits = {name: _also_in_quotes(Draft7Validator.VALIDATORS[name]) for name in _LIMITS}
     return validators.extend(Draft7Validator, limits, type_checker=checker)  # type: ignore[no-untyped-call]
 
@@ -206,21 +208,11 @@ def _also_in_quotes(compare: Any) -> Any:
     """A limit that holds for ``"5"`` as well: pydantic converts the text before it compares."""
 
     def limit(validator: Any, bound: Any, value: Any, schema: Any) -> Iterator[Any]:
-        if isinstance(value, str):
-            try:
-                value = float(value.replace("_", ""))
-            except ValueError:
-                return
-        yield from compare(validator, bound, value, schema) or ()
+        number = as_number(value)
+        if number is not None:
+            yield from compare(validator, bound, number, schema) or ()
 
     return limit
-
-
-def _is_integer(value: Any) -> bool:
-    """As pydantic: ``5e8`` is an integer, a float beyond 64 bits is not."""
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**63)
 
 
 def _read(error: Any, pointer: str, point: str) -> Iterator[Violation]:
