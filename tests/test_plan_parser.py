@@ -192,6 +192,12 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
         (HEAD + "sub = parser.add_subparsers()\n" + END, "subparsers"),
         (HEAD + "for n in 'abc':\n    parser.add_argument('--' + n)\n" + END, "computed name"),
         (HEAD + "parser.parse_args(['--lr', '1'])\n", "words that the script chooses"),
+        # A name of the caller that reads like a parameter of the function that it calls.
+        (
+            HEAD + "def get(words=None):\n    return parser.parse_args(words)\nwords = ['--lr', '1']\nget(words)\n",
+            "words that the script chooses",
+        ),
+        (HEAD + "def get(a=b, b=a):\n    return parser.parse_args(a)\nget()\n", "words that the script chooses"),
         (HEAD + "import sys\nsys.argv = sys.argv[:1]\n" + END, "sys.argv"),
         (HEAD + "import sys\nsys.argv.append('--x')\n" + END, "sys.argv"),
         (HEAD + "holder = {}\nholder['p'] = parser\n" + END, "stored"),

@@ -126,7 +126,8 @@ class Calls:
             return node.value is None
         if isinstance(node, ast.Name) and node.id in self.parameters:
             given = self.parameters[node.id]
-            return given is not None and self._is_command_line(given)
+            # A name in it is one of the caller, or of the module, that may read like a parameter of this function.
+            return given is not None and not isinstance(given, ast.Name) and self._is_command_line(given)
         return isinstance(node, ast.Subscript) and ast.unparse(node).replace(" ", "") == "sys.argv[1:]"
 
     def _function(
