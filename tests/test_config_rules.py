@@ -144,6 +144,20 @@ def test_unknown_keys_come_with_the_right_place(key: str, hint: str) -> None:
     assert finding.pointer == f"/{key}"
 
 
+def test_a_copied_section_is_one_finding_that_names_all_its_keys() -> None:
+    copied = {"enabled": True, "loss_scale": 0, "hysteresis": 2, "min_loss_scale": 1, "initial_scale_power": "auto"}
+    stops, dropped = run({"train_batch_size": 8, "bf16": copied, "fp16": {"enabled": False}}, "DSL102")
+    assert stops.message.startswith("`bf16` has no keys `loss_scale`, `hysteresis` and `min_loss_scale`: DeepSpeed")
+    assert [place.label for place in stops.related] == ["the same", "the same"]
+    assert dropped.message.startswith("`bf16` has no key `initial_scale_power`: DeepSpeed drops it")
+    (older,) = run(
+        {"train_batch_size": 8, "bf16": {"enabled": True, "loss_scale": 0, "hysteresis": 2}},
+        "DSL102",
+        version="==0.17.0",
+    )
+    assert "`loss_scale` and `hysteresis`: DeepSpeed 0.17.0 drops them without a word, and" in older.message
+
+
 def test_a_misspelling_beside_the_right_key_is_not_renamed_onto_it() -> None:
     (finding,) = run({"train_batch_size": 8, "gradient_clipping": 1.0, "gradient_cliping": 2.0}, "DSL101")
     assert finding.fix is None

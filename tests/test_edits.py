@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dslint.core.fix import apply_edits
 from dslint.core.source import SourceFile
-from dslint.model.edits import delete_member, insert_member, rename_key, replace_value
+from dslint.model.edits import delete_member, delete_members, insert_member, rename_key, replace_value
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
 from dslint.parse.jsondoc import parse_json
 
@@ -92,6 +92,25 @@ def test_deleting_any_member_removes_that_member_and_nothing_else(drawn: tuple[o
         assert after.data == remove(data, pointer), after.source.text
         if not isinstance(doc.get(pointer), dict):
             assert comments_of(after) == comments_of(doc)
+
+
+@settings(max_examples=300, deadline=None)
+@given(layouts(), st.data())
+def test_deleting_several_members_of_an_object_leaves_the_others(
+    drawn: tuple[object, str], choice: st.DataObject
+) -> None:
+    data, text = drawn
+    doc = parse(text)
+    for section in [p for p in doc.values if isinstance(doc.get(p), dict) and doc.get(p)]:
+        pointers = [p for _, p, _ in doc.children(section)]
+        gone = choice.draw(st.lists(st.sampled_from(pointers), unique=True, min_size=1))
+        expected = data
+        for pointer in gone:
+            expected = remove(expected, pointer)
+        after = parse(apply_edits(text, delete_members(doc, gone)))
+        assert not after.problems, after.source.text
+        assert after.data == expected, after.source.text
+        assert len(after.trailing_commas) <= len(doc.trailing_commas), after.source.text
 
 
 @settings(max_examples=300, deadline=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from dslint.core.fix import Edit
 from dslint.core.source import Span
@@ -54,6 +55,31 @@ def delete_member(doc: DataDoc, pointer: str) -> Edits:
     if text[after : after + 1] in ("}", "") and text[before - 1 : before] == ",":
         return _cut(doc, member, Span(before - 1, before))
     return _cut(doc, member, None)
+
+
+def delete_members(doc: DataDoc, pointers: Sequence[str]) -> Edits:
+    """Remove several members of one object, each as :func:`delete_member` would."""
+    each = [delete_member(doc, pointer) for pointer in pointers]
+    if not all(each):
+        return ()
+    edits = [edit for found in each for edit in found]
+    section = pointers[0].rpartition("/")[0] if pointers else ""
+    siblings = sorted((doc.members[p], p) for _, p, _ in doc.children(section) if p in doc.members)
+    last_kept = max((member.end for member, pointer in siblings if pointer not in pointers), default=0)
+    tail = [(member, pointer) for member, pointer in siblings if member.start >= last_kept]
+    if len(tail) > 1 and not _has_comma_behind(doc, tail[-1][0]):
+        # The comma in front of the last one goes with the member before it; the one to spare stands before them all.
+        edits = [edit for edit in edits if edit not in each[pointers.index(tail[-1][1])]]
+        edits += _cut(doc, tail[-1][0], None)
+        before = _skip_back(doc, tail[0][0].start)
+        if doc.source.text[before - 1 : before] == ",":
+            edits.append(Edit(doc.path, Span(before - 1, before), ""))
+    return tuple(sorted(edits, key=lambda edit: edit.span))
+
+
+def _has_comma_behind(doc: DataDoc, member: Span) -> bool:
+    after = _skip(doc, member.end)
+    return doc.source.text[after : after + 1] == ","
 
 
 def insert_member(doc: DataDoc, parent: str, key: str, text: str) -> Edits:

@@ -11,7 +11,7 @@ queue, the container and the imports. `bf16` became such a section in 0.17.1: co
 A dropped key is silent: `aio.thread_count`, renamed in 0.16.4, leaves the reads with one thread.
 
 **Fix.** Correct or delete the key, or move it to the section that knows it. Keys of `fp16` that were copied into
-`bf16` have no effect in any release: `--fix` deletes them.
+`bf16` have no effect in any release: they are one finding, and `--fix` deletes them all.
 
 **When it stays quiet.** Keys of the parameters of optimizers and schedules, which other rules judge; keys that begin
 with `_`. A release in use that accepts the key: then the finding is an information that an upgrade breaks; a range in
@@ -24,7 +24,7 @@ https://github.com/deepspeedai/DeepSpeed/issues/2721, https://github.com/FlagOpe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
@@ -44,7 +44,7 @@ from dslint.model.deepspeed.keys import (
     renamed,
 )
 from dslint.model.deepspeed.schema import schema_at
-from dslint.model.edits import delete_member, rename_key
+from dslint.model.edits import delete_members, rename_key
 from dslint.parse.data import DataDoc, dotted_key, join_pointer, split_pointer
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -73,10 +73,21 @@ _BF16 = """\
 }
 """
 
+_COPIED = _BF16.replace(
+    '"loss_scale": 0',
+    '"loss_scale": 0,\n    "loss_scale_window": 1000,\n    "initial_scale_power": 16,\n    "min_loss_scale": 1',
+)
+
 EXAMPLES = (
     bad(
         "`loss_scale` belongs to fp16 only",
         {"ds.json": _BF16},
+        "ds.json:5 error",
+        fixed={"ds.json": _BF16.replace('true,\n    "loss_scale": 0', "true")},
+    ),
+    bad(
+        "the fp16 section, copied: one finding",
+        {"ds.json": _COPIED},
         "ds.json:5 error",
         fixed={"ds.json": _BF16.replace('true,\n    "loss_scale": 0', "true")},
     ),
@@ -125,7 +136,7 @@ EXAMPLES = (
 
 def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     """Unknown, doubled and too new keys of validated sections."""
-    for found in judged(doc, context.deepspeed):
+    for found, copied in _by_section(doc, judged(doc, context.deepspeed)):
         violation = found.violation
         if violation.kind == "both":
             yield _both(doc, found)
@@ -135,12 +146,26 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             if not violation.strict:
                 if is_remark(split_pointer(violation.pointer)[-1]):
                     continue
-                finding = _dropped(doc, found, context)
+                finding = _dropped(doc, found, context, copied)
             elif schema_at(violation.pointer) is not None and found.reach != "later":
                 finding = _too_new(doc, found)
             else:
-                finding = _unknown(doc, found, context)
+                finding = _unknown(doc, found, context, copied)
             yield finding
+
+
+def _by_section(doc: DataDoc, all_found: Iterable[Judged]) -> Iterator[tuple[Judged, tuple[str, ...]]]:
+    """Every violation once; keys that came with a copied section are one: the first, with the pointers of all."""
+    groups: dict[tuple[object, ...], list[Judged]] = {}
+    for found in all_found:
+        violation = found.violation
+        section, _, key = violation.pointer.rpartition("/")
+        is_copied = violation.kind == "unknown" and _is_copied(section, key)
+        same = (section, found.reach, found.since, violation.strict, violation.value == "auto")
+        groups.setdefault(same if is_copied else (violation.pointer, violation.kind), []).append(found)
+    for group in groups.values():
+        group.sort(key=lambda found: doc.keys.get(found.violation.pointer, doc.values[found.violation.pointer]))
+        yield group[0], tuple(found.violation.pointer for found in group)
 
 
 def _both(doc: DataDoc, found: Judged) -> Finding:
@@ -158,31 +183,46 @@ def _both(doc: DataDoc, found: Judged) -> Finding:
     )  # fmt: skip
 
 
-def _unknown(doc: DataDoc, found: Judged, context: Context) -> Finding:
+def _unknown(doc: DataDoc, found: Judged, context: Context, copied: tuple[str, ...]) -> Finding:
     violation, pointer = found.violation, found.violation.pointer
-    section, _, _ = pointer.rpartition("/")
-    name, key = dotted_key(section), split_pointer(pointer)[-1]
     severity, who = found.standing(_meanwhile(found))
-    message = f"`{name}` has no key `{key}`: {who} with `Extra inputs are not permitted`"
+    message = f"{_no_key(copied)}: {who} with `Extra inputs are not permitted`"
     if violation.value == "auto":
         severity = Severity.WARNING
-        message = f'`{name}` has no key `{key}`: DeepSpeed drops it because its value is `"auto"`'
-    hint, fix = _cure(doc, pointer, section, key)
+        them, is_auto = ("it", 'its value is `"auto"`') if len(copied) == 1 else ("them", 'each is `"auto"`')
+        message = f"{_no_key(copied)}: DeepSpeed drops {them} because {is_auto}"
+    hint, fix = _cure(doc, copied)
     related = version_origin(context.deepspeed) if found.since or found.reach == "later" else ()
+    related += _others(doc, copied)
     return META.finding(
         doc.key(pointer), message, hint=hint, fix=fix, severity=severity, related=related, pointer=pointer
     )
+
+
+def _no_key(pointers: tuple[str, ...]) -> str:
+    """What the section of the pointers does not have."""
+    *keys, last = (f"`{split_pointer(pointer)[-1]}`" for pointer in pointers)
+    name = dotted_key(pointers[0].rpartition("/")[0])
+    return f"`{name}` has no keys {', '.join(keys)} and {last}" if keys else f"`{name}` has no key {last}"
+
+
+def _others(doc: DataDoc, pointers: tuple[str, ...]) -> tuple[Location, ...]:
+    return tuple(doc.key(pointer, "the same") for pointer in pointers[1:])
 
 
 def _is_copied(section: str, key: str) -> bool:
     return section in ("/bf16", "/bfloat16") and key in FP16_ONLY
 
 
-def _cure(doc: DataDoc, pointer: str, section: str, key: str) -> tuple[str, Fix | None]:
+def _cure(doc: DataDoc, pointers: tuple[str, ...]) -> tuple[str, Fix | None]:
+    pointer = pointers[0]
+    section, key = pointer.rpartition("/")[0], split_pointer(pointer)[-1]
     name = dotted_key(section)
     if _is_copied(section, key):
-        edits = delete_member(doc, pointer)
-        return f"Delete `{key}`: bf16 needs no loss scaling", (Fix(f"Delete `{key}`", edits) if edits else None)
+        what = f"`{key}`" if len(pointers) == 1 else "all of them"
+        edits = delete_members(doc, pointers)
+        title = f"Delete {', '.join(f'`{split_pointer(p)[-1]}`' for p in pointers)}"
+        return f"Delete {what}: bf16 needs no loss scaling", (Fix(title, edits) if edits else None)
     if section == "/compile" and key in COMPILE_LEGACY:
         return (
             "Delete the key and call `engine.compile()` in the script, or pass `--torch_compile` to transformers",
@@ -231,7 +271,7 @@ def _too_new(doc: DataDoc, found: Judged) -> Finding:
     )  # fmt: skip
 
 
-def _dropped(doc: DataDoc, found: Judged, context: Context) -> Finding:
+def _dropped(doc: DataDoc, found: Judged, context: Context, copied: tuple[str, ...]) -> Finding:
     """A key of a section that DeepSpeed reads key by key."""
     pointer, version = found.violation.pointer, context.deepspeed
     section, key = pointer.rpartition("/")[0], split_pointer(pointer)[-1]
@@ -239,8 +279,8 @@ def _dropped(doc: DataDoc, found: Judged, context: Context) -> Finding:
     since, until = known_since(pointer), known_until(pointer)
     severity = Severity.WARNING
     related: tuple[Location, ...] = ()
-    hint, fix = _cure(doc, pointer, section, key)
-    message = f"`{name}` has no key `{key}`: {version_named(version)} drops it without a word"
+    hint, fix = _cure(doc, copied)
+    message = f"{_no_key(copied)}: {version_named(version)} drops {'it' if len(copied) == 1 else 'them'} without a word"
     refusing = strict_since(pointer)
     if found.reach == "later":
         severity, related = Severity.INFO, version_origin(version)
@@ -259,6 +299,6 @@ def _dropped(doc: DataDoc, found: Judged, context: Context) -> Finding:
         # bf16 has no use for them, so nothing is lost before the upgrade.
         severity = Severity.INFO if _is_copied(section, key) else severity
     return META.finding(
-        doc.key(pointer), message, hint=hint, fix=fix, severity=severity, related=related, pointer=pointer,
-        facts={"shows": "effect"},
+        doc.key(pointer), message, hint=hint, fix=fix, severity=severity,
+        related=related + _others(doc, copied), pointer=pointer, facts={"shows": "effect"},
     )  # fmt: skip
