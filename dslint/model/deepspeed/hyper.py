@@ -42,13 +42,18 @@ def class_name(view: ConfigView, section: str) -> Fact[str]:
 def refused(view: ConfigView) -> Severity | None:
     """How certain it is that the engine stops at a mistake in ``optimizer``; ``None``: it does not look at the section.
 
-    A script may pass an optimizer of its own; then DeepSpeed does not use the one of the config. Trainers never do so
-    beside a section, and scripts of plain DeepSpeed rarely; of a config without a reader nobody knows.
+    A script may pass an optimizer of its own; then DeepSpeed does not use the one of the config. Where it passes
+    something that it computes, nobody knows. Trainers never do so beside a section, and scripts of plain DeepSpeed
+    rarely; of a config without a reader it is a warning that says so (:func:`caveat`).
     """
-    client = view.context.client_optimizer
-    if client.is_known:
+    if not view.context.client_optimizer.is_absent:
         return None
-    return Severity.WARNING if client.is_unknown or view.consumer == "unknown" else Severity.ERROR
+    return Severity.WARNING if view.consumer == "unknown" else Severity.ERROR
+
+
+def caveat(severity: Severity) -> str:
+    """What to add to the message of a mistake in ``optimizer`` where nobody knows who reads the config."""
+    return ", unless the script passes an optimizer of its own" if severity is Severity.WARNING else ""
 
 
 def is_own(view: ConfigView, section: str, name: str) -> str:

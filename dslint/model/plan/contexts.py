@@ -58,7 +58,9 @@ def contexts_for(
             world_size=_world_of_config(found, named_by, base.world_size),
             zero_stage=_agreed([p.zero_stage for p in found]).or_else(base.zero_stage) if found else base.zero_stage,
             consumer=agreed_reader(shown, (*named_by, *_accelerate(found))).or_else(base.consumer),
-            client_optimizer=_agreed([p.handover.optimizer if p.handover else absent() for p in found] or [absent()]),
+            client_optimizer=_agreed(
+                [p.handover.optimizer if p.handover else p.elsewhere for p in found] or [absent()]
+            ),
         )
     for path, docs in _configs_by_script(readers, configs).items():
         if path not in contexts:
@@ -90,6 +92,10 @@ def _configs_by_script(
 
 def _accumulation_of_run(plan: RunPlan) -> Fact[int]:
     return unknown(_CHANGED) if plan.config_is_rewritten else accumulation_of(plan.batch, plan.batch_world)
+
+
+def _client(plan: RunPlan) -> Fact[str]:
+    return plan.handover.optimizer if plan.handover is not None else plan.elsewhere
 
 
 def _reader(plan: RunPlan) -> Fact[str]:

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
+from dslint.model.plan.parser.modules import find_module, load
 from dslint.model.plan.pyscript import PyScript
+from dslint.model.workspace import Workspace
 
 # Positions in the signature, which no release has changed.
 _OPTIMIZER, _SCHEDULER = 2, 5
 # What follows moved by one place when `distributed_port` came before `mpu`.
 _FIXED_PLACES = 6
+_ENGINE = "deepspeed.initialize"
+# Modules of the project that a script imports, and those that they import.
+_MOST_MODULES, _MOST_STEPS = 60, 2
 _CLASSES = ("torch.optim.", "deepspeed.ops.", "apex.optimizers.", "bitsandbytes.optim.", "transformers.optimization.")
 
 
@@ -34,7 +39,7 @@ class Handover:
 
 def read_handover(script: PyScript) -> Handover | None:
     """The call, where there is one only: of several nobody knows which one a run makes."""
-    calls = [call for name, call in script.called if name == "deepspeed.initialize"]
+    calls = [call for name, call in script.called if name == _ENGINE]
     if len(calls) != 1 or script.tree is None:
         return None
     (call,) = calls
@@ -44,6 +49,32 @@ def read_handover(script: PyScript) -> Handover | None:
         _passed(script, call, "lr_scheduler", _SCHEDULER),
         _groups(script, call),
     )
+
+
+def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
+    """The optimizer that a module which the script imports hands to `deepspeed.initialize`: unknown, or absent.
+
+    For scripts that do not call it themselves. Only modules of the project are looked at, two imports deep.
+    """
+    pending, seen = [(path, 0)], {path}
+    while pending:
+        at, steps = pending.pop(0)
+        source = workspace.read(at)
+        module = load(at, workspace) if source is not None and at.endswith(".py") else None
+        if module is None or source is None:
+            continue
+        for name, call in module.script.called if _ENGINE in source.text else ():
+            fact = _passed(module.script, call, "optimizer", _OPTIMIZER) if name == _ENGINE else absent()
+            if not fact.is_absent:
+                return unknown("a module that the script imports passes it", *fact.origins)
+        for origin in module.script.imports.values() if steps < _MOST_STEPS else ():
+            found = find_module(origin, at, workspace) or find_module(
+                origin.rpartition(".")[0] or origin, at, workspace
+            )
+            if found is not None and found not in seen and len(seen) < _MOST_MODULES:
+                seen.add(found)
+                pending.append((found, steps + 1))
+    return absent()
 
 
 def short(title: str) -> str:

@@ -17,7 +17,7 @@ from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, module_path, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
-from dslint.model.plan.handover import Handover
+from dslint.model.plan.handover import Handover, handed_elsewhere
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
@@ -81,7 +81,8 @@ class RunPlan:
     joins a process group; ``hostfile`` what DeepSpeed does not take about the hostfile.
     ``meant`` is the file that a script which is nowhere would be if a module were a path, or a path a module.
     ``group_size``: the number of ranks that the script writes out for its process group. ``reads`` are the names of
-    variables in the script.
+    variables in the script. ``elsewhere`` is the optimizer that `deepspeed.initialize` gets in a module which the
+    script imports, or in one of several calls.
     """
 
     command: LaunchCommand
@@ -115,6 +116,7 @@ class RunPlan:
     meant: str | None = None
     group_size: Fact[int] = field(default_factory=absent)
     reads: frozenset[str] = frozenset()
+    elsewhere: Fact[str] = field(default_factory=absent)
 
     @property
     def handover(self) -> Handover | None:
@@ -253,7 +255,14 @@ def _build(
         meant=other_spelling(command, files),
         group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
+        elsewhere=_elsewhere(script, choice, consumer, workspace),
     )
+
+
+def _elsewhere(script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace) -> Fact[str]:
+    """The optimizer that comes beside the one of the config; a Trainer passes none."""
+    is_asked = consumer.get_or("deepspeed") == "deepspeed" and choice.doc is not None and choice.doc.has("/optimizer")
+    return handed_elsewhere(script, workspace) if is_asked and script is not None else absent()
 
 
 def _words(

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
-from dslint.model.deepspeed.hyper import class_name, refused
+from dslint.model.deepspeed.hyper import caveat, class_name, refused
 from dslint.model.deepspeed.precision import model_format
 from dslint.model.deepspeed.view import view_of
 from dslint.model.edits import replace_value
@@ -79,7 +79,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     yield META.finding(
         doc.value(_SWITCH),
         f"`legacy_fusion` asks for a form of the fused Adam that is gone: in {precision.get()} without ZeRO the first "
-        "step stops with `RuntimeError: FusedAdam has been updated`",
+        f"step stops with `RuntimeError: FusedAdam has been updated`{caveat(severity)}",
         hint="Set `legacy_fusion` to false, or delete it",
         related=tuple(place.labelled(precision.get()) for place in precision.origins),
         fix=Fix("Set `legacy_fusion` to false", edits) if edits else None,

@@ -25,7 +25,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.deepspeed.hyper import ONE_BIT, OPTIMIZER, class_name, is_known, refused
+from dslint.model.deepspeed.hyper import ONE_BIT, OPTIMIZER, caveat, class_name, is_known, refused
 from dslint.model.deepspeed.signatures import OPTIMIZERS, own_names, since, torch_names
 from dslint.model.deepspeed.suggest import closest
 from dslint.model.deepspeed.view import view_of
@@ -89,7 +89,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if name in own_names(OPTIMIZERS):
         message = (
             f"`optimizer.type` is `{written}`, which DeepSpeed knows since {since(OPTIMIZERS, name)}: "
-            f"{version_named(view.version)} stops when the engine is made"
+            f"{version_named(view.version)} stops when the engine is made{caveat(severity)}"
         )
         yield META.finding(
             doc.value(OPTIMIZER), message, hint="Name another optimizer, or upgrade", pointer=OPTIMIZER,
@@ -98,7 +98,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         return
     message = (
         f"`optimizer.type` is `{written}`, which is neither an optimizer of DeepSpeed ({_SHOWN}) nor a class of "
-        "`torch.optim`: every rank stops when the engine is made"
+        f"`torch.optim`: every rank stops when the engine is made{caveat(severity)}"
     )
     hint, fix = _meant(doc, name)
     yield META.finding(doc.value(OPTIMIZER), message, hint=hint, fix=fix, severity=severity, pointer=OPTIMIZER)

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.deepspeed.hyper import ONE_BIT, OPTIMIZER, class_name, refused
+from dslint.model.deepspeed.hyper import ONE_BIT, OPTIMIZER, caveat, class_name, refused
 from dslint.model.deepspeed.view import ConfigView, view_of
 from dslint.parse.data import DataDoc
 from dslint.rules.base import RuleMeta, bad, good
@@ -68,7 +68,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     severity = certain if severity is Severity.ERROR else severity
     yield META.finding(
         doc.value(OPTIMIZER),
-        f"`optimizer.type` is `{view.raw(OPTIMIZER)}`, a 1-bit optimizer: {effect}",
+        f"`optimizer.type` is `{view.raw(OPTIMIZER)}`, a 1-bit optimizer: {effect}{caveat(certain)}",
         hint=f"Use `{'Lamb' if 'lamb' in fact.get() else 'AdamW'}`",
         related=version_origin(view.version),
         severity=severity,

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context
-from dslint.model.deepspeed.hyper import OPTIMIZER, class_name, refused
+from dslint.model.deepspeed.hyper import OPTIMIZER, caveat, class_name, refused
 from dslint.model.deepspeed.signatures import OPTIMIZERS, torch_names
 from dslint.model.deepspeed.view import view_of
 from dslint.model.edits import insert_member, replace_value
@@ -84,7 +84,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     yield META.finding(
         doc.value(OPTIMIZER),
         f"ZeRO stage {view.stage.get()} was not tested with `{view.raw(OPTIMIZER)}`: every rank stops when the engine "
-        f"is made unless `{_ALLOW[1:]}` is true",
+        f"is made unless `{_ALLOW[1:]}` is true{caveat(severity).replace(', unless', ' or')}",
         hint=f"Set `{_ALLOW[1:]}` to true, or use AdamW",
         related=tuple(place.labelled("the stage") for place in view.stage.origins),
         fix=Fix(f"Set `{_ALLOW[1:]}` to true", edits, Safety.UNSAFE) if edits else None,

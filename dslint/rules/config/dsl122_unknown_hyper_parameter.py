@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.deepspeed.hyper import SECTIONS, class_name, meant, parameters, refused, renamed, takes
+from dslint.model.deepspeed.hyper import SECTIONS, caveat, class_name, meant, parameters, refused, renamed, takes
 from dslint.model.deepspeed.signatures import torch_names, torch_release
 from dslint.model.deepspeed.view import ConfigView, view_of
 from dslint.parse.data import DataDoc, join_pointer
@@ -101,7 +101,8 @@ def _finding(view: ConfigView, section: str, word: str, accepted: frozenset[str]
     whose = f" of torch {torch_release()}" if title in torch_names(SECTIONS[section]) and title != "AdamW" else ""
     return META.finding(
         view.key(pointer),
-        f"`{word}` is no argument of `{title}`{whose}: every rank stops with a `TypeError` when the engine is made",
+        f"`{word}` is no argument of `{title}`{whose}: every rank stops with a `TypeError` when the engine is made"
+        f"{caveat(severity)}",
         hint=f"Did you mean `{right}`?" if right else f"Delete `{word}`; known are {_listed(accepted)}",
         fix=renamed(view, pointer, right) if right else None,
         severity=severity,

@@ -7,7 +7,8 @@ the engine is made, 0 and `"auto"` included. The parser before it only warns.
 
 **Fix.** `--fix` moves the value to `gradient_clipping` at the top, where DeepSpeed reads it.
 
-**When it stays quiet.** A script that passes an optimizer of its own: DeepSpeed does not look at the section then.
+**When it stays quiet.** A script that passes an optimizer of its own, or lets a module of the project do so: DeepSpeed
+does not look at the section then.
 Where nobody knows the reader of the config it is a warning.
 
 **Evidence.** `_configure_basic_optimizer` in `deepspeed/runtime/engine.py`
@@ -20,7 +21,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context
-from dslint.model.deepspeed.hyper import OPTIMIZER, refused, worded
+from dslint.model.deepspeed.hyper import OPTIMIZER, caveat, refused, worded
 from dslint.model.deepspeed.view import ConfigView, view_of
 from dslint.model.edits import delete_member, insert_member
 from dslint.parse.data import DataDoc
@@ -59,6 +60,22 @@ EXAMPLES = (
         fixed={"ds.json": _TEXT % ('\n  "gradient_clipping": 1.0,', "", "")},
     ),
     good("no optimizer of DeepSpeed", {"ds.json": '{"train_batch_size": 8, "optimizer": {"params": {}}}\n'}),
+    good(
+        "a module of the project passes an optimizer",
+        {
+            "run.sh": "deepspeed train.py --deepspeed_config ds.json\n",
+            "train.py": "from lib.training import pretrain\n\npretrain()\n",
+            "lib/__init__.py": "",
+            "lib/training.py": """\
+import deepspeed
+
+
+def pretrain(args, model, optimizer):
+    return deepspeed.initialize(args=args, model=model, optimizer=optimizer)
+""",
+            "ds.json": _TEXT % ("", ', "max_grad_norm": 1.0', ""),
+        },
+    ),
     good("where DeepSpeed reads it", {"ds.json": _TEXT % ("", "", ',\n  "gradient_clipping": 1.0')}),
 )
 
@@ -73,7 +90,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     yield META.finding(
         doc.key(_PLACE),
         "`max_grad_norm` is no parameter of an optimizer of DeepSpeed, not even with 0: every rank stops with a "
-        "`ValueError` when the engine is made",
+        f"`ValueError` when the engine is made{caveat(severity)}",
         hint=f"Move it to `{_RIGHT}` at the top of the config",
         fix=_fix(view_of(doc, context)),
         severity=severity,

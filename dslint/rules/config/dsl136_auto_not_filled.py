@@ -31,7 +31,7 @@ from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context
 from dslint.model.deepspeed.accidents import TENSOR_SIZE
 from dslint.model.deepspeed.config import FILLED_BY_ACCELERATE, FILLED_BY_HF
-from dslint.model.deepspeed.hyper import class_name, refused
+from dslint.model.deepspeed.hyper import caveat, class_name, refused
 from dslint.model.deepspeed.offload import OPTIMIZER as OFFLOADED
 from dslint.model.deepspeed.offload import is_offloaded, offload_device
 from dslint.model.deepspeed.precision import model_format
@@ -206,7 +206,7 @@ def _breaks(view: ConfigView, pointer: str) -> Finding | None:
     when = "in its first step" if pointer == "/gradient_clipping" else "when the engine is made or in its first step"
     return _finding(
         view, pointer, f'`{name}` is `"auto"`, which only transformers and accelerate fill in: DeepSpeed computes with '
-        f"the text and stops {when}",
+        f"the text and stops {when}{caveat(severity)}",
         severity, {"shows": "engine", "with": "" if pointer == "/gradient_clipping" else f"/{pointer.split('/')[1]}"},
     )  # fmt: skip
 
