@@ -12,7 +12,8 @@ nothing; the transformers Trainer writes a partitioned checkpoint and no `model.
 **When it stays quiet.** Other stages. A warning where transformers or accelerate
 read the config for training (a launch command says so, or a batch size, optimizer, scheduler or precision is left to
 them as `"auto"`), else an information, because inference and benchmarks save nothing; an information also where the
-name of the file speaks of inference or evaluation. For `"auto"` it is an
+name of the file speaks of inference or evaluation, and for a dict of a script that is run, or of a test function, in
+which nothing trains and nothing is saved. For `"auto"` it is an
 information too: a command may pass `--zero3_save_16bit_model`.
 
 **Evidence.** `DeepSpeedEngine.save_16bit_model` in `deepspeed/runtime/engine.py`;
@@ -22,6 +23,7 @@ https://github.com/huggingface/transformers/issues/20082, https://github.com/hug
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -56,6 +58,7 @@ _NAMES = tuple(
     for name in (_KEY, "gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
 )
 
+_SAVES = re.compile(r"save\w*\(|push_to_hub\(|state_dict\(|Trainer\(|\.train\(")
 _RUNS_ONLY = re.compile(r"(?<![a-z])(infer|eval)", re.I)
 
 _BARE = """\
@@ -66,6 +69,24 @@ _BARE = """\
     "reduce_bucket_size": "auto"
   }
 }
+"""
+
+_SCRIPT = """\
+from transformers import AutoModel, TrainingArguments
+
+
+def build(name):
+    config = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "train_batch_size": "auto",
+        "zero_optimization": {"stage": 3},
+    }
+    kept = TrainingArguments(output_dir="out", deepspeed=config)
+    model = AutoModel.from_pretrained(name)
+
+
+if __name__ == "__main__":
+    build("gpt2")
 """
 
 EXAMPLES = (
@@ -91,6 +112,21 @@ EXAMPLES = (
         "ds.json:1 info",
     ),
     bad("by its name, no training", {"zero3_inference.json": _BARE}, "zero3_inference.json:4 info"),
+    bad(
+        "a script that only builds the model",
+        {"tiny.py": _SCRIPT},
+        "tiny.py:8 info",
+    ),
+    bad("a script that saves it", {"tiny.py": f"{_SCRIPT}    model.save_pretrained('out')\n"}, "tiny.py:8 warning"),
+    bad("for scripts to import", {"tiny.py": _SCRIPT.partition("\n\n\nif")[0] + "\n"}, "tiny.py:8 warning"),
+    bad(
+        "a test that saves nothing, beside one that does",
+        {
+            "test_tiny.py": _SCRIPT.replace("def build", "def test_build")
+            + "\n\ndef test_save(model):\n    model.save_model()\n"
+        },
+        "test_tiny.py:8 info",
+    ),
     good("gathered", {"zero3.json": _BARE.replace('"auto"\n  }', f'"auto",\n    "{_KEY}": true\n  }}')}),
     good("stage 2 keeps whole weights", {"zero2.json": _BARE.replace('"stage": 3', '"stage": 2')}),
     bad(
@@ -114,9 +150,9 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     edits = replace_value(doc, pointer, "true") if pointer else insert_member(doc, _SECTION, _KEY, "true")
     state = _state(view_of(doc, context)) if is_auto else "is false" if pointer else "is not set"
     # A file that says in its name that it only runs the model.
-    runs_only = _RUNS_ONLY.search(doc.path.rpartition("/")[2]) is not None
+    runs_only = _RUNS_ONLY.search(doc.path.rpartition("/")[2]) is not None or not _may_save(doc)
     saved_by_library = not runs_only and (context.consumer.get_or("") in ("hf", "accelerate") or trains_with_hf(doc))
-    loss = "the model is saved without usable weights"
+    loss = "what is saved of the model has no usable weights"
     if not saved_by_library:
         loss = "if this run saves a model with `save_16bit_model`, nothing is written"
     message = f"ZeRO stage 3 splits every weight over the ranks and `{_KEY}` {state}: {loss}"
@@ -137,3 +173,21 @@ def _state(view: ConfigView) -> str:
     if view.consumer in ("deepspeed", "lightning"):
         return 'is "auto", which DeepSpeed takes for false'
     return 'is "auto", which accelerate fills with false unless `zero3_save_16bit_model` is set'
+
+
+def _may_save(doc: DataDoc) -> bool:
+    """A dict in Python is for the script around it, in a test for the test function."""
+    text = doc.source.text
+    if not doc.path.endswith(".py"):
+        return True
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    line = doc.value(_SECTION).region.line
+    for node in ast.walk(tree):
+        is_test = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test")
+        if isinstance(node, ast.stmt) and is_test and node.lineno <= line <= (node.end_lineno or 0):
+            return _SAVES.search(ast.get_source_segment(text, node) or text) is not None
+    # A module may be there for scripts to import.
+    return "__main__" not in text or _SAVES.search(text) is not None
