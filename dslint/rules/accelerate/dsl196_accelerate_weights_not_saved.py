@@ -80,8 +80,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         edits, at = replace_value(doc, pointer, "true"), doc.value(pointer)
     yield META.finding(
         at,
-        f"ZeRO stage 3 splits every weight over the ranks and `{_NAME}` is not true: what is saved of the model has no usable "
-        "weights",
+        f"ZeRO stage 3 splits every weight over the ranks and `{_NAME}` is not true: what is saved of the model has no "
+        "usable weights",
         hint=f"Set `{_NAME}: true` if this run saves its model",
         fix=Fix(f"Set `{_NAME}: true`", edits, Safety.UNSAFE) if edits else None,
         severity=view.severity(Severity.WARNING),
