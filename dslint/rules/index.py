@@ -1425,7 +1425,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
         module="dslint.rules.script.dsl214_z3_with_device_map",
         markers=(
-            "device_map\\s*=",
+            "device_map\\s*=|low_cpu_mem_usage",
             "from_pretrained",
             "deepspeed|accelerat|TrainingArguments|trl|zero",
         ),
@@ -1588,7 +1588,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl224_subgroup_timeout_missing",
         markers=(
             "init_(?:process_group|distributed)\\s*\\(",
-            "new_group\\s*\\(|new_subgroups\\w*\\s*\\(|init_device_mesh\\s*\\(",
+            "new_group\\s*\\(|new_subgroups\\w*\\s*\\(|init_device_mesh\\s*\\(|HYBRID_SHARD",
             "timeout|timedelta",
         ),
         fix="none",
@@ -1703,7 +1703,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "save(?:_checkpoint|_state)?\\(|TrainingArguments",
             "save_checkpoint\\(|save_state\\(|(?:dcp|checkpoint)\\.(?:async_)?save\\(|(?:deepspeed|fsdp)\\s*=",
-            "time|uuid|getpid|mkdtemp|secrets|gethostname|platform\\.node|rank|item\\(",
+            "time|uuid|getpid|mkdtemp|secrets|random|gethostname|platform\\.node|rank|item\\(",
             "deepspeed|accelerat|torch\\.distributed|fsdp",
         ),
         fix="none",

@@ -160,12 +160,13 @@ class Calls:
     def __init__(self, nodes: Flat, waits: Callable[[ast.Call, str, Set[str]], bool] | None = None) -> None:
         waits = waits or may_wait
         holders = CALLED | _holders(nodes)
+        wraps = exchanges(nodes)
         self._by_name: dict[str, list[int]] = {}
         self._direct: list[int] = []
         for at, call in zip(nodes.places(ast.Call), nodes.nodes(ast.Call), strict=True):
             name = call_name(call)
             self._by_name.setdefault(name, []).append(at)
-            if waits(call, name, holders):
+            if waits(call, name, holders) or (name == "backward" and wraps):
                 self._direct.append(at)
         self._names = frozenset(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING))
         self._functions = {(at, nodes.ends[at], defined(nodes.order[at])) for at in nodes.places(*FUNCTIONS)}
@@ -233,6 +234,14 @@ def _wrappers(nodes: Flat) -> set[str]:
     return {a.asname for a in imports if a.asname and a.name in COLLECTIVE_NAMES}
 
 
+def exchanges(nodes: Flat, others: Set[str] = frozenset()) -> bool:
+    """The file names a wrapper whose backward exchanges gradients, or one of ``others`` that may make one."""
+    makers = {"DistributedDataParallel", *SHARDING, *others}
+    if any(n.attr in makers for n in nodes.nodes(ast.Attribute)):
+        return True
+    return any(alias.name in makers for n in nodes.nodes(ast.ImportFrom) for alias in n.names)
+
+
 def _holders(nodes: Flat) -> set[str]:
     """Names of what frameworks make, under the names that the file has for their classes."""
     return {name.lower() for name in _made(nodes, MAKERS | SHARDING) | MAKERS}
@@ -248,7 +257,7 @@ def _made(nodes: Flat, makers: Set[str]) -> set[str]:
 
 
 def may_wait(call: ast.Call, name: str, holders: Set[str]) -> bool:
-    """The call may be a collective; ``model.train()`` and ``loss.backward()`` are not."""
+    """The call may be a collective by itself; ``model.train()`` and ``loss.backward()`` are not."""
     if name not in _MAY_WAIT:
         return False
     receiver = name_of(call.func.value).lower() if isinstance(call.func, ast.Attribute) else ""

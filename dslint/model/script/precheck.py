@@ -15,13 +15,13 @@ from dslint.model.script.collective.vocabulary import (
 )
 from dslint.model.script.marked import (
     FUNCTIONS,
-    SHARDING,
     Calls,
     Function,
     Marked,
     Ranks,
     Waiting,
     defined,
+    exchanges,
     may_wait,
     name_of,
     ranks_of,
@@ -64,11 +64,11 @@ def may_skip_collective(tree: ast.Module) -> bool:
     A plain ``loss.backward()`` waits where the file has a model that exchanges gradients.
     """
     nodes = flat(tree)
-    backwards = [nodes.place(n) for n in nodes.nodes(ast.Call) if call_name(n) == "backward"]
-    exchanges = bool(backwards) and _exchanges(nodes)
+    has_backward = any(call_name(n) == "backward" for n in nodes.nodes(ast.Call))
+    is_exchanged = has_backward and exchanges(nodes, {"prepare", "prepare_model"})
 
     def waits(call: ast.Call, name: str, holders: Set[str]) -> bool:
-        return may_wait(call, name, holders) or (exchanges and name == "backward")
+        return may_wait(call, name, holders) or (is_exchanged and name == "backward")
 
     waiting = Waiting(nodes, calls=Calls(nodes, waits))
     if not waiting.any():
@@ -81,14 +81,6 @@ def may_skip_collective(tree: ast.Module) -> bool:
     return any(
         waiting.inside(at) or (leaving.inside(at) and waiting.around(at)) for at in nodes.places(ast.If, ast.While)
     )
-
-
-def _exchanges(nodes: Flat) -> bool:
-    """Something in the file is called like what makes a model that exchanges gradients."""
-    makers = {"DistributedDataParallel", "prepare", "prepare_model", *SHARDING}
-    if any(n.attr in makers for n in nodes.nodes(ast.Attribute)):
-        return True
-    return any(alias.name in makers for n in nodes.nodes(ast.ImportFrom) for alias in n.names)
 
 
 def _has_guarded(marked: Marked) -> bool:

@@ -17,9 +17,11 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.ddp import inputs, make_ddp
 
 _ALONE = Expect((Kind.STALL,), r"distributed_c10d\.py")
 _WRAPPED = Expect((Kind.STALL,), r"_verify_param_shape_across_processes")
+_AVERAGED = Expect((Kind.STALL,), r"_engine_run_backward")
 _PAIRED = Expect((Kind.STALL, Kind.SIGNAL, Kind.RAISE), r"distributed_c10d|SIGABRT|Connection|mismatch")
 
 EXPERIMENT = Experiment(
@@ -38,6 +40,7 @@ EXPERIMENT = Experiment(
         Case("new_group", {"op": "new_group", "then": ""}),
         Case("new_group-of-one-then-new_group", {"op": "new_group-of-one", "then": "new_group"}),
         Case("DistributedDataParallel", {"op": "DistributedDataParallel", "then": ""}, _WRAPPED),
+        Case("backward-of-DDP", {"op": "backward", "then": ""}, _AVERAGED),
         Case("checkpoint.save", {"op": "checkpoint.save", "then": ""}),
         Case("barrier-then-all_reduce", {"op": "barrier", "then": "all_reduce"}, _PAIRED),
         Case("broadcast-then-barrier", {"op": "broadcast", "then": "barrier"}, _PAIRED),
@@ -83,8 +86,10 @@ _ENDS_IN_BARRIER = frozenset(
 def written(rank: RankApi) -> Json:
     """Rank 0 calls, the others do not (control ``paired``: every rank does, on its own path)."""
     rank.init()
+    model = _model(rank)
+    loss = _loss(rank, model)
     if rank.index == 0:
-        _call(rank, rank.params["op"])
+        _call(rank, rank.params["op"], loss)
     elif rank.params["op"] == "paired":
         _call(rank, "paired")
     rank.mark("past the guard")
@@ -94,12 +99,23 @@ def written(rank: RankApi) -> Json:
 def fixed(rank: RankApi) -> Json:
     """All ranks call."""
     rank.init()
-    _call(rank, rank.params["op"])
+    model = _model(rank)
+    _call(rank, rank.params["op"], _loss(rank, model))
     rank.mark("past the call")
     return _call(rank, rank.params["then"])
 
 
-def _call(rank: RankApi, op: str) -> Json:
+def _model(rank: RankApi) -> Any:
+    """A DDP model, which the arm holds: its hooks are gone with it; `None` where no backward is asked for."""
+    return make_ddp(rank) if rank.params["op"] == "backward" else None
+
+
+def _loss(rank: RankApi, model: Any) -> Any:
+    """The loss of the model, whose forward all ranks run."""
+    return model(inputs(rank, 0)).sum() if model is not None else None
+
+
+def _call(rank: RankApi, op: str, loss: Any = None) -> Json:
     import torch
     import torch.distributed as dist
 
@@ -110,6 +126,8 @@ def _call(rank: RankApi, op: str) -> Json:
         (dist.monitored_barrier if op == "monitored_barrier" else dist.barrier)()
     elif op in ("new_group", "new_group-of-one"):
         dist.new_group(None if op == "new_group" else [0])
+    elif op == "backward":
+        loss.backward()
     elif op == "all_reduce":
         dist.all_reduce(tensor)
     elif op in ("broadcast", "reduce"):
@@ -158,6 +176,8 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The call that the finding names, when this file knows it."""
     named, family = str(subject.finding.fact("collective")), subject.finding.fact("family")
     call = _CONSISTS_OF.get(named, named)
+    if (family, named) == ("torch", "backward"):
+        return {"op": "backward"} if case.name == "backward-of-DDP" else None
     if (family, named) in _ENDS_IN_BARRIER:
         call = "barrier"
     if family not in _FAMILIES or case.name != _LIKE.get(call, call):

@@ -1,8 +1,8 @@
 """Some ranks make a call that all ranks must make.
 
 **What.** A collective (`dist.barrier()`, `model_engine.save_checkpoint(...)`, `accelerator.gather(...)`,
-`trainer.evaluate()`, the forward of an FSDP model, `fabric.barrier()`, ...), or a function of the project that runs one
-(imports are followed), stands behind a test that only some ranks pass: `if rank == 0:`,
+`trainer.evaluate()`, the forward of an FSDP model, the backward of a DDP model, `fabric.barrier()`, ...), or a function
+of the project that runs one (imports are followed), stands behind a test that only some ranks pass: `if rank == 0:`,
 `if accelerator.is_main_process:`, after `if rank != 0: return`, under `@rank_zero_only`.
 
 **Why it hurts.** The ranks behind the test wait for partners that never come. The job stands still, with the GPUs
@@ -26,10 +26,10 @@ Calls that talk to other ranks only when parameters are partitioned (`trainer.sa
 (ZeRO-2), `engine.backward` (stages 0, 2, 3), `accelerator.gather`, `reduce`, `pad_across_processes` and
 `wait_for_everyone` all end in the timeout; `trainer.evaluate`, `predict` and `train` hang until killed; without the
 guard each passes. A forward of a stage-3 model on rank 0 hangs even inside `with GatheredParameters(...)`, because the
-hooks of the model gather again. In the same way `new_group`, the construction of `DistributedDataParallel`,
-`torch.distributed.checkpoint.save` and `Accelerator.check_trigger` on rank 0 alone, a barrier under `rank == 1`, and
-two barriers against one: the lonely side times out or loses its peer (torch 2.13). A group of rank 0 alone,
-`new_group([0])`, is made without the others; the next group, which all ranks make, then finds nobody.
+hooks of the model gather again. In the same way `new_group`, the construction of `DistributedDataParallel`, the
+backward of a DDP model, `torch.distributed.checkpoint.save` and `Accelerator.check_trigger` on rank 0 alone, a barrier
+under `rank == 1`, and two barriers against one: the lonely side times out or loses its peer (torch 2.13). A group of
+rank 0 alone, `new_group([0])`, is made without the others; the next group, which all ranks make, then finds nobody.
 FSDP over gloo (torch 2.13): the forward, `state_dict`, `load_state_dict`, `clip_grad_norm_`, `summon_full_params` and
 `optim_state_dict` of one rank wait, with `NO_SHARD` they do not; of FSDP2 the forward, `full_tensor`,
 `torch.nn.utils.clip_grad_norm_` and `get_model_state_dict` with `full_state_dict=True` wait, `state_dict` does not.
@@ -46,6 +46,7 @@ from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
+from dslint.rules.snippets import DDP_LOOP
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -225,6 +226,34 @@ def finish(model, path, rank):
     else:
         tools.wait()
 """,
+        },
+    ),
+    bad(
+        "One rank leaves out the backward of a DDP model",
+        {
+            "train.py": DDP_LOOP
+            + """\
+        loss = model(batch).mean()
+        if dist.get_rank() == 0 and step < limit:
+            continue
+        loss.backward()
+        optimizer.step()
+"""
+        },
+        "train.py:12",
+    ),
+    good(
+        "The rank of a LoRA, which is the size of its matrices",
+        {
+            "train.py": """\
+import torch.distributed as dist
+
+
+def merge(config, model):
+    if config.lora.rank > 0:
+        model.merge()
+        dist.barrier()
+"""
         },
     ),
     good(

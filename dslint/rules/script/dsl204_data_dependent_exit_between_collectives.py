@@ -56,7 +56,7 @@ META = RuleMeta(
 def precheck(tree: ast.Module) -> bool:
     """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
     nodes = flat(tree)
-    asks = _sets_on_some(nodes) or (_has_own_data(nodes) and _asks_in_loop(nodes))
+    asks = _sets_on_some(nodes) or _asks_for_nan(nodes) or (_has_own_data(nodes) and _asks_in_loop(nodes))
     return asks and may_skip_collective(tree)
 
 
@@ -66,6 +66,11 @@ def _has_own_data(nodes: Flat) -> bool:
     renamed = {n.name for n in nodes.nodes(ast.alias) if n.asname}
     called = {call_name(n) for n in nodes.nodes(ast.Call)}
     return any(map(_LOADER.search, used | renamed)) or not _SOURCES.isdisjoint(called | renamed)
+
+
+def _asks_for_nan(nodes: Flat) -> bool:
+    """Something is tested for being a number at all: that of a loss needs no loop over batches in sight."""
+    return any(call_name(n) in _NOT_A_NUMBER for n in nodes.nodes(ast.Call))
 
 
 def _asks_in_loop(nodes: Flat) -> bool:
@@ -141,7 +146,8 @@ _LOADER = re.compile(r"loader|^(?:train|data)_?iter", re.I)
 _CLOCKS = frozenset({"time", "perf_counter", "monotonic", "now"})
 # Clocks, and calls that return a loader among other things.
 _SOURCES = _CLOCKS | {"prepare", "initialize"}
-_ASKING = frozenset({"isnan", "isinf", "isfinite", "item", "sum", "len", "any", "all", "numel", "count_nonzero"})
+_NOT_A_NUMBER = frozenset({"isnan", "isinf", "isfinite"})
+_ASKING = _NOT_A_NUMBER | frozenset({"item", "sum", "len", "any", "all", "numel", "count_nonzero"})
 _ASKING |= _CLOCKS
 
 
@@ -195,6 +201,29 @@ EXAMPLES = (
 """)
         },
         "train.py:10",
+    ),
+    bad(
+        "The step is a function, and the loop that calls it stands elsewhere",
+        {
+            "train.py": """\
+import deepspeed
+import torch
+
+
+class Step:
+    def __init__(self, args, model):
+        self.engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+
+    def __call__(self, batch):
+        loss = self.engine(**batch).loss
+        if not torch.isfinite(loss):
+            return None
+        self.engine.backward(loss)
+        self.engine.step()
+        return loss
+"""
+        },
+        "train.py:11",
     ),
     bad(
         "An empty batch on one rank",

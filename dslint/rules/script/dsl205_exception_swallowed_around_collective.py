@@ -12,8 +12,9 @@ the others: the job hangs at the end, or sums belong to different steps and noth
 or let the ranks agree (`all_reduce` of a flag) before any of them makes the step.
 
 **When it stays quiet.** An `else` of the `try` raises, or the function is a test, so that the exception is expected
-everywhere; the handler ends with `raise`, `sys.exit(1)` or `os._exit(1)`; it makes the same calls as the body; the body
-holds no call of a distributed model. The severity is *error* where the handler goes on with the loop.
+everywhere; the handler ends with `raise`, `sys.exit(1)`, `os._exit(1)` or `os.abort()`; it makes the same calls as the
+body; the body holds no call of a distributed model (in a loop: nor a function of the file that makes one). The severity
+is *error* where the handler goes on with the loop.
 
 **Evidence.** Two ranks of a DDP model: out of memory caught on one rank ends in the timeout of the other; a swallowed
 `ValueError` before an `all_reduce` made one rank receive the sum of another record, 21 instead of 30, with exit code 0
@@ -23,6 +24,7 @@ holds no call of a distributed model. The severity is *error* where the handler 
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 
 import libcst as cst
 
@@ -50,16 +52,19 @@ _TRAINING = frozenset({"backward", "step", "train_batch"})
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A ``try`` whose body trains."""
+    """A ``try`` whose body trains, or calls a function of the file that does."""
     nodes = flat(tree)
     tries = [at for kind in (ast.Try, getattr(ast, "TryStar", ast.Try)) for at in nodes.places(kind)]
-    return any(_trains(nodes.order[at]) for at in tries)
+    if not tries:
+        return False
+    functions = (nodes.order[at] for at in nodes.places(ast.FunctionDef))
+    names = {f.name for f in functions if isinstance(f, ast.FunctionDef) and _trains(f, _TRAINING)} | _TRAINING
+    return any(_trains(nodes.order[at], names) for at in tries)
 
 
-def _trains(node: ast.AST) -> bool:
-    body = node.body if isinstance(node, ast.Try) else getattr(node, "body", [])
-    calls = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Call))
-    return any(call_name(c) in _TRAINING for c in calls)
+def _trains(node: ast.AST, names: Set[str]) -> bool:
+    calls = (n for statement in getattr(node, "body", []) for n in ast.walk(statement) if isinstance(n, ast.Call))
+    return any(call_name(c) in names for c in calls)
 
 
 class Check(ScriptCheck):
@@ -96,6 +101,32 @@ def _header(node: cst.CSTNode) -> cst.CSTNode:
 
 EXAMPLES = (
     bad(
+        "The step is a function of the file",
+        {
+            "train.py": """\
+import deepspeed
+
+
+class Training:
+    def __init__(self, args, model):
+        self.engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+
+    def step(self, batch):
+        loss = self.engine(batch)
+        self.engine.backward(loss)
+        self.engine.step()
+
+    def run(self, loader):
+        for batch in loader:
+            try:
+                self.step(batch)
+            except RuntimeError as error:
+                print("skipping", error)
+"""
+        },
+        "train.py:17",
+    ),
+    bad(
         "Out of memory is caught, and the rank takes the next batch",
         {
             "train.py": DDP_LOOP
@@ -131,6 +162,21 @@ def step(args, model, batch):
 """
         },
         "train.py:10 warning",
+    ),
+    good(
+        "The handler aborts the process, and with it the job",
+        {
+            "train.py": "import os\n"
+            + DDP_LOOP
+            + """\
+        try:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+        except RuntimeError:
+            os.abort()
+"""
+        },
     ),
     good(
         "The handler ends the job",

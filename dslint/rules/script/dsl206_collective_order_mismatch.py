@@ -2,7 +2,7 @@
 
 **What.** On the two sides of a rank test the same collectives stand in different order (`all_reduce(loss)` before
 `all_reduce(tokens)` here, after it there), or a `broadcast`, `reduce`, `gather` or `scatter` names the rank of the
-process itself as its root: `dist.broadcast(x, src=rank)`.
+process itself as its root: `dist.broadcast(x, src=rank)`, or the two sides name different roots.
 
 **Why it hurts.** Collectives pair up by the order in which they are made, not by their names or tensors. Two sums of
 the same shape are then exchanged without any error: each rank adds the loss of one to the token count of the other.
@@ -27,7 +27,7 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
+from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE, ROOTS
 from dslint.model.script.dotted import is_self
 from dslint.model.script.marked import ranks_of
 from dslint.model.script.precheck import has_guarded_collective
@@ -53,16 +53,6 @@ META = RuleMeta(
         "https://arxiv.org/abs/1310.5552",
     ),
 )
-# The position and the keyword of the root of a collective of torch.distributed.
-_ROOTS = {
-    "broadcast": ("src", 1),
-    "broadcast_object_list": ("src", 1),
-    "reduce": ("dst", 1),
-    "gather": ("dst", 2),
-    "gather_object": ("dst", 2),
-    "scatter": ("src", 2),
-    "scatter_object_list": ("src", 2),
-}
 
 
 class Check(ScriptCheck):
@@ -72,12 +62,12 @@ class Check(ScriptCheck):
         """A root that is the rank of the process."""
         func = node.func
         name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
-        if name not in _ROOTS:
+        if name not in ROOTS:
             return
         found = self.ctx.summaries.collective(node)
         if found is None or found.family != "torch":
             return
-        keyword, position = _ROOTS[name]
+        keyword, position = ROOTS[name]
         root = self.ctx.argument(node, keyword, position)
         # A parameter called ``rank`` may be the number of the root: the file must say that it is that of the process.
         stated = isinstance(root, cst.Name) or (isinstance(root, cst.Attribute) and is_self(root.value))
@@ -123,25 +113,44 @@ class Check(ScriptCheck):
             guard_place(self.ctx, found.guard),
             self.ctx.location(against.call, "the other ranks are here at the same time"),
         )
+        effect, hint = _ORDER
+        is_root = _names_other_root(found.op.call, against.call) and found.op.key == against.key
+        if is_root:
+            effect, hint = _ROOT
         self.report(
             found.op.call,
-            f"rank 0 runs `{mine}` while the other ranks run `{theirs}`: collectives pair up by their order, so that"
-            " values which do not belong together are exchanged, or the job hangs",
-            hint="Make these calls in the same order on every rank, best outside of the test",
+            f"rank 0 runs `{mine}` while the other ranks run `{theirs}`: {effect}",
+            hint=hint,
             related=related,
-            facts={"what": "order", "collective": found.op.key},
+            facts={"what": "root" if is_root else "order", "collective": found.op.key},
         )
+
+
+_ORDER = (
+    "collectives pair up by their order, so that values which do not belong together are exchanged, or the job hangs",
+    "Make these calls in the same order on every rank, best outside of the test",
+)
+_ROOT = (
+    "each side takes another rank for the root, and the job hangs until the process-group timeout",
+    "Name one root, the same number on every rank",
+)
+
+
+def _names_other_root(mine: cst.Call, theirs: cst.Call) -> bool:
+    """The two work on the same thing: it is the root that differs."""
+    pairs = [c.args[0].value if c.args else None for c in (mine, theirs)]
+    return pairs[0] is not None and pairs[1] is not None and pairs[0].deep_equals(pairs[1])
 
 
 def precheck(tree: ast.Module) -> bool:
     """A collective behind a rank test, or one with a root that may be the rank."""
     nodes = flat(tree)
-    calls = (c for c in nodes.nodes(ast.Call) if call_name(c) in _ROOTS)
+    calls = (c for c in nodes.nodes(ast.Call) if call_name(c) in ROOTS)
     return any(_root_by_rank(call, nodes) for call in calls) or has_guarded_collective(tree)
 
 
 def _root_by_rank(call: ast.Call, nodes: Flat) -> bool:
-    keyword, position = _ROOTS[call_name(call)]
+    keyword, position = ROOTS[call_name(call)]
     named = next((k.value for k in call.keywords if k.arg == keyword), None)
     root = named or (call.args[position] if len(call.args) > position else None)
     return root is not None and ranks_of(nodes).inside(nodes.place(root))
@@ -197,6 +206,23 @@ def share(weights):
 """
         },
         "share.py:5",
+    ),
+    bad(
+        "Each side of a test names another root",
+        {
+            "share.py": """\
+import torch.distributed as dist
+
+
+def share(rank, weights):
+    if rank == 0:
+        print("sending")
+        dist.broadcast(weights, src=0)
+    else:
+        dist.broadcast(weights, src=1)
+"""
+        },
+        "share.py:7",
     ),
     good(
         "One root, one order",

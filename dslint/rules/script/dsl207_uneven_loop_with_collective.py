@@ -116,7 +116,7 @@ class Check(ScriptCheck):
 def _averages(found: UnevenLoop) -> bool:
     """The call is a backward that averages gradients: of a DDP model, or of one that accelerate may have wrapped."""
     call = found.event.collectives[0] if found.event is not None else None
-    return call is None or (call.key == "backward" and call.family == "accelerate")
+    return call is None or call.averages or (call.key == "backward" and call.family == "accelerate")
 
 
 def _hint(cut: cst.CSTNode, what: str) -> str:

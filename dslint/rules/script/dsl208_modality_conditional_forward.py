@@ -154,8 +154,20 @@ EXAMPLES = (
             "    return {'pixel_values': torch.stack([row.get('image', dummy_image) for row in rows])}\n"
         },
     ),
+    good(
+        "the data set gives zeros where a sample has no image",
+        {
+            "train.py": _MODEL % (3, _PLAIN) + "\n\ndef item(row):\n    if 'image' not in row:\n"
+            "        row['image'] = torch.zeros(3, 224, 224)\n    return row\n"
+        },
+    ),
 )
-_DUMMIES = re.compile(r"dummy_?(?:image|pixel|audio|video|vision)|(?:image|pixel|audio|video)s?_?dummy", re.I)
+_DUMMIES = re.compile(
+    r"dummy_?(?:image|pixel|audio|video|vision)|(?:image|pixel|audio|video)s?_?dummy"
+    # ``item["image"] = torch.zeros(3, 224, 224)`` for a sample without one.
+    r"|\[[\"']\w*(?:image|pixel|audio|video)\w*[\"']\]\s*=\s*\w+\.zeros",
+    re.I,
+)
 
 
 def applies(_: str, context: Context, raw: bytes) -> bool:

@@ -6,14 +6,18 @@ transformers has been told of it (`HfDeepSpeedConfig`, `TrainingArguments`, `acc
 **Why it hurts.** Stage 3 places the weights itself. transformers refuses the combination: `ValueError: DeepSpeed Zero-3
 is not compatible with passing a device_map` on every rank, when the model is loaded.
 
+`low_cpu_mem_usage=True` is refused in the same way by the releases before 5.0; later ones ignore it.
+
 **Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
 
 **When it stays quiet.** The value is `None` wherever stage 3 can come to it, or not known; the stage is not known to be
 3; transformers does not know of stage 3 at that point (then DSL213 speaks), so that it accepts the map; tokenizers and
-other things that are no models.
+other things that are no models; `low_cpu_mem_usage` where nobody states a release from 4.28 to 4.57. `"auto"` without
+stage 3, in a job of several processes, is not judged: what it does depends on the size of the model.
 
 **Evidence.** `check_and_set_device_map` of transformers 5.23 raises the `ValueError`. Two ranks at stage 3: `"auto"`
-and one device both raise on every rank; at stage 2 the model loads.
+and one device both raise on every rank; at stage 2 the model loads. `from_pretrained` of transformers 4.28 to 4.57
+raises for `low_cpu_mem_usage=True` as well (read from the sources).
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.quick import call_name, flat
+from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -33,7 +38,11 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
-    markers=(r"device_map\s*=", r"from_pretrained", r"deepspeed|accelerat|TrainingArguments|trl|zero"),
+    markers=(
+        r"device_map\s*=|low_cpu_mem_usage",
+        r"from_pretrained",
+        r"deepspeed|accelerat|TrainingArguments|trl|zero",
+    ),
     references=(
         "check_and_set_device_map in transformers/integrations/accelerate.py",
         "https://huggingface.co/docs/transformers/main/en/deepspeed",
@@ -41,6 +50,7 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
+_REFUSES = ">=4.28,<5"
 _TRAIN = """\
 import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -62,6 +72,21 @@ def _loads(call: str, stage: int = 3) -> dict[str, str]:
 
 
 EXAMPLES = (
+    bad(
+        "`low_cpu_mem_usage`, with a release that refuses it",
+        {
+            **_loads('model = AutoModelForCausalLM.from_pretrained("gpt2", low_cpu_mem_usage=True)'),
+            "requirements.txt": "transformers==4.41.2\n",
+        },
+        at="train.py:11 error",
+    ),
+    good(
+        "`low_cpu_mem_usage`, with a release that ignores it",
+        {
+            **_loads('model = AutoModelForCausalLM.from_pretrained("gpt2", low_cpu_mem_usage=True)'),
+            "requirements.txt": "transformers==5.23.0\n",
+        },
+    ),
     bad(
         "`auto`",
         _loads('model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")'),
@@ -143,11 +168,11 @@ _MAX_STEPS = 4
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A model is loaded with a device map other than ``None``."""
+    """A model is loaded with a device map other than ``None``, or in the way that saves memory."""
     for call in flat(tree).nodes(ast.Call):
         if call_name(call) == "from_pretrained":
             for keyword in call.keywords:
-                if keyword.arg == "device_map" and not _is_none(keyword.value):
+                if keyword.arg in ("device_map", "low_cpu_mem_usage") and not _is_none(keyword.value):
                     return True
     return False
 
@@ -163,7 +188,10 @@ class Check(ScriptCheck):
         """Fire on a map that is there at stage 3."""
         loading = self.ctx.zero3.loading
         value = self.ctx.argument(node, "device_map")
-        if value is None or not loading.is_load(node):
+        if not loading.is_load(node):
+            return
+        if value is None:
+            self._judge_memory(node, self.ctx.argument(node, "low_cpu_mem_usage"))
             return
         here = self.ctx.zero.at(node)
         if here.is_open or not here.may_be(3):
@@ -187,6 +215,23 @@ class Check(ScriptCheck):
             hint="Drop `device_map`, or pass `None` when `is_deepspeed_zero3_enabled()`",
             related=self.ctx.zero.origins(self.ctx.zero.at(certain[0])),
             facts={"device_map": "auto" if shown.strip("\"'") == "auto" else "one device"},
+        )
+
+    def _judge_memory(self, node: cst.Call, value: cst.BaseExpression | None) -> None:
+        """`low_cpu_mem_usage=True`, which the releases before 5.0 refuse."""
+        stated = self.ctx.run.libraries.get("transformers")
+        if value is None or stated is None or self.ctx.constant(value).get_or(None) is not True:
+            return
+        here = self.ctx.zero.at(node)
+        told = bool(self.ctx.zero3.loading.tellers_before(node)) or bool(here.tests)
+        if not (told and here.is_among(3)) or covers(stated, _REFUSES, "transformers") != "yes":
+            return
+        self.report(
+            value,
+            "`low_cpu_mem_usage=True` for a model that is loaded at ZeRO stage 3: transformers"
+            f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
+            hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
+            related=(*self.ctx.zero.origins(here), *([stated.origin] if stated.origin is not None else [])),
         )
 
     def _values(self, node: cst.BaseExpression, steps: int) -> list[cst.BaseExpression] | None:

@@ -1,9 +1,9 @@
 """**What.** The default process group has a timeout of its own, and a subgroup is made without one.
 
-**Why it hurts.** `new_group`, `new_subgroups` and the groups of a device mesh do not take over the timeout of the
-default group: they wait 10 minutes with NCCL and 30 with gloo. Where the default group may wait for hours (data
-preparation on rank 0, long generation), a collective on the subgroup still ends the job; where the timeout was
-shortened to find hangs early, one on the subgroup is found late.
+**Why it hurts.** `new_group`, `new_subgroups` (which FSDP calls for `HYBRID_SHARD`) and the groups of a device mesh do
+not take over the timeout of the default group: they wait 10 minutes with NCCL and 30 with gloo. Where the default group
+may wait for hours (data preparation on rank 0, long generation), a collective on the subgroup still ends the job; where
+the timeout was shortened to find hangs early, one on the subgroup is found late.
 
 **Fix.** `dist.new_group(ranks, timeout=timeout)` with the same value. A device mesh takes no timeout; make its groups
 before with `new_group` and `DeviceMesh.from_group`, or let no rank be late there.
@@ -36,7 +36,7 @@ META = RuleMeta(
     summary="A subgroup does not have the timeout of the default process group",
     markers=(
         r"init_(?:process_group|distributed)\s*\(",
-        r"new_group\s*\(|new_subgroups\w*\s*\(|init_device_mesh\s*\(",
+        r"new_group\s*\(|new_subgroups\w*\s*\(|init_device_mesh\s*\(|HYBRID_SHARD",
         r"timeout|timedelta",
     ),
     references=(
@@ -53,15 +53,25 @@ _MAKERS = {
     "torch.distributed.device_mesh.init_device_mesh": None,
 }
 _NAMES = frozenset(name.rpartition(".")[2] for name in _MAKERS)
+_FSDP = "FullyShardedDataParallel"
+_HYBRID = frozenset({"HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 
 
 def precheck(tree: ast.Module) -> bool:
     """A subgroup is made without a timeout, and the default group with one."""
     calls = flat(tree).nodes(ast.Call)
     made = (c for c in calls if call_name(c) in ("init_process_group", "init_distributed"))
-    return any(len(c.args) > 2 or any(k.arg == "timeout" for k in c.keywords) for c in made) and any(
-        call_name(c) in _NAMES and not any(k.arg in (None, "timeout") for k in c.keywords) for c in calls
-    )
+    if not any(len(c.args) > 2 or any(k.arg == "timeout" for k in c.keywords) for c in made):
+        return False
+    if any(n.attr in _HYBRID for n in flat(tree).nodes(ast.Attribute)):
+        return True
+    return any(call_name(c) in _NAMES and not any(k.arg in (None, "timeout") for k in c.keywords) for c in calls)
+
+
+_HINTS = {
+    "init_device_mesh": "Let no rank be late for this mesh, or make its groups with `new_group(timeout=...)`",
+    _FSDP: "Make both groups with `new_group(timeout=...)` and pass them as `process_group=`",
+}
 
 
 class Check(ScriptCheck):
@@ -70,12 +80,10 @@ class Check(ScriptCheck):
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when the file gives the default group a timeout."""
         name = self.ctx.qualified_name(node.func) or ""
-        if self.findings or name not in _MAKERS or self.ctx.has_unpacked_arguments(node):
-            return
         maker = name.rpartition(".")[2]
-        if self.ctx.argument(node, "timeout", _MAKERS[name]) is not None:
+        if self.findings or self.ctx.has_unpacked_arguments(node):
             return
-        if maker == "init_device_mesh" and not self._has_several_dimensions(node):
+        if not (self._is_hybrid(node) if maker == _FSDP else self._lacks_timeout(node, name)):
             return
         given = self._default_timeout()
         if given is None:
@@ -83,17 +91,26 @@ class Check(ScriptCheck):
         text = self.ctx.text(given)
         self.report(
             node,
-            f"`{self.ctx.text(node.func)}` does not take over the timeout of the default group (`{text}`): this group"
-            " waits 10 minutes with NCCL and 30 with gloo",
-            hint=f"Pass `timeout={text}` here as well"
-            if maker != "init_device_mesh"
-            else "Let no rank be late for this mesh, or make its groups with `new_group(timeout=...)`",
+            f"`{self.ctx.text(node.func)}` does not take over the timeout of the default group (`{text}`):"
+            f" {'its groups wait' if maker == _FSDP else 'this group waits'} 10 minutes with NCCL and 30 with gloo",
+            hint=_HINTS.get(maker, f"Pass `timeout={text}` here as well"),
             related=(self.ctx.location(given, "the timeout of the default group"),),
             facts={
-                "maker": "new_subgroups" if maker.startswith("new_subgroups") else maker,
+                "maker": "new_subgroups" if maker.startswith("new_subgroups") or maker == _FSDP else maker,
                 "timeout": timedelta_seconds(self.ctx.names, self.ctx.constants, given),
             },
         )
+
+    def _lacks_timeout(self, node: cst.Call, name: str) -> bool:
+        if name not in _MAKERS or self.ctx.argument(node, "timeout", _MAKERS[name]) is not None:
+            return False
+        return not name.endswith("init_device_mesh") or self._has_several_dimensions(node)
+
+    def _is_hybrid(self, node: cst.Call) -> bool:
+        """FSDP makes the groups of `HYBRID_SHARD` itself, with `new_subgroups`, unless it gets them."""
+        strategy = self.ctx.argument(node, "sharding_strategy", 2)
+        given = [self.ctx.argument(node, "process_group", 1), self.ctx.argument(node, "device_mesh", None)]
+        return strategy is not None and last_name(strategy) in _HYBRID and given == [None, None]
 
     def _has_several_dimensions(self, node: cst.Call) -> bool:
         shape = self.ctx.argument(node, "mesh_shape", 1)
@@ -135,6 +152,16 @@ EXAMPLES = (
             "mesh = init_device_mesh('cuda', (2, 4), mesh_dim_names=('dp', 'tp'))\n"
         },
         at="train.py:7 info",
+    ),
+    bad(
+        "the groups of hybrid sharding",
+        {
+            "train.py": _HEAD
+            + "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy\n\n"
+            "dist.init_process_group('nccl', timeout=timedelta(hours=2))\n"
+            "model = FSDP(make_model(), sharding_strategy=ShardingStrategy.HYBRID_SHARD)\n"
+        },
+        at="train.py:9 info",
     ),
     good(
         "the same timeout",

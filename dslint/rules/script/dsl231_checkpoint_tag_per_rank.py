@@ -14,6 +14,8 @@ is the variable of a loop; the script sets `tag_validation` itself. A clock read
 loss, and folders (which scripts often make long before the save) are warnings, since the ranks may well get the same
 text.
 
+A random number counts where nothing in the file seeds a generator, and is a warning, since other modules may seed it.
+
 **Evidence.** Two gloo ranks, ZeRO 2 and 3, `save_checkpoint(folder, tag=f"at-{time.time_ns()}")`: two folders, one
 part each, return code 0; with one tag a whole checkpoint. The same of a folder, also of
 `torch.distributed.checkpoint`. With `"Fail"` both ranks raise `AssertionError: ... is not consistent across all
@@ -42,7 +44,7 @@ META = RuleMeta(
     markers=(
         r"save(?:_checkpoint|_state)?\(|TrainingArguments",
         r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(|(?:deepspeed|fsdp)\s*=",
-        r"time|uuid|getpid|mkdtemp|secrets|gethostname|platform\.node|rank|item\(",
+        r"time|uuid|getpid|mkdtemp|secrets|random|gethostname|platform\.node|rank|item\(",
         r"deepspeed|accelerat|torch\.distributed|fsdp",
     ),
     references=("DeepSpeedEngine._checkpoint_tag_validation in deepspeed/runtime/engine.py",),
@@ -143,6 +145,18 @@ EXAMPLES = (
         "a tag with a UUID, made before",
         {"train.py": _HEAD + "name = 'run-' + uuid.uuid4().hex[:8]\nengine.save_checkpoint('out', name)\n"},
         at="train.py:11 error",
+    ),
+    bad(
+        "a random number in the tag",
+        {"train.py": _HEAD + "import random\n\nengine.save_checkpoint('out', tag=f'run-{random.randint(0, 9999)}')\n"},
+        at="train.py:12 warning",
+    ),
+    good(
+        "a random number from a seeded generator",
+        {
+            "train.py": _HEAD + "import random\n\nrandom.seed(42)\n"
+            "engine.save_checkpoint('out', tag=f'run-{random.randint(0, 9999)}')\n"
+        },
     ),
     bad(
         "the rank in the tag, and the minute in the folder",

@@ -33,12 +33,17 @@ from dslint.model.script.collective.vocabulary import (
 from dslint.model.script.dotted import is_true, keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
+from dslint.model.script.training.trainingstep import TrainingSteps
+from dslint.model.script.tree import Tree
 
 # Objects whose call is a forward pass. What accelerate prepared may be a loader, but that is never called.
 _FORWARDS = ("engine", "engine_module", "prepared", "prepared_model")
 # In the names of what makes or is such an object; the tables of ``objectkinds.py`` say which.
 _MAKES_MODELS = re.compile(r"(?<!mm)engine|deepspeed|initialize|prepare|fully_?shard", re.IGNORECASE)
 _MODEL = re.compile(r"(?:^|_)(?:model|unet|net|transformer)$")
+_WRAPS = re.compile(r"DistributedDataParallel|FullySharded|fully_?shard")
+# Wrappers whose backward exchanges the gradients.
+_EXCHANGING = frozenset({"ddp", "fsdp"})
 # Kind -> family, and the methods that wait for all ranks.
 _METHODS: dict[str, tuple[str, Mapping[str, bool]]] = {
     "engine": ("engine", ENGINE),
@@ -66,13 +71,20 @@ class Collective:
     family: str
     needs_stage3: bool = False
 
+    @property
+    def averages(self) -> bool:
+        """It is the backward of a model that DDP or FSDP wraps: of one more batch it averages the gradients."""
+        return self.key == "backward" and self.family == "torch"
+
 
 class Collectives:
     """Recognises the all-ranks calls of one module."""
 
-    def __init__(self, names: Names, objects: Objects) -> None:
+    def __init__(self, tree: Tree, names: Names, objects: Objects) -> None:
+        self._tree = tree
         self._names = names
         self._objects = objects
+        self._steps = TrainingSteps(tree, names, objects)
         self._sharded = ShardedCalls(names, objects)
         self._known: dict[int, Collective | None] = {}
 
@@ -129,6 +141,8 @@ class Collectives:
             return None
         if not kind and method == "push_to_hub" and last_name(called.value) == "trainer":
             kind = "trainer"  # nothing else that is called a trainer uploads in this way
+        if not kind and method == "backward" and self._exchanges_gradients(call, called.value):
+            return Collective("backward", "torch")
         family, methods = _METHODS.get(kind, ("", {}))
         if method not in methods or not self._takes_part(call, called, kind):
             return None
@@ -145,6 +159,17 @@ class Collectives:
             made = self._objects.made(called.value)
             return made is None or not any(_is_one(keyword(made, name)) for name in ("devices", "gpus"))
         return all(keyword(call, name) is None for name in ("group", "process_group"))
+
+    def _exchanges_gradients(self, call: cst.Call, loss: cst.BaseExpression) -> bool:
+        """``loss.backward()`` of a loss that a DDP or FSDP model certainly gave, outside of ``no_sync()``."""
+        if not self._has_wrapper or any(a.keyword is None for a in call.args):
+            return False
+        if isinstance(loss, cst.Call) and last_name(loss.func) == "scale" and len(loss.args) == 1:
+            loss = loss.args[0].value
+        if all(self._steps.forward_kind(f) not in _EXCHANGING for f in self._steps.forwards(loss)):
+            return False
+        outer = (n for n in self._tree.parents(call) if isinstance(n, cst.With))
+        return not any("sync" in self._tree.text(item.item) for n in outer for item in n.items)
 
     def _is_model(self, arg: cst.Arg) -> bool:
         """An argument of ``accelerator.prepare`` that DDP, FSDP or DeepSpeed will wrap."""
@@ -167,6 +192,11 @@ class Collectives:
         if self._names.own.engines:
             return True
         return any(map(_MAKES_MODELS.search, self._names.words))
+
+    @cached_property
+    def _has_wrapper(self) -> bool:
+        """The file names a wrapper that exchanges gradients."""
+        return any(map(_WRAPS.search, self._names.words))
 
     def _on_subgroup(self, call: cst.Call, function: str) -> bool:
         group = keyword(call, "group")

@@ -54,7 +54,7 @@ class Summaries:
         self._tree = tree
         self._names = names
         self._guards = guards
-        self.collectives = Collectives(names, objects)
+        self.collectives = Collectives(tree, names, objects)
         self._is_zero3 = zero3.is_known and bool(zero3.value)
         self._own: dict[int, tuple[Collective, ...]] = {}
 

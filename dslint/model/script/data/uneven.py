@@ -116,17 +116,22 @@ class UnevenLoops:
     def _waiting_call(self, body: list[cst.CSTNode]) -> tuple[cst.Call, Event | None] | None:
         """The first call that waits for all ranks; else the backward after the forward of a DDP model."""
         forwarded = False
+        averaged: tuple[cst.Call, Event | None] | None = None
         for node in body:
             if not isinstance(node, cst.Call):
                 continue
             event = self._summaries.event(node)
             if event is not None and event.guard is None:
-                return node, event
+                if any(not c.averages for c in event.collectives):
+                    return node, event
+                averaged = averaged or (node, event if event.through is not None else None)
+            if averaged is not None:
+                continue
             if self._objects.likely(node.func) == "ddp":
                 forwarded = True
             elif isinstance(node.func, cst.Attribute) and node.func.attr.value == "backward":
                 # ``loss_of(model(x)).backward()``: the forward stands inside the call.
                 inner = (n for n in self._own(node.func.value) if isinstance(n, cst.Call))
                 if forwarded or any(self._objects.likely(n.func) == "ddp" for n in inner):
-                    return node, None
-        return None
+                    averaged = node, None
+        return averaged

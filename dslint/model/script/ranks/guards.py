@@ -17,6 +17,8 @@ from dslint.model.script.tree import Tree
 
 GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+# Ends the process as an exception does that nobody catches.
+_ABORT = "os.abort"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +224,8 @@ def leaves(body: cst.BaseSuite) -> bool:
 def is_exit(node: cst.BaseExpression) -> bool:
     """``sys.exit(...)`` and the like."""
     return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS
+
+
+def is_abort(node: cst.BaseExpression) -> bool:
+    """``os.abort()``."""
+    return isinstance(node, cst.Call) and dotted(node.func) == _ABORT

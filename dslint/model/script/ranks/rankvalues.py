@@ -20,6 +20,8 @@ from dslint.model.script.ranks.rankwords import (
 )
 
 _PER_NODE = re.compile(r"gpu|device|node|local|nproc")
+# What has a rank that is the size of a matrix: ``config.lora.rank``.
+_LOW_RANK = re.compile(r"lora|adapter|peft|low_?rank|galore|svd", re.I)
 _MAX_ALIASES = 4
 
 
@@ -41,8 +43,10 @@ class RankValues:
             text = _subscript_text(node)
             return text in RANK_VARIABLES if _is_environ(node.value) else text in RANK_KEYS
         if isinstance(node, cst.Attribute):
-            return node.attr.value.lower() in RANK_NAMES
+            return node.attr.value.lower() in RANK_NAMES and not _is_of_matrix(node)
         if isinstance(node, cst.Name):
+            if node.value == "rank" and _is_of_matrix(self._names.single_value(node)):
+                return False
             return node.value.lower() in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
         return False
 
@@ -97,6 +101,12 @@ class RankValues:
         divisor = node.right
         name = last_name(divisor.func if isinstance(divisor, cst.Call) else divisor).lower()
         return self.is_rank(node.left) and (number_of(divisor) == 8 or _PER_NODE.search(name) is not None)
+
+
+def _is_of_matrix(node: cst.BaseExpression | None) -> bool:
+    """``config.lora.rank``: of an owner whose name says that its matrices have ranks."""
+    is_rank = isinstance(node, cst.Attribute) and node.attr.value == "rank"
+    return isinstance(node, cst.Attribute) and is_rank and _LOW_RANK.search(last_name(node.value)) is not None
 
 
 def _is_environ(node: cst.BaseExpression) -> bool:

@@ -34,6 +34,11 @@ _UNIQUE = {
 _PER_HOST = {"socket.gethostname": "the host name", "platform.node": "the host name", "os.uname": "the host name"}
 # The same when the ranks ask within the same second (or minute, as the format says).
 _COARSE = frozenset({"time.strftime", "time.ctime", "time.asctime", "time.localtime", "time.gmtime"})
+# Another text in each process, unless something seeded the generator.
+_DRAWN = frozenset(
+    {f"random.{name}" for name in ("random", "randint", "randrange", "getrandbits", "choice", "choices", "uniform")}
+    | {f"numpy.random.{name}" for name in ("rand", "randint", "random", "choice", "uniform")}
+)
 # The value of one of these follows from its arguments (or from the object in front of it).
 _PASSING = frozenset({"str", "int", "round", "repr", "float", "format", "hex"})
 _PASSING_METHODS = frozenset({"format", "isoformat", "timestamp", "replace", "strip", "lower", "upper", "hexdigest"})
@@ -110,6 +115,8 @@ class OwnValues:
             return OwnValue(node, "host", _PER_HOST[name], False)
         if name in _COARSE:
             return OwnValue(node, "clock", "the clock", False)
+        if name in _DRAWN and not any("seed" in word.lower() for word in self._names.words):
+            return OwnValue(node, "unique", "a random number", False)
         if self._ranks.is_rank(node):
             return OwnValue(node, "rank", "the rank", True)
         if name in _PASSING or name in _PASSING_PATHS:

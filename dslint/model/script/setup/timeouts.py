@@ -29,6 +29,8 @@ OTHER_TAKERS: dict[str, int | None] = {
     "torch.distributed.split_group": 2,
     "torch.distributed.monitored_barrier": 1,
     "deepspeed.comm.new_group": None,
+    "deepspeed.comm.monitored_barrier": 1,
+    "deepspeed.comm.comm.monitored_barrier": 1,
     "accelerate.InitProcessGroupKwargs": None,
     "accelerate.utils.InitProcessGroupKwargs": None,
     "accelerate.utils.dataclasses.InitProcessGroupKwargs": None,
@@ -42,7 +44,12 @@ OTHER_TAKERS |= {
     for name in ("DDPStrategy", "FSDPStrategy", "DeepSpeedStrategy")
 }
 # Takes a float as seconds, with a warning; an integer raises (torch 2.13).
-FLOAT_TAKERS = frozenset({"torch.distributed.monitored_barrier"})
+FLOAT_TAKERS = frozenset(
+    {
+        *("torch.distributed.monitored_barrier", "deepspeed.comm.monitored_barrier"),
+        "deepspeed.comm.comm.monitored_barrier",
+    }
+)
 TIMEDELTA = "datetime.timedelta"
 _UNITS = {"weeks": 604800, "days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 # The last parts of all these names, for the cheap look before a full parse.

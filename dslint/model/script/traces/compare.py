@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from dslint.model.script.collective.vocabulary import ROOTS
+from dslint.model.script.dotted import keyword
+from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.counting import ahead, differing, has_maybe, is_same, lonely
 from dslint.model.script.traces.elements import (
     Choice,
@@ -71,6 +74,8 @@ class _Comparison:
             return []
         if not self._found:
             self._swapped()
+        if not self._found:
+            self._rooted()
         return list(self._found.values())
 
     def _swapped(self) -> None:
@@ -79,6 +84,13 @@ class _Comparison:
         if pairs and Counter(_works_on(a) for a, _, _ in pairs) == Counter(_works_on(b) for _, b, _ in pairs):
             first, against, after = pairs[0]
             self._note(Mismatch(first, 0, True, after, against=against))
+
+    def _rooted(self) -> None:
+        """The same operations meet, and each side names another number for their root."""
+        for a, b, after in self._pairs.values():
+            mine, theirs = _root(a), _root(b)
+            if mine is not None and theirs is not None and mine != theirs:
+                self._note(Mismatch(a, 0, True, after, against=b))
 
     def _walk(self, one: Rest | None, other: Rest | None, path: Path) -> None:
         while self._forks <= _MOST_FORKS:
@@ -222,6 +234,17 @@ class _Comparison:
 
     def _note(self, mismatch: Mismatch) -> None:
         self._found.setdefault((id(mismatch.op.call), mismatch.side), mismatch)
+
+
+def _root(op: Op) -> int | None:
+    """The number that a collective of torch.distributed names as its root."""
+    named, position = ROOTS.get(op.key, ("", 0))
+    if not named or op.collective.family != "torch":
+        return None
+    given = keyword(op.call, named)
+    if given is None and len(op.call.args) > position and all(not (a.keyword or a.star) for a in op.call.args):
+        given = op.call.args[position].value
+    return number_of(given) if given is not None else None
 
 
 def _works_on(op: Op) -> str:

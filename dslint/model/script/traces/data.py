@@ -170,13 +170,22 @@ class DataDivergences:
         return Recorder(self._ground, self._collective, side, self._symbols)
 
     def _steps(self, body: cst.BaseSuite) -> list[cst.Call]:
-        """The calls of a body that train: each works on data of its own and may fail for one rank."""
-        found = []
-        for node in self._tree.own_nodes(body):
-            collective = self._collective(node) if isinstance(node, cst.Call) else None
-            if isinstance(node, cst.Call) and collective is not None and collective.key in _STEPS:
-                found.append(node)
-        return found
+        """The calls of a body that train: each works on data of its own and may fail for one rank.
+
+        In a loop they may do so through a function of the file: elsewhere that may be the whole of the training.
+        """
+        calls = [n for n in self._tree.own_nodes(body) if isinstance(n, cst.Call)]
+        is_turn = bool(self._tree.loops(body))
+        return [c for c in calls if self._is_step(c) or (is_turn and self._holds_step(self._names.local_function(c)))]
+
+    def _is_step(self, call: cst.Call) -> bool:
+        collective = self._collective(call)
+        return collective is not None and collective.key in _STEPS
+
+    def _holds_step(self, function: cst.FunctionDef | None) -> bool:
+        if function is None:
+            return False
+        return any(isinstance(n, cst.Call) and self._is_step(n) for n in self._tree.own_nodes(function.body))
 
     def _collective(self, call: cst.Call) -> Collective | None:
         if id(call) not in self._calls:

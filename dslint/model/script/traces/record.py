@@ -11,7 +11,7 @@ import libcst as cst
 from dslint.model.script.across.project import Foreign
 from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
-from dslint.model.script.ranks.guards import GROUP_MAKERS, is_exit
+from dslint.model.script.ranks.guards import GROUP_MAKERS, is_abort, is_exit
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.called import Given, ending, retold
 from dslint.model.script.traces.elements import (
@@ -150,6 +150,8 @@ class Recorder:
             found.append(Leave("break" if isinstance(node, cst.Break) else "continue"))
         elif isinstance(node, cst.Expr) and is_exit(node.value):
             found.append(Leave(ending(node.value)))
+        elif isinstance(node, cst.Expr) and is_abort(node.value):
+            found.append(Leave("crash"))
         return found
 
     def _if(self, node: cst.If) -> list[Element]:

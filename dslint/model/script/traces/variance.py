@@ -43,6 +43,7 @@ _LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
 _OWN_PART = frozenset({"prepared_loader", "ds_loader"})
 _LOADER_NAME = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$", re.I)
 _MODELS = frozenset({"engine", "ddp", "fsdp", "prepared_model", "prepared", "model", "engine_module", "ddp_module"})
+_TRAINED = frozenset({"engine", "ddp", "fsdp", "prepared_model"})
 _MODEL_NAME = re.compile(
     r"(?:^|_)(?:model|engine|net|criterion|loss_fn|loss_func|compute_loss|forward_step)$|loss$", re.I
 )
@@ -296,7 +297,9 @@ class Variances:
         given: list[cst.BaseExpression] = [a.value for a in node.args]
         if isinstance(node.func, cst.Attribute) and not qualified and not is_model:
             given.append(node.func.value)
-        return self._first(given, steps)
+        found = self._first(given, steps)
+        # What a function is given is not followed, but the outputs of a model that ranks train together are their own.
+        return found or (Variant(node) if self._objects.called(node.func) in _TRAINED else None)
 
     def _first(self, nodes: Iterable[cst.CSTNode], steps: int) -> Variant | None:
         return next((v for v in (self.value(n, steps) for n in nodes) if v is not None), None)
@@ -312,7 +315,7 @@ class Variances:
         if isinstance(iterable, cst.Call) and last_name(iterable.func) in _WRAPPERS and iterable.args:
             return self._batches(iterable.args[0].value, steps)
         kind = self._objects.likely(iterable)
-        if kind in _OWN_PART:
+        if kind in _OWN_PART or kind == "prepared":  # of what accelerate prepared only a loader is looped over
             return Variant(iterable, is_dealt=True)
         if kind in _LOADER_KINDS or (not kind and _LOADER_NAME.search(last_name(iterable))):
             return Variant(iterable, is_dealt=self._is_dealt(iterable))

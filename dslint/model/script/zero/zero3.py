@@ -25,6 +25,8 @@ _MAX_CALLS = 3
 _SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
 # Whatever states a stage has one of these words in it: most files have none, and their calls are not looked at.
 _MAY_STATE = re.compile(r"zero_optimization|DeepSpeedPlugin|--zero[_-]stage")
+_NAMES_CONFIG = re.compile(r"\bdeepspeed\s*=(?!=)")
+_ARGUMENTS = re.compile(r"(?:Arguments|Config|Args)$")
 _MAY_BUILD = re.compile(r"\bzero\b")
 _DEEPSPEED = (
     "deepspeed",
@@ -88,9 +90,18 @@ class ZeroStages:
         values = {fact.value for fact in stages}
         if len(values) == 1 and all(fact.is_known for fact in stages):
             return _as_stage(stages[0])
-        if stages or uses_deepspeed(self._names):
+        if stages or uses_deepspeed(self._names) or self._names_config:
             return unknown("the ZeRO stage is not stated in one place")
         return absent()
+
+    @cached_property
+    def _names_config(self) -> bool:
+        """``TrainingArguments(deepspeed=path)``: DeepSpeed is used, and what its config says stands elsewhere."""
+        if _NAMES_CONFIG.search(self._doc.source.text) is None:
+            return False
+        calls = (n for n in self._tree.every(cst.Call) if _ARGUMENTS.search(last_name(n.func)))
+        given = (a.value for call in calls for a in call.args if a.keyword and a.keyword.value == "deepspeed")
+        return any(not (isinstance(value, cst.Name) and value.value in ("None", "False")) for value in given)
 
     def _stated_by(self, node: cst.CSTNode) -> list[Fact[object]]:
         """What a node states: ``{"zero_optimization": {"stage": 3}}``, ``DeepSpeedPlugin(zero_stage=3)``, a flag."""
