@@ -184,7 +184,13 @@ class Names:
     def local_class(self, name: str, at: cst.CSTNode | None = None) -> cst.ClassDef | None:
         """The class of this file with that name."""
         found = self.bindings(name, at or self.tree.module)
-        return found[0].node if len(found) == 1 and isinstance(found[0].node, cst.ClassDef) else None
+        classes = [b.node for b in found if isinstance(b.node, cst.ClassDef)]
+        if len(classes) != 1:
+            return None
+        # ``class TrainingArguments(TrainingArguments)``: what was imported under that name is its base.
+        bases = [last_name(base.value) for base in classes[0].bases]
+        are_bases = name in bases and [b.kind for b in found if b.node is not classes[0]] == ["import"]
+        return classes[0] if len(found) == 1 or are_bases else None
 
     def class_bases(self, name: str) -> list[str]:
         """All base classes of a class of this file, nearest first: qualified names, or bare names of local classes."""

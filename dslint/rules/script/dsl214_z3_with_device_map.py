@@ -11,9 +11,10 @@ is not compatible with passing a device_map` on every rank, when the model is lo
 **Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
 
 **When it stays quiet.** The value is `None` wherever stage 3 can come to it, or not known; the stage is not known to be
-3; transformers does not know of stage 3 at that point (then DSL213 speaks), so that it accepts the map; tokenizers and
-other things that are no models; `low_cpu_mem_usage` where nobody states a release from 4.28 to 4.57. `"auto"` without
-stage 3, in a job of several processes, is not judged: what it does depends on the size of the model.
+3, or no command at stage 3 passes the switch of the branch; transformers does not know of stage 3 at that point (then
+DSL213 speaks), so that it accepts the map; tokenizers and other things that are no models; `low_cpu_mem_usage` where
+nobody states a release from 4.28 to 4.57. `"auto"` without stage 3, in a job of several processes, is not judged: what
+it does depends on the size of the model.
 
 **Evidence.** `check_and_set_device_map` of transformers 5.23 raises the `ValueError`. Two ranks at stage 3: `"auto"`
 and one device both raise on every rank; at stage 2 the model loads. `from_pretrained` of transformers 4.28 to 4.57
@@ -133,6 +134,39 @@ def load(path):
             'place = None if is_deepspeed_zero3_enabled() else "auto"\n'
             '    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=place)'
         ),
+    ),
+    good(
+        "an arm for runs without DeepSpeed: no command at stage 3 passes its switch",
+        {
+            "zero3.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3,\n'
+            '  "stage3_gather_16bit_weights_on_model_save": true}}\n',
+            "run.sh": "torchrun --nproc_per_node 8 train.py --output_dir out --deepspeed zero3.json\n",
+            "train.py": """\
+from dataclasses import dataclass, field
+
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+
+@dataclass
+class DataArguments:
+    train_file: str = field(default="train.json")
+
+
+@dataclass
+class TrainingArguments(TrainingArguments):
+    use_int8_training: bool = field(default=False)
+
+
+def main(load):
+    parser = HfArgumentParser((DataArguments, TrainingArguments))
+    data_args, training_args = parser.parse_args_into_dataclasses()
+    if training_args.use_int8_training:
+        model = AutoModelForCausalLM.from_pretrained("gpt2", load_in_8bit=True, device_map="auto")
+    else:
+        model = AutoModelForCausalLM.from_pretrained("gpt2")
+    Trainer(model=model, args=training_args, train_dataset=load(data_args.train_file)).train()
+""",
+        },
     ),
     good(
         "stage 2 keeps whole models, each on its device",

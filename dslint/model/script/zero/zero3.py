@@ -199,6 +199,8 @@ class ZeroStages:
     def _narrowed(self, node: cst.CSTNode, before: StageHere, calls: int) -> StageHere:
         here = before
         for test, is_true in self._conditions(node):
+            if self._is_never(test, is_true):
+                return StageHere(frozenset(), here.is_open, here.tests)
             outcome = self._tests.outcome(test)
             if outcome is None:
                 here = StageHere(here.possible, True, here.tests)
@@ -213,6 +215,13 @@ class ZeroStages:
         found = [self._narrowed(call, here, calls + 1) for call in callers]
         possible = frozenset().union(*(f.possible for f in found))
         return StageHere(possible, any(f.is_open for f in found), found[0].tests)
+
+    def _is_never(self, test: cst.BaseExpression, is_true: bool) -> bool:
+        """The stage is that of certain commands, and none of these comes to the answer: they do not pass the switch."""
+        if self._run.launcher.is_absent or self._run.zero_stage.is_absent:
+            return False
+        found = self._constants.value(test)
+        return found.is_known and bool(found.value) is not is_true
 
     def _is_expected_to_fail(self, node: cst.CSTNode) -> bool:
         """Inside ``with pytest.raises(...)``: whatever the mistake is, it is meant."""
