@@ -419,3 +419,35 @@ def test_dsl207_says_the_numbers_when_they_are_known() -> None:
     code = "import torch.distributed as dist\nfor i in range(rank, 6, world_size):\n    dist.all_reduce(x)\n"
     (found,) = findings(dsl207, code, Context(world_size=known(4)))
     assert "(6 items, 4 ranks)" in found.message
+
+
+DISPLAY = """\
+import torch.distributed as dist
+
+
+def display(step, gathered=None):
+    if dist.get_rank() != 0:
+        return
+    if gathered is None:
+        gathered = dist.all_reduce(step)
+    print(gathered)
+
+
+def finish(step, totals):
+    {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "severity"),
+    [
+        ("display(step, totals)", "info"),
+        ("display(step, gathered=totals)", "info"),
+        ("totals.display(*step)", "info"),
+        ("display(step)", "error"),
+        ("totals.display(step)", "error"),
+    ],
+)
+def test_an_arm_for_a_left_out_argument_runs_where_some_call_leaves_it_out(call: str, severity: str) -> None:
+    found = [f for f in findings(dsl201, DISPLAY.format(call=call))]
+    assert [(f.location.region.line, f.severity.value) for f in found] == [(8, severity)]

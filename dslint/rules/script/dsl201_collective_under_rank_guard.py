@@ -19,6 +19,7 @@ both sides, `if rank != 0: barrier()` ... `if rank == 0: barrier()`, context man
 the test is the same on every rank (`rank == -1`, `is_initialized()`, `step % n == 0`, `state.should_save`); the
 call works on a subgroup (`group=`); the others leave before the process group is made, or are a set that the file
 does not tell (`rank % tp == 0`, `rank < n`); the helper behind the test runs no collective or tests the rank itself.
+Where the call runs only for callers that leave an argument out, and none in the file does, it is an information.
 Calls that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
 `zero.GatheredParameters`) are reported only when ZeRO stage 3 is known.
 
@@ -42,6 +43,7 @@ from __future__ import annotations
 
 from dslint.core.finding import Severity
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
+from dslint.model.script.defaulted import left_out
 from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
 from dslint.rules.base import RuleMeta, bad, good
@@ -102,6 +104,9 @@ class Check(ScriptCheck):
             what = f"`{name}` runs the collective `{op.key}`, which needs every rank"
             home = op.foreign.context if op.foreign is not None else self.ctx
             related.append(home.location(op.through.name, "runs the collective"))
+        optional = left_out(self.ctx.tree, op.call)
+        if optional:
+            what = f"without `{optional}`, {what}"
         if guard.kind != "test":
             related += [self.ctx.location(o.call, "another collective that they miss") for o in found.behind[:3]]
         self.report(
@@ -109,7 +114,8 @@ class Check(ScriptCheck):
             f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
             hint=_HINTS.get(op.key, "Call it on every rank and keep only logging behind the test"),
             related=tuple(related),
-            fix=dedented(self.ctx, found),
+            fix=None if optional else dedented(self.ctx, found),
+            severity=Severity.INFO if optional else None,
             facts={"collective": op.key, "family": op.collective.family, "stage": self.ctx.stage},
         )
 
@@ -199,6 +205,20 @@ def finish(model, path, is_main_process):
 """,
         },
         "train.py:6",
+    ),
+    bad(
+        "A default that callers of other files may never use",
+        {
+            "metric.py": """\
+class Metrics:
+    def display(self, step, gathered=None):
+        if not self.accelerator.is_main_process:
+            return
+        results = self.accelerator.gather(self.values) if gathered is None else gathered
+        print(step, results)
+"""
+        },
+        "metric.py:5 info",
     ),
     good(
         "A helper of another file that chooses the rank itself, and one that both sides call",

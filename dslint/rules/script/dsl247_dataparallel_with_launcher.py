@@ -8,7 +8,7 @@ over, the replicas of a step are thrown away, and the gradients of DeepSpeed's o
 
 **When it stays quiet.** In the arm that runs without distribution (`if local_rank == -1`, `if not args.distributed`),
 in another function than the one that joins the job, and where a test other than the number of GPUs decides. With
-`device_ids=[local_rank]` it is a plain wrapper.
+`device_ids=[local_rank]` it is a plain wrapper, and one that `model = model.module` takes off at once does nothing.
 
 **Evidence.** torch 2.13 `nn/parallel/data_parallel.py`: `device_ids` is by default all visible devices, and `forward`
 replicates the module to each of them.
@@ -105,6 +105,13 @@ EXAMPLES = (
             "    model = nn.DataParallel(model, device_ids=[args.local_rank])\n"
         },
     ),
+    good(
+        "taken off again at once: only a call replicates",
+        {
+            "infer.py": _HEAD + "    dist.init_process_group('nccl')\n    model = nn.DataParallel(model)\n"
+            "    model = model.module\n    return model.generate(args.tokens)\n"
+        },
+    ),
     good("no job", {"eval.py": "from torch import nn\n\n\ndef main(model):\n    return nn.DataParallel(model)\n"}),
     good(
         "another function",
@@ -140,7 +147,7 @@ class Check(ScriptCheck):
         """Fire where every process that wraps has joined, or joins, a job."""
         if self.ctx.qualified_name(node.func) not in _DATA_PARALLEL or self._has_one_device(node):
             return
-        if self.ctx.run.world_size.get_or(0) == 1:
+        if self.ctx.run.world_size.get_or(0) == 1 or self._is_unwrapped(node):
             return
         tests = [c for c in self.ctx.guards.conditions(node) if not self._counts_gpus(c.test)]
         if any(c.ranks is Ranks.NONE for c in tests):
@@ -180,6 +187,28 @@ class Check(ScriptCheck):
     def _has_one_device(self, node: cst.Call) -> bool:
         devices = self.ctx.argument(node, "device_ids", 1)
         return isinstance(devices, cst.List) and len(devices.elements) == 1
+
+    def _is_unwrapped(self, node: cst.Call) -> bool:
+        """``model = model.module`` follows: nobody calls the wrapper, and only a call replicates."""
+        around = self.ctx.tree.parent(node)
+        if isinstance(around, cst.Attribute):
+            return around.attr.value == "module"
+        line = self.ctx.tree.enclosing(node, cst.SimpleStatementLine)
+        block = self.ctx.tree.parent(line) if line is not None else None
+        body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
+        after = body[body.index(line) + 1 :][:1] if line in body else []
+        given = self._assigned(around)
+        return bool(given) and any(
+            self._assigned(s) == given and self.ctx.text(s.value) == f"{given}.module"
+            for statement in after
+            if isinstance(statement, cst.SimpleStatementLine)
+            for s in statement.body[:1]
+            if isinstance(s, cst.Assign)
+        )
+
+    def _assigned(self, node: cst.CSTNode | None) -> str:
+        """The one target of an assignment, as it is written."""
+        return self.ctx.text(node.targets[0].target) if isinstance(node, cst.Assign) and len(node.targets) == 1 else ""
 
     def _report(self, node: cst.Call, join: cst.Call) -> None:
         self.report(
