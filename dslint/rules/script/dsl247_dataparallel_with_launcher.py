@@ -195,15 +195,15 @@ class Check(ScriptCheck):
             return around.attr.value == "module"
         line = self.ctx.tree.enclosing(node, cst.SimpleStatementLine)
         block = self.ctx.tree.parent(line) if line is not None else None
-        body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
-        after = body[body.index(line) + 1 :][:1] if line in body else []
+        body = block.body if isinstance(block, cst.IndentedBlock | cst.Module) else ()
+        at = next((at for at, statement in enumerate(body) if statement is line), len(body))
+        after = body[at + 1] if at + 1 < len(body) else None
+        taken = after.body[0] if isinstance(after, cst.SimpleStatementLine) else None
         given = self._assigned(around)
-        return bool(given) and any(
-            self._assigned(s) == given and self.ctx.text(s.value) == f"{given}.module"
-            for statement in after
-            if isinstance(statement, cst.SimpleStatementLine)
-            for s in statement.body[:1]
-            if isinstance(s, cst.Assign)
+        return (
+            bool(given)
+            and isinstance(taken, cst.Assign)
+            and (self._assigned(taken) == given and self.ctx.text(taken.value) == f"{given}.module")
         )
 
     def _assigned(self, node: cst.CSTNode | None) -> str:
