@@ -439,7 +439,7 @@ def finish(step, totals):
 
 
 @pytest.mark.parametrize(
-    ("call", "severity"),
+    ("called", "severity"),
     [
         ("display(step, totals)", "info"),
         ("display(step, gathered=totals)", "info"),
@@ -448,6 +448,6 @@ def finish(step, totals):
         ("totals.display(step)", "error"),
     ],
 )
-def test_an_arm_for_a_left_out_argument_runs_where_some_call_leaves_it_out(call: str, severity: str) -> None:
-    found = [f for f in findings(dsl201, DISPLAY.format(call=call))]
+def test_an_arm_for_a_left_out_argument_runs_where_some_call_leaves_it_out(called: str, severity: str) -> None:
+    found = findings(dsl201, DISPLAY.format(call=called))
     assert [(f.location.region.line, f.severity.value) for f in found] == [(8, severity)]
