@@ -8,20 +8,24 @@
 Under ZeRO stage 3 (and fully sharded data parallelism) each of these calls gathers the partitions of all ranks: rank 0
 waits for the others until the process-group timeout. Worse, after a lonely forward the call returns a value, because
 its gathering pairs up with the *next training step* of the other ranks, which then hangs or reads foreign weights. The
-script has worked for months, and stands still the day somebody passes another config.
+script has worked for months, and stands still the day somebody passes another config. `accelerator.save_state` begins
+the checkpoint of a DeepSpeed engine with a barrier at every stage: it waits as soon as DeepSpeed is used at all.
 
 **Fix.** Call it on every rank: the trainer and the engine choose the writing rank themselves. Keep printing, logging
 and uploading by hand behind the test.
 
-**When it stays quiet.** The stage is known to be below 3; the other ranks make the same call on their own path; the
-helper behind the test runs no such call. The severity follows what is known: *error* when stage 3 is known (from the
-launch command and its config, or from the script), *warning* for saving when the script uses DeepSpeed and its
-stage is not known, *info* for a forward then, and when nothing in the project speaks of DeepSpeed.
+**When it stays quiet.** The stage is known to be below 3 (but for `save_state`); the other ranks make the same call on
+their own path; the helper behind the test runs no such call. The severity follows what is known: *error* when stage 3
+is known (from the launch command and its config, or from the script), for `save_state` when any stage is; *warning* for
+saving when the script uses DeepSpeed and its stage is not known; *info* for a forward then, and when nothing in the
+project speaks of DeepSpeed.
 
 **Evidence.** Two ranks: `trainer.save_model` behind `is_world_process_zero()` passes with DDP and ZeRO-2 and hangs
 with ZeRO-3 until it is killed (transformers 5.23, deepspeed 0.19.8; `Trainer.save_model` calls
 `accelerator.get_state_dict`); a forward on rank 0 passes with ZeRO-2 and ends in the timeout of the next training step
 with ZeRO-3; `save_16bit_model` and `GatheredParameters` on rank 0 time out with ZeRO-3.
+`accelerator.save_state` on rank 0 passes with DDP and waits in the barrier of `save_checkpoint` at stages 0, 2 and 3
+(accelerate 1.15).
 """
 
 from __future__ import annotations
@@ -70,15 +74,23 @@ class Check(ScriptCheck):
     def finish(self) -> None:
         """The stage decides how sure it is."""
         stage3 = self.ctx.zero3_evidence
-        if stage3.is_known and not stage3.value:
-            return
+        is_below = stage3.is_known and not stage3.value
         seen: set[int] = set()
         for found in self.ctx.divergences.if_sharded():
-            if found.order or id(found.guard.owner) in seen:
+            if found.order or id(found.guard.owner) in seen or (is_below and not self._waits_below(found)):
                 continue
             if found.guard.kind != "test":
                 seen.add(id(found.guard.owner))
             self._report(found, self._severity(found))
+
+    def _waits_below(self, found: Divergence) -> bool:
+        """The call waits at the stage of this run, which is none at which parameters are partitioned."""
+        return _is_any_stage(found) and self.ctx.zero.at(found.op.call).may_be(0, 1, 2)
+
+    def _stage(self, found: Divergence) -> int:
+        """At which an experiment shows it."""
+        stage = self.ctx.stage
+        return stage if stage is not None and (stage == 3 or _is_any_stage(found)) else 3
 
     def _severity(self, found: Divergence) -> Severity:
         stage3 = self.ctx.zero3_evidence
@@ -93,13 +105,16 @@ class Check(ScriptCheck):
         name = self.ctx.text(op.call.func)
         who, others = lonely_sides(self.ctx, found)
         related = [guard_place(self.ctx, guard)]
-        what = f"`{name}` must be called by every rank under ZeRO stage 3"
+        under = "with DeepSpeed" if _is_any_stage(found) else "under ZeRO stage 3"
+        what = f"`{name}` must be called by every rank {under}"
         if op.through is not None:
-            what = f"`{name}` runs `{op.key}`, which needs every rank under ZeRO stage 3"
+            what = f"`{name}` runs `{op.key}`, which needs every rank {under}"
             home = op.foreign.context if op.foreign is not None else self.ctx
             related.append(home.location(op.through.name, "runs it"))
         if severity is Severity.ERROR:
             effect = f"{others}, and the job hangs until the process-group timeout"
+        elif _is_any_stage(found):
+            effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage and with FSDP"
         else:
             effect = "harmless up to stage 2, a hang with stage 3, and the stage of this run is not known"
         self.report(
@@ -109,8 +124,13 @@ class Check(ScriptCheck):
             related=(*related, *self.ctx.zero3_evidence.origins),
             fix=dedented(self.ctx, found),
             severity=severity,
-            facts={"collective": op.key, "family": op.collective.family, "stage": self.ctx.stage or 3},
+            facts={"collective": op.key, "family": op.collective.family, "stage": self._stage(found)},
         )
+
+
+def _is_any_stage(found: Divergence) -> bool:
+    """`accelerator.save_state` begins `save_checkpoint` of an engine with a barrier, partitioned or not."""
+    return found.op.key == "save_state" and found.op.collective.family == "accelerate"
 
 
 _TRAINER = """\
@@ -130,6 +150,18 @@ def main(model, data, output):
 _GUARDED = """\
     if trainer.is_world_process_zero():
         trainer.save_model(output)
+"""
+_ACCELERATE = """\
+from accelerate import Accelerator, DeepSpeedPlugin
+
+
+def main(model, output):
+    plugin = DeepSpeedPlugin(zero_stage=STAGE)
+    accelerator = Accelerator(deepspeed_plugin=plugin)
+    model = accelerator.prepare(model)
+    accelerator.print("saving")
+    if accelerator.is_main_process:
+        accelerator.save_state(output)
 """
 _ENGINE = """\
 import deepspeed
@@ -167,6 +199,15 @@ def main(model, args, data):
 """
         },
         "train.py:8 info",
+    ),
+    bad(
+        "`save_state` of accelerate waits at every stage",
+        {"train.py": _ACCELERATE.replace("STAGE", "2")},
+        "train.py:10",
+    ),
+    good(
+        "asks for a stage that this run does not have",
+        {"train.py": _ACCELERATE.replace("STAGE", "2").replace("if acc", "if plugin.zero_stage == 3 and acc")},
     ),
     good(
         "ZeRO stage 2: every rank holds all weights",
