@@ -293,6 +293,9 @@ def test_prompts_and_output_are_blanked_in_place() -> None:
     assert len(script) == len(session)
     assert script.split("\n") == ["  torchrun a.py \\", "    --x", "       ", "  ls", ""]
     assert without_prompts("X=$A\nrun $X\n") == "X=$A\nrun $X\n"
+    broken = ">>> python3 a.py \\ # why\n  --x\n{}\n"  # meant to go on
+    assert without_prompts(broken).split("\n") == ["    python3 a.py \\ # why", "  --x", "  ", ""]
+    assert without_prompts(">>> run()\nNone\n") == ">>> run()\nNone\n"
 
 
 def docs(text: str) -> list[LaunchDoc]:

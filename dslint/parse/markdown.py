@@ -117,21 +117,30 @@ def _language(info: str) -> str:
     return next((w.lstrip(".").lower() for w in words if w), "")
 
 
+_ENVIRONMENT = r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?"
+_PROMPT = re.compile(
+    rf"{_ENVIRONMENT}(?:\$|>>>(?=[ \t]+(?:python3?|torchrun|deepspeed|accelerate)[ \t]))[ \t]+", re.MULTILINE
+)
+_MORE = re.compile(rf"{_ENVIRONMENT}>[ \t]+")
+# A comment behind the `\` ends the command, whatever the author meant: what follows is none of its output.
+_GOES_ON = re.compile(r"\\(?:[ \t]+#[^\r\n]*)?[\r\n]*$")
+
+
 def without_prompts(text: str) -> str:
     """A shell session as a script of the same length: prompts and the output between commands become blanks.
 
-    A text without ``$ `` prompts is returned as it is.
+    A text without ``$ `` prompts is returned as it is. Some write ``>>> python3 train.py`` for a prompt.
     """
-    if not re.search(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?\$[ \t]", text, re.MULTILINE):
+    if not _PROMPT.search(text):
         return text
     out = []
     continued = False
     for line in re.findall(r".*\n|.+", text):
-        prompt = re.match(r"[ \t]*(?:\([\w.-]+\)[ \t]*)?[$>][ \t]+", line)
-        if prompt and (continued or "$" in prompt[0]):
+        prompt = _PROMPT.match(line) or (_MORE.match(line) if continued else None)
+        if prompt:
             line = " " * prompt.end() + line[prompt.end() :]
         elif not continued and not line.lstrip().startswith("#"):
             line = re.sub(r"[^\r\n]", " ", line)
-        continued = line.rstrip("\r\n").endswith("\\")
+        continued = _GOES_ON.search(line) is not None
         out.append(line)
     return "".join(out)

@@ -34,7 +34,7 @@ SNIPPETS = {
 }
 # A fence without a language is a shell block when a line of it begins like a launch.
 _BEGINS = re.compile(
-    r"^[ \t]*(?:\$[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
+    r"^[ \t]*(?:(?:\$|>>>)[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
     r"(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner[ \t]+train"
     r"|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train|colossalai[ \t]+run|composer[ \t]+-|horovodrun"
     r"|python3?[ \t]+(?:-m[ \t]|\S+\.py)))",
