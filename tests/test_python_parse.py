@@ -126,6 +126,7 @@ TOO_LONG = {
     "loops": "x = [a" + " for a in b" * 1_000 + "]",
     "elif": "if a: pass\n" + "elif b: pass\n" * 1_000,
     "strings": "x = (" + "'a' " * 1_000 + ")",
+    "decorator": "@a" + ".b()" * 500 + "\ndef f(): pass",
     "import": "import a" + ".b" * 1_000,
     "import from": "from a" + ".b" * 1_000 + " import c",
     "mapping": "match x:\n  case " + "{1:" * 11 + "a" + "}" * 11 + ": pass",

@@ -81,8 +81,8 @@ def test_a_run_loads_only_what_its_answer_needs(project: Path, arguments: list[s
 @pytest.mark.parametrize(("given", "after"), [("", "False True"), ("sys.argv[1:]", "True False")])
 def test_a_process_that_ends_does_not_look_for_garbage_once_more(project: Path, given: str, after: str) -> None:
     code = (
-        f"import gc, sys\nfrom dslint.cli import main\ntry:\n    main({given})\n"
-        "except SystemExit:\n    print(gc.isenabled(), gc.get_freeze_count() > 0)\n"
+        f"import gc, sys\nfrom dslint.cli import main\nfrozen = gc.get_freeze_count()\ntry:\n    main({given})\n"
+        "except SystemExit:\n    print(gc.isenabled(), gc.get_freeze_count() > frozen)\n"
     )
     command = [sys.executable, "-c", code, "--no-cache", "ds_config.json"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)

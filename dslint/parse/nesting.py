@@ -116,6 +116,8 @@ def _size(node: ast.AST, source: SourceFile) -> int | None:
     if line is None:
         return None if node._fields else 0
     start, end = _extent(node, source)
+    for decorator in node.__dict__.get("decorator_list", ()):  # the extent of a definition begins behind them
+        start = min(start, _extent(decorator, source)[0])
     return max(0, end - start)
 
 
