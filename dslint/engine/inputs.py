@@ -77,6 +77,12 @@ def crash(what: str, path: str, error: Exception) -> Finding:
     return RULE_CRASHED.finding(top_of(path), message, hint="Please report this with the file that causes it")
 
 
+def died(path: str, what: str) -> Finding:
+    """A worker died twice of a file: with others and alone. ``what`` it did: ``read``, ``judged``."""
+    message = f"not checked: the process that {what} it died, in the pool and alone"
+    return RULE_CRASHED.finding(top_of(path), message, hint="Please report this with the file that causes it")
+
+
 def sort_files(found: Discovery, overrides: Mapping[str, str]) -> tuple[Inputs, Callable[[], None]]:
     """Read and classify every candidate; what is returned beside reads the data files among them.
 

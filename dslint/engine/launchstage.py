@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.profile import Profile, stage_of
 from dslint.core.source import SourceFile
-from dslint.engine.inputs import LaunchFile, not_followed, readable, syntax_findings, top_of, unreadable
+from dslint.engine.inputs import LaunchFile, died, not_followed, readable, syntax_findings, unreadable
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.own import RULE_CRASHED
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -210,9 +209,7 @@ class _Texts:
 
 
 def _died(file: LaunchFile) -> LaunchRead:
-    message = "not checked: the process that read it died, in the pool and alone"
-    hint = "Please report this with the file that causes it"
-    return LaunchRead(file.path, findings=[RULE_CRASHED.finding(top_of(file.path), message, hint=hint)])
+    return LaunchRead(file.path, findings=[died(file.path, "read")])
 
 
 def _prepare(reader: LaunchReader) -> None:

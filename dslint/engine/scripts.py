@@ -13,7 +13,7 @@ from dslint.core.finding import Finding
 from dslint.core.garbage import no_collections
 from dslint.core.profile import Profile, stage_of
 from dslint.engine.cache import ResultCache, digest
-from dslint.engine.inputs import top_of
+from dslint.engine.inputs import died
 from dslint.engine.judge import Job, Judge, Judged
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.rules.markers import rules_of_all
@@ -138,9 +138,7 @@ def _pool(workers: int, jobs: Sequence[Job], begin: Callable[[], None]) -> Pool[
 
 
 def _died(job: Job) -> Judged:
-    message = "not checked: the process that judged it died, in the pool and alone"
-    hint = "Please report this with the file that causes it"
-    return Judged([RULE_CRASHED.finding(top_of(job.path), message, hint=hint)])
+    return Judged([died(job.path, "judged")])
 
 
 def _prepare() -> None:

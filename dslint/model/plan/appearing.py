@@ -209,11 +209,8 @@ def _scripts_in(line: str) -> Sequence[str]:
 
 def _is_away(files: Files) -> bool:
     """The command runs in a folder that is unknown or not in this project."""
-    cwd, workspace = files.command.cwd, files.workspace
-    if not cwd.is_known:
-        return cwd.is_unknown
-    bases = workspace.bases(files.launch_path)
-    return not any(workspace.exists(workspace.normal(posixpath.join(b, cwd.get()))) for b in bases)
+    cwd = files.command.cwd
+    return not any(map(files.workspace.exists, files.after_cd())) if cwd.is_known else cwd.is_unknown
 
 
 def _is_at_home(files: Files, text: str) -> bool:

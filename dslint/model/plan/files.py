@@ -36,6 +36,11 @@ class Files:
         self.folders, best = _ranked(folders, _literal_paths(command), workspace)
         self.starts = self.folders[:best]
 
+    def after_cd(self) -> list[str]:
+        """Where a command whose folder is known runs: a folder for each from which people start the launch file."""
+        workspace, cwd = self.workspace, self.command.cwd.get()
+        return list(dict.fromkeys(workspace.normal(posixpath.join(f, cwd)) for f in workspace.bases(self.launch_path)))
+
     def find(self, text: str) -> str | None:
         """The user-facing path of a file that the command names, ``None`` when it is nowhere."""
         if text.startswith("~") or not text:

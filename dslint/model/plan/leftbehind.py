@@ -6,9 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from dslint.core.source import Location, Span
-from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.files import Files
-from dslint.model.workspace import Workspace
 
 # Options of programs around the launcher (srun, mpirun, uv, env, conda) that choose a folder of their own.
 _FOLDERS = ("-D", "-C", "--chdir", "--directory", "--cwd", "-wdir", "--wdir")
@@ -39,7 +37,7 @@ def left_behind(files: Files, text: str) -> LeftBehind | None:
     # `cd name` of a documentation leads into the clone, also where the project has a folder of its own name.
     if command.in_docs or not (command.cwd.is_known and command.cwd_is_certain and text) or text.startswith(("/", "~")):
         return None
-    folder = _folder(command, files.launch_path, workspace)
+    folder = _folder(files)
     if folder is None or workspace.exists(posixpath.join(folder, text)):
         return None
     if files.script_path:
@@ -55,13 +53,13 @@ def left_behind(files: Files, text: str) -> LeftBehind | None:
     return LeftBehind(folder, path, place)
 
 
-def _folder(command: LaunchCommand, launch: str, workspace: Workspace) -> str | None:
+def _folder(files: Files) -> str | None:
     """The one folder in which the command runs; ``None`` where nobody knows."""
-    cwd = command.cwd.get()
+    command, workspace = files.command, files.workspace
     around = [word.raw for words in command.wrappers for word in words]
-    if cwd.startswith("/") or any(word.split("=")[0] in _FOLDERS for word in around):
+    if command.cwd.get().startswith("/") or any(word.split("=")[0] in _FOLDERS for word in around):
         return None
-    found = dict.fromkeys(workspace.normal(posixpath.join(base, cwd)) for base in workspace.bases(launch))
+    found = files.after_cd()
     folders = [folder for folder in found if not folder.startswith(("..", "/")) and workspace.exists(folder)]
     if any(folder.startswith("..") for folder in found):
         # ``cd ..`` may lead out of the project: the script says from where.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dslint.core.source import Location
 from dslint.model.plan.pyscript import PyScript
+from dslint.model.trlclasses import PLAIN_TRAINERS
 
 # How the names of classes begin whose configs have none of them: transformers 5.23, each config class made and asked
 # (tests/test_trained_model.py).
@@ -39,7 +40,7 @@ class TrainedModel:
 
 def model_without_size(script: PyScript) -> TrainedModel | None:
     """The model of the one Trainer of the script, when nothing in the script gives its config a hidden size."""
-    trainers = [call for name, call in script.called if name in _TRAINERS]
+    trainers = [call for name, call in script.called if name in PLAIN_TRAINERS]
     if len(trainers) != 1 or "hidden_size" in script.source.text:
         return None
     node = next((k.value for k in trainers[0].keywords if k.arg == "model"), None)
@@ -49,17 +50,11 @@ def model_without_size(script: PyScript) -> TrainedModel | None:
         return None
     first, _, rest = script.qualified(made.func).partition(".")
     names = rest.split(".")
-    if first == "transformers" and (names[-1] in _CLASSES or (names[-1] in _MAKES and names[-2:-1])):
-        name = names[-1] if names[-1] in _CLASSES else names[-2]
+    if first == "transformers":
+        name = names[-2] if names[-1] in _MAKES and len(names) > 1 else names[-1]
         return TrainedModel(name, False, script.location(made, "the model")) if name in _CLASSES else None
     own = script.classes.get(first) if not rest else None
     return TrainedModel(first, True, script.location(made, "the model")) if own and _is_plain(script, own) else None
-
-
-_TRAINERS = frozenset(
-    f"transformers.{name}"
-    for name in ("Trainer", "Seq2SeqTrainer", "trainer.Trainer", "trainer_seq2seq.Seq2SeqTrainer")
-)
 
 
 def _is_plain(script: PyScript, owner: ast.ClassDef) -> bool:

@@ -11,8 +11,8 @@ from dslint.model.script.data.labels import items_of
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
+from dslint.model.trlclasses import PLAIN_TRAINERS
 
-_PLAIN_TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _RENAMING = ("DataCollatorWithPadding", "default_data_collator", "DefaultDataCollator")
 
 
@@ -49,7 +49,7 @@ class Evaluation:
         """Every Trainer of this file certainly has a collator of transformers that renames `label` to `labels`."""
         made = [c for c in self._calls() if last_name(c.func).endswith("Trainer")]
         passed = self._trainer_arguments
-        if not passed or any(self._names.qualified(c.func) not in _PLAIN_TRAINERS for c in made):
+        if not passed or any(self._names.qualified(c.func) not in PLAIN_TRAINERS for c in made):
             return False
         if any(sum(a.keyword is None for a in c.args) > 2 for c in made):
             return False
