@@ -118,6 +118,15 @@ def test_dsl201_fires_once_on_a_collective_that_only_some_ranks_reach(code: str)
         DIST + "def f():\n    if rank % tp != 0:\n        exit(0)\n    dist.barrier()\n",
         DIST + "if rank != 0:\n    exit()\ndist.init_process_group('nccl')\ndist.barrier()\n",
         DIST + "if rank == 0:\n    def later():\n        dist.barrier()\n",
+        # The model is sharded below: here each rank has all of it.
+        "from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict\n"
+        "from torch.distributed.fsdp import fully_shard\ndef f(model):\n    if rank == 0:\n"
+        "        full = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))\n"
+        "    fully_shard(model)\n    load(model, full)\n",
+        # Only Lightning before 1.7 calls this hook, and there ``save_checkpoint`` waits for nobody.
+        "import pytorch_lightning as pl\nclass Saver(pl.Callback):\n"
+        "    def on_keyboard_interrupt(self, trainer, pl_module):\n        if trainer.global_rank == 0:\n"
+        "            trainer.save_checkpoint('last.ckpt')\n",
     ],
 )
 def test_dsl201_quiet_on_look_alikes(code: str) -> None:

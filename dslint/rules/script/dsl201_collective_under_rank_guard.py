@@ -221,6 +221,90 @@ class Metrics:
         "metric.py:5 info",
     ),
     good(
+        "Rank 0 asks again before it tells the others",
+        {
+            "train.py": """\
+import torch
+
+
+def serve(generate):
+    while True:
+        text, stop = "", False
+        if torch.distributed.get_rank() == 0:
+            text = input("query: ").strip()
+            if not text:
+                print("empty")
+                continue
+            if text == "stop":
+                stop = True
+            torch.distributed.broadcast_object_list([text, stop])
+        else:
+            told = [text, stop]
+            torch.distributed.broadcast_object_list(told)
+            text, stop = told
+        if stop:
+            return
+        generate(text)
+"""
+        },
+    ),
+    good(
+        "Workers that serve until rank 0 sends them home",
+        {
+            "train.py": """\
+import torch
+import torch.distributed as dist
+
+
+def work():
+    while True:
+        message = torch.empty(1, dtype=torch.long, device="cuda")
+        dist.broadcast(message, src=0)
+        if message != 0:
+            return
+
+
+def main(server):
+    serves = True
+    if dist.is_initialized():
+        if dist.get_rank() > 0:
+            serves = False
+    if serves:
+        server.serve()
+        if dist.get_world_size() > 1:
+            dist.broadcast(torch.tensor([1], device="cuda"), src=0)
+    elif dist.get_rank() > 0:
+        work()
+    dist.barrier()
+"""
+        },
+    ),
+    good(
+        "Where the others leave, rank 0 gives up the exchange",
+        {
+            "train.py": """\
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+
+def validate(accelerator, items, workers, use_all):
+    if use_all and len(items) < workers:
+        use_all = False
+        print("too few")
+        if not accelerator.is_main_process:
+            return
+    found = [item.run() for item in items]
+    if use_all:
+        found = gather_object(found)
+    return found
+
+
+def main(items):
+    validate(Accelerator(), items, 4, True)
+"""
+        },
+    ),
+    good(
         "A helper of another file that chooses the rank itself, and one that both sides call",
         {
             "tools.py": """\

@@ -15,10 +15,10 @@ the checkpoint of a DeepSpeed engine with a barrier at every stage: it waits as 
 and uploading by hand behind the test.
 
 **When it stays quiet.** The stage is known to be below 3 (but for `save_state`); the other ranks make the same call on
-their own path; the helper behind the test runs no such call. The severity follows what is known: *error* when stage 3
-is known (from the launch command and its config, or from the script), for `save_state` when any stage is; *warning* for
-saving when the script uses DeepSpeed and its stage is not known; *info* for a forward then, and when nothing in the
-project speaks of DeepSpeed.
+their own path; the helper behind the test runs no such call; something unknown may let the other ranks in (`is_main or
+uses_sharding`). The severity follows what is known: *error* when stage 3 is known (from the launch command and its
+config, or from the script), for `save_state` when any stage is; *warning* for saving when the script uses DeepSpeed
+and its stage is not known; *info* for a forward then, and when nothing in the project speaks of DeepSpeed.
 
 **Evidence.** Two ranks: `trainer.save_model` behind `is_world_process_zero()` passes with DDP and ZeRO-2 and hangs
 with ZeRO-3 until it is killed (transformers 5.23, deepspeed 0.19.8; `Trainer.save_model` calls
@@ -30,9 +30,12 @@ with ZeRO-3; `save_16bit_model` and `GatheredParameters` on rank 0 time out with
 
 from __future__ import annotations
 
+import libcst as cst
+
 from dslint.core.finding import Severity
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.model.script.precheck import guards_any_call, has_guarded_collective
+from dslint.model.script.ranks.rankset import ANY
 from dslint.model.script.traces.divergence import Divergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
@@ -79,6 +82,8 @@ class Check(ScriptCheck):
         for found in self.ctx.divergences.if_sharded():
             if found.order or id(found.guard.owner) in seen or (is_below and not self._waits_below(found)):
                 continue
+            if self._may_let_in(found.guard.test):
+                continue
             if found.guard.kind != "test":
                 seen.add(id(found.guard.owner))
             self._report(found, self._severity(found))
@@ -91,6 +96,16 @@ class Check(ScriptCheck):
         """At which an experiment shows it."""
         stage = self.ctx.stage
         return stage if stage is not None and (stage == 3 or _is_any_stage(found)) else 3
+
+    def _may_let_in(self, test: cst.CSTNode) -> bool:
+        """``is_main_process or uses_sharding``: what else is asked may be what decides over the stage."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self._may_let_in(test.expression)
+        if not isinstance(test, cst.BooleanOperation):
+            return False
+        told = [self.ctx.guards.branches(side) for side in (test.left, test.right)]
+        lets_in = isinstance(test.operator, cst.Or) and ANY in told and any(yes.is_partial for yes, _ in told)
+        return lets_in or any(map(self._may_let_in, (test.left, test.right)))
 
     def _severity(self, found: Divergence) -> Severity:
         stage3 = self.ctx.zero3_evidence
@@ -218,6 +233,21 @@ def main(model, args, data):
         {
             "train.py": _TRAINER.replace("STAGE", "3")
             + "    trainer.save_model(output)\n    if trainer.is_world_process_zero():\n        print(output)\n"
+        },
+    ),
+    good(
+        "All ranks save where the models are sharded",
+        {
+            "train.py": """\
+from accelerate import Accelerator
+
+
+def main(config, models):
+    accelerator = Accelerator()
+    accelerator.prepare(*models)
+    if accelerator.is_main_process or config.use_deepspeed:
+        accelerator.save_state(config.output)
+"""
         },
     ),
     good(

@@ -42,7 +42,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="one rank skips a collective because of its own data, and the others wait for it",
     markers=(
-        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|time\(|perf_counter|rank|is_main|process_index",
+        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|time\(|perf_counter|rank|RANK|is_main|process_index",
         r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast",
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
     ),
@@ -283,6 +283,56 @@ def train(steps, path, grads):
         if stop[0]:
             break
         dist.all_reduce(grads)
+"""
+        },
+    ),
+    good(
+        "Rank 0 tells the others in a list, and keeps its own value",
+        {
+            "train.py": """\
+import os
+
+import torch.distributed as dist
+
+RANK = int(os.getenv("RANK", -1))
+
+
+def train(model, epochs, stopper, loader, validate):
+    stop = False
+    for epoch in range(epochs):
+        for batch in loader:
+            dist.all_reduce(batch)
+        if RANK in {-1, 0}:
+            stop = stopper(epoch=epoch, fitness=validate(model))
+        if RANK != -1:
+            told = [stop if RANK == 0 else None]
+            dist.broadcast_object_list(told, 0)
+            if RANK != 0:
+                stop = told[0]
+        if stop:
+            break
+"""
+        },
+    ),
+    good(
+        "What rank 0 set decides over nothing that the others run",
+        {
+            "train.py": """\
+import os
+
+import torch.distributed as dist
+
+
+def train(epochs, grads, start_copy, first_copy):
+    copier = None
+    if dist.get_rank() == 0:
+        if not first_copy():
+            return
+        copier = start_copy()
+    for _ in range(epochs):
+        dist.all_reduce(grads)
+    if copier is not None:
+        copier.terminate()
 """
         },
     ),

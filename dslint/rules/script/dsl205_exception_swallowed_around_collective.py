@@ -11,10 +11,10 @@ the others: the job hangs at the end, or sums belong to different steps and noth
 **Fix.** Let the exception end the job, and resume from a checkpoint; or catch it around the loading of the data only;
 or let the ranks agree (`all_reduce` of a flag) before any of them makes the step.
 
-**When it stays quiet.** An `else` of the `try` raises, or the function is a test, so that the exception is expected
-everywhere; the handler ends with `raise`, `sys.exit(1)`, `os._exit(1)` or `os.abort()`; it makes the same calls as the
-body; the body holds no call of a distributed model (in a loop: nor a function of the file that makes one). The severity
-is *error* where the handler goes on with the loop.
+**When it stays quiet.** A `try` that comes to its end is the failure (`else: raise`, `assert 0` behind it), or the
+function is a test, so that the exception is expected everywhere; the handler ends with `raise`, `sys.exit(1)`,
+`os._exit(1)` or `os.abort()`; it makes the same calls as the body; the body holds no call of a distributed model (in a
+loop: nor a function of the file that makes one). The severity is *error* where the handler goes on with the loop.
 
 **Evidence.** Two ranks of a DDP model: out of memory caught on one rank ends in the timeout of the other; a swallowed
 `ValueError` before an `all_reduce` made one rank receive the sum of another record, 21 instead of 30, with exit code 0
@@ -175,6 +175,25 @@ def step(args, model, batch):
             optimizer.step()
         except RuntimeError:
             os.abort()
+"""
+        },
+    ),
+    good(
+        "The exception is what is expected, on every rank",
+        {
+            "check.py": """\
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def check(model, rank):
+    model = DDP(model, device_ids=[rank])
+    out = model(torch.rand(4, 4))
+    try:
+        out.sum().backward()
+    except RuntimeError:
+        return
+    assert 0
 """
         },
     ),

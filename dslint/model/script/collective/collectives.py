@@ -156,6 +156,10 @@ class Collectives:
         if method == "prepare":
             return keyword(call, "evaluation_mode") is None and any(self._is_model(a) for a in call.args)
         if kind == "lightning_trainer":
+            # Lightning calls this hook up to 1.6; its ``save_checkpoint`` ends in a barrier from 2.1 on.
+            hook = self._names.tree.function(call) if method == "save_checkpoint" else None
+            if hook is not None and hook.name.value == "on_keyboard_interrupt":
+                return False
             made = self._objects.made(called.value)
             return made is None or not any(_is_one(keyword(made, name)) for name in ("devices", "gpus"))
         return all(keyword(call, name) is None for name in ("group", "process_group"))

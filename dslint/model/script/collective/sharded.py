@@ -9,6 +9,8 @@ do not. ``get_model_state_dict`` and its like gather with ``full_state_dict=True
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from dslint.model.script.collective.vocabulary import (
@@ -28,6 +30,7 @@ _SHARDING = frozenset({"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "_HYBRID_S
 _CLIP = frozenset({"torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_"})
 _FSDP_ROOTS = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 # What FSDP2 waits in, ``parameters`` where their norm is asked for; its ``state_dict`` holds the parts.
+_SHARDS = re.compile(r"shard|fsdp|parallelize", re.I)
 _FSDP2_METHODS = frozenset({"forward", "generate", "parameters"})
 
 
@@ -83,4 +86,18 @@ class ShardedCalls:
             return False
         if function.startswith("set_") and is_true(made, "broadcast_from_rank0"):
             return True
-        return is_true(made, "full_state_dict") and self._names.imported(*_FSDP_ROOTS)
+        if not is_true(made, "full_state_dict") or not self._names.imported(*_FSDP_ROOTS):
+            return False
+        return function.startswith("set_") or not self._is_sharded_later(call)
+
+    def _is_sharded_later(self, call: cst.Call) -> bool:
+        """A later line of the function shards the model: up to there each rank has all of it, and nothing moves."""
+        model = keyword(call, "model") or (call.args[0].value if call.args else None)
+        if not isinstance(model, cst.Name) or self._objects.likely(model) == "fsdp":
+            return False
+        tree = self._names.tree
+        scope = tree.function(call) or tree.module
+        later = (n for n in tree.own_nodes(scope) if isinstance(n, cst.Call) and tree.position(n) > tree.position(call))
+        return any(
+            _SHARDS.search(last_name(n.func)) and any(last_name(a.value) == model.value for a in n.args) for n in later
+        )

@@ -49,6 +49,8 @@ _DISTRIBUTED_NAMES = frozenset(
 )
 _SIZES = frozenset({"world_size", "num_processes"})
 _MAX_ALIASES = 4
+# What may stand around an assignment that runs whenever its block does.
+_STRAIGHT = (cst.AssignTarget, cst.Assign, cst.AnnAssign, cst.SimpleStatementLine, cst.IndentedBlock)
 
 
 class RankExpressions:
@@ -108,6 +110,8 @@ class RankExpressions:
             if function is not None and any(last_name(d.decorator).endswith("property") for d in function.decorators):
                 return self._returned(function, depth)
         tests = [b for b in found if not _is_flag(b.value)]
+        if not tests and len(found) == 2 and isinstance(node, cst.Name):
+            return self._turned(found[0], found[1], node)
         if len(tests) != 1 or tests[0].kind != "assign" or tests[0].value is None:
             return ANY
         # ``master = rank == 0`` in a distributed run, ``master = True`` before it or otherwise.
@@ -115,6 +119,31 @@ class RankExpressions:
         if not all(b.kind == "assign" and self._yields(b, tests[0]) for b in flags):
             return ANY
         return self.branches(tests[0].value, depth + 1)
+
+    def _turned(self, first: Binding, second: Binding, use: cst.Name) -> Branches:
+        """``serves = True``; ``if rank > 0: serves = False``: the tests around the second say for which ranks."""
+        tree = self._names.tree
+        if first.kind != "assign" or second.kind != "assign" or not tree.always_before(first.node, use):
+            return ANY
+        values = [b.value.value for b in (first, second) if isinstance(b.value, cst.Name)]
+        block = tree.enclosing(first.node, cst.IndentedBlock, cst.Module)
+        if len(values) != 2 or values[0] == values[1] or not tree.position(second.node) < tree.position(use):
+            return ANY
+        ranks = Ranks.ALL
+        for outer in tree.parents(second.node):
+            if outer is block:
+                break
+            if isinstance(outer, cst.If):
+                yes, no = self.branches(outer.test, 1)
+                if not tree.contains(outer.body, second.node) or not (yes.is_partial or no is Ranks.NONE):
+                    return ANY
+                ranks = ranks & yes
+            elif not isinstance(outer, _STRAIGHT):
+                return ANY
+        rest = {Ranks.MAIN: Ranks.OTHERS, Ranks.OTHERS: Ranks.MAIN}.get(ranks)
+        if rest is None:
+            return ANY
+        return (ranks, rest) if values[1] == "True" else (rest, ranks)
 
     def _yields(self, flag: Binding, test: Binding) -> bool:
         """A constant that an assignment after it replaces, or that stands in the other arm of an ``if``."""

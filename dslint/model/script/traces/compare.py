@@ -140,7 +140,7 @@ class _Comparison:
             else:
                 # Two turns: after a ``break`` of one rank the other starts its next turn alone.
                 self._forks += 1
-                self._walk(unrolled(a.body, one.tail), unrolled(b.body, other.tail), path)
+                self._walk(unrolled(a, one.tail), unrolled(b, other.tail), path)
             return True
         return isinstance(a, Maybe) and isinstance(b, Maybe) and a.call is b.call
 
@@ -154,7 +154,7 @@ class _Comparison:
             if across is not None and isinstance(across.head, Repeat) and across.head.symbol == head.symbol:
                 continue
             self._forks += 1
-            way = unrolled(head.body, rest.tail)
+            way = unrolled(head, rest.tail, alone=True)
             self._walk(*((way, across) if side == 0 else (across, way)), path)
             return True
         return False

@@ -129,7 +129,7 @@ class DataDivergences:
             if isinstance(node, cst.Try | cst.TryStar) and self._guards.guard(node) is None:
                 handler = next((h for h in node.handlers if self._catches(h)), None)
                 steps = self._steps(node.body)
-                if handler is None or not steps or (node.orelse is not None and _raises(node.orelse)):
+                if handler is None or not steps or self._must_raise(node):
                     continue
                 one = self._recorder(_DataSide(self._truth, node=node, handler=handler))
                 for found in self._compared(node, handler, one):
@@ -146,6 +146,15 @@ class DataDivergences:
         names |= {base.rpartition(".")[2] for name in names for base in self._names.class_bases(name)}
         return handler.type is None or not names.isdisjoint(_CAUGHT)
 
+    def _must_raise(self, node: cst.Try | cst.TryStar) -> bool:
+        """A body that comes to its end is the failure, in ``else``, at the end of the body, or behind: a test."""
+        arms = [node.body.body, node.orelse.body.body if node.orelse is not None else ()]
+        block = self._tree.parent(node)
+        if isinstance(block, cst.IndentedBlock | cst.Module):
+            later = [s for s in block.body if self._tree.position(s) > self._tree.position(node)]
+            arms.append(later[:1])
+        return any(bool(arm) and _fails(arm[-1]) for arm in arms)
+
     def _of_test(self, node: cst.If | cst.While, variant: Variant) -> Iterator[DataDivergence]:
         ranks: tuple[int, int] | tuple[None, None] = (None, None)
         guard = self._guards.guard(variant.source) if variant.is_lone else None
@@ -153,9 +162,14 @@ class DataDivergences:
             ranks = (0, 1) if guard.ranks is Ranks.MAIN else (1, 0)  # who sets the value is one of the two
         one = self._recorder(_DataSide(self._truth, node.test, True, rank=ranks[0]))
         other = self._recorder(_DataSide(self._truth, node.test, False, rank=ranks[1]))
+        anyway: set[int] = set()  # what these two ranks do not share for another reason
+        if ranks[0] is not None:
+            plain = (self._recorder(_DataSide(self._truth, rank=rank)) for rank in ranks)
+            anyway = {id(found.op.call) for found in self._compared(node, node.test, *plain)}
         for found in self._compared(node, node.test, one, other):
-            yield DataDivergence(found.node, found.op, found.skips, variant)
-            break
+            if id(found.op.call) not in anyway:
+                yield DataDivergence(found.node, found.op, found.skips, variant)
+                break
 
     def _compared(
         self, node: cst.CSTNode, cause: cst.CSTNode, one: Recorder, other: Recorder | None = None
@@ -212,8 +226,10 @@ class DataDivergences:
         return self._has_exchange
 
 
-def _raises(node: cst.Else) -> bool:
-    """``else: raise AssertionError("...")``: the exception is expected on every rank."""
-    last = node.body.body[-1] if node.body.body else None
-    inner = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-    return isinstance(inner, cst.Raise)
+def _fails(statement: cst.CSTNode) -> bool:
+    """``raise AssertionError("...")``, ``assert False``, ``pytest.fail()``: the exception is expected on every rank."""
+    inner = statement.body[-1] if isinstance(statement, cst.SimpleStatementLine) else statement
+    if isinstance(inner, cst.Assert):
+        return isinstance(inner.test, cst.Integer | cst.Name) and inner.test.value in ("0", "False")
+    called = inner.value if isinstance(inner, cst.Expr) else None
+    return isinstance(inner, cst.Raise) or (isinstance(called, cst.Call) and last_name(called.func) == "fail")

@@ -271,6 +271,8 @@ class Divergences:
             guard = self._guard(one.mismatch, one.rank)
             if guard is None or id(op.call) in seen or self._is_evened(one, sides):
                 continue
+            if guard.kind == "exit" and self._is_settled_beside(guard.owner, op.call):
+                continue
             if op.through is not None and (id(op.through), op.key) in told:
                 continue  # said where it stands
             seen.add(id(op.call))
@@ -316,6 +318,24 @@ class Divergences:
         if callers:
             return not any(map(differs, callers))
         return any(excess(scope) == -here for scope in self._splitting or ())
+
+    def _is_settled_beside(self, leaving: cst.CSTNode, call: cst.Call) -> bool:
+        """The arm in which some ranks leave also sets what is asked before the call, for those that stay."""
+        asked = {
+            n.value
+            for outer in self._tree.parents(call)
+            if isinstance(outer, cst.If) and not self._tree.contains(outer, leaving)
+            for n in self._tree.descendants(outer.test)
+            if isinstance(n, cst.Name)
+        }
+        if not asked:
+            return False
+        return any(
+            isinstance(n, cst.AssignTarget) and isinstance(n.target, cst.Name) and n.target.value in asked
+            for arm in self._tree.parents(leaving)
+            if isinstance(arm, cst.If) and not self._tree.contains(arm, call)
+            for n in self._tree.own_nodes(arm.body)
+        )
 
     def _may_meet(self, key: str, caller: cst.CSTNode, sides: dict[int, Recorder]) -> bool:
         """Behind a value that only some ranks set, the caller runs the operation: it may be the other half."""

@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dslint.model.script.traces.elements import Choice, Decided, Element, Leave, Protected, Repeat, Scope, Trace, parts
+import libcst as cst
+
+from dslint.model.script.traces.elements import (
+    Choice,
+    Decided,
+    Element,
+    Leave,
+    Maybe,
+    Protected,
+    Repeat,
+    Scope,
+    Trace,
+    parts,
+    rebuilt,
+)
 
 After = tuple[tuple[Decided, ...], tuple[Decided, ...]]
 
@@ -56,10 +70,37 @@ def push(trace: Trace, rest: Rest | None) -> Rest | None:
     return rest
 
 
-def unrolled(body: Trace, rest: Rest | None) -> Rest | None:
-    """Two turns of a loop, and what follows it."""
+def unrolled(loop: Repeat, rest: Rest | None, *, alone: bool = False) -> Rest | None:
+    """Two turns of a loop, and what follows it.
+
+    Of an endless loop each rank takes as many turns as it likes. Who goes on to the next one by ``continue`` is lost
+    there, and nothing is known of a rank that runs the loop ``alone`` after its first turn.
+    """
+    body = loop.body
+    if is_endless(loop):
+        body = _uncounted(body)
+        if alone:
+            again = Maybe(cst.Call(cst.Name("turn")))  # in its further turns it runs nobody knows what
+            return push(body, Rest(End("turn"), Rest(again, Rest(End("loop"), rest))))
     second = push(body, Rest(End("turn"), Rest(End("loop"), rest)))
     return push(body, Rest(End("turn"), second))
+
+
+def is_endless(loop: Repeat) -> bool:
+    """``while True``: only what stands in the loop ends it."""
+    return loop.symbol in ("while True", "while 1")
+
+
+def _uncounted(trace: Trace) -> Trace:
+    """The turn of an endless loop, with each ``continue`` of this loop lost."""
+    return tuple(
+        Leave("lost")
+        if isinstance(e, Leave) and e.kind == "continue"
+        else e
+        if isinstance(e, Repeat | Scope)
+        else rebuilt(e, _uncounted)
+        for e in trace
+    )
 
 
 def settled(rest: Rest | None, after: tuple[Decided, ...]) -> tuple[Rest | None, tuple[Decided, ...]] | None:

@@ -135,7 +135,9 @@ class Variances:
         if not chosen and (len(reaching) < 2 or len(lone) == len(reaching) or not computed):
             return None
         told = [*chosen, *computed]
-        return None if any(self._agreed_between(b, name) for b in told) else told[0].node
+        if any(self._agreed_between(b, name) or self._told_in_list(b, name, reaching) for b in told):
+            return None
+        return told[0].node
 
     def _may_be_lone(self, binding: Binding, count: int) -> bool:
         """A rank alone may compute the value there: a look that spares most names the question what reaches them."""
@@ -360,6 +362,19 @@ class Variances:
                             self._agreed.setdefault(given, []).append(self._tree.position(call))
         start, end = self._tree.position(binding.node), self._tree.position(node)
         return any(start < at < end for at in self._agreed.get(name, ()))
+
+    def _told_in_list(self, binding: Binding, name: cst.Name, reaching: list[Binding]) -> bool:
+        """``told = [stop]``; ``broadcast_object_list(told)``; ``if rank != 0: stop = told[0]``: the others read it."""
+        held = (b.value.value for b in reaching if isinstance(b.value, cst.Subscript))
+        for box in (h for h in held if isinstance(h, cst.Name)):
+            for made in self._names.bindings(box.value, box):
+                if made.value is None or not self._agreed_between(made, box):
+                    continue
+                inside = self._tree.descendants(made.value)
+                after = self._tree.position(made.node) > self._tree.position(binding.node)
+                if after and any(isinstance(n, cst.Name) and n.value == name.value for n in inside):
+                    return True
+        return False
 
 
 def _handed(node: cst.BaseExpression) -> list[str]:
