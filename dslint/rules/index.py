@@ -1263,7 +1263,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="one rank skips a collective because of its own data, and the others wait for it",
         module="dslint.rules.script.dsl204_data_dependent_exit_between_collectives",
         markers=(
-            "isnan|isinf|isfinite|\\blen\\(|\\.sum\\(|\\.item\\(|numel\\(|time\\(|perf_counter|rank|is_main|process_index",
+            "isnan|isinf|isfinite|\\blen\\(|\\.sum\\(|\\.item\\(|numel\\(|time\\(|perf_counter|rank|RANK|is_main|process_index",
             "backward\\(|all_reduce|all_gather|\\.step\\(|barrier\\(|\\.gather\\(|broadcast",
             "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
         ),

@@ -315,28 +315,6 @@ def train(model, epochs, stopper, loader, validate):
         },
     ),
     good(
-        "What rank 0 set decides over nothing that the others run",
-        {
-            "train.py": """\
-import os
-
-import torch.distributed as dist
-
-
-def train(epochs, grads, start_copy, first_copy):
-    copier = None
-    if dist.get_rank() == 0:
-        if not first_copy():
-            return
-        copier = start_copy()
-    for _ in range(epochs):
-        dist.all_reduce(grads)
-    if copier is not None:
-        copier.terminate()
-"""
-        },
-    ),
-    good(
         "The ranks agree before they skip",
         {
             "train.py": _loop("""\

@@ -1,0 +1,122 @@
+"""Programs in which the ranks go separate ways and meet again: no rule about ranks that part may speak."""
+
+from __future__ import annotations
+
+import pytest
+from script_helpers import findings
+
+from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
+from dslint.rules.script import dsl204_data_dependent_exit_between_collectives as dsl204
+from dslint.rules.script import dsl206_collective_order_mismatch as dsl206
+
+# Rank 0 asks again before it tells the others.
+PROMPT = """\
+import torch
+
+
+def serve(generate):
+    while True:
+        text, stop = "", False
+        if torch.distributed.get_rank() == 0:
+            text = input("query: ").strip()
+            if not text:
+                print("empty")
+                continue
+            if text == "stop":
+                stop = True
+            torch.distributed.broadcast_object_list([text, stop])
+        else:
+            told = [text, stop]
+            torch.distributed.broadcast_object_list(told)
+            text, stop = told
+        if stop:
+            return
+        generate(text)
+"""
+# Workers that serve until rank 0 sends them home.
+WORKERS = """\
+import torch
+import torch.distributed as dist
+
+
+def work():
+    while True:
+        message = torch.empty(1, dtype=torch.long, device="cuda")
+        dist.broadcast(message, src=0)
+        if message != 0:
+            return
+
+
+def main(server):
+    serves = True
+    if dist.is_initialized():
+        if dist.get_rank() > 0:
+            serves = False
+    if serves:
+        server.serve()
+        if dist.get_world_size() > 1:
+            dist.broadcast(torch.tensor([1], device="cuda"), src=0)
+    elif dist.get_rank() > 0:
+        work()
+    dist.barrier()
+"""
+# Where the others leave, rank 0 gives up the exchange.
+GIVEN_UP = """\
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+
+def validate(accelerator, items, workers, use_all):
+    if use_all and len(items) < workers:
+        use_all = False
+        print("too few")
+        if not accelerator.is_main_process:
+            return
+    found = [item.run() for item in items]
+    if use_all:
+        found = gather_object(found)
+    return found
+
+
+def main(items):
+    validate(Accelerator(), items, 4, True)
+"""
+# What rank 0 set decides over nothing that the others run.
+COPIER = """\
+import os
+
+import torch.distributed as dist
+
+
+def train(epochs, grads, start_copy, first_copy):
+    copier = None
+    if dist.get_rank() == 0:
+        if not first_copy():
+            return
+        copier = start_copy()
+    for _ in range(epochs):
+        dist.all_reduce(grads)
+    if copier is not None:
+        copier.terminate()
+"""
+
+
+@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP, COPIER])
+def test_ranks_that_meet_again(code: str) -> None:
+    assert [f.message for rule in (dsl201, dsl204, dsl206) for f in findings(rule, code)] == []
+
+
+def test_a_rank_that_leaves_its_endless_loop_alone_is_still_told() -> None:
+    """The others wait in the barrier of each turn, and rank 0 has left."""
+    code = """\
+import torch.distributed as dist
+
+
+def serve(inbox):
+    while True:
+        if dist.get_rank() == 0:
+            break
+        dist.barrier()
+        inbox.read()
+"""
+    assert [f.code for f in findings(dsl201, code)] == ["DSL201"]
