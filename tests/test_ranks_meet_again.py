@@ -101,7 +101,7 @@ def train(epochs, grads, start_copy, first_copy):
 """
 
 
-@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP, COPIER])
+@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP])
 def test_ranks_that_meet_again(code: str) -> None:
     assert [f.message for rule in (dsl201, dsl204, dsl206) for f in findings(rule, code)] == []
 
@@ -120,3 +120,9 @@ def serve(inbox):
         inbox.read()
 """
     assert [f.code for f in findings(dsl201, code)] == ["DSL201"]
+
+
+def test_what_rank_0_set_is_not_why_it_left() -> None:
+    assert findings(dsl204, COPIER) == []
+    (found,) = findings(dsl201, COPIER)
+    assert "rank 0 may leave before it" in found.message

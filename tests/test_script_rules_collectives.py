@@ -136,7 +136,6 @@ def test_dsl201_quiet_on_look_alikes(code: str) -> None:
 CONDITIONAL = [
     TRAINER + guarded("trainer.save_model(d)"),
     TRAINER + guarded("trainer.push_to_hub()"),
-    ACCELERATE + "if accelerator.is_main_process:\n    accelerator.save_state(d)\n",
     ACCELERATE + "if accelerator.is_main_process:\n    s = accelerator.get_state_dict(m)\n",
     ENGINE + guarded("engine.save_16bit_model(d)"),
     ENGINE + guarded("engine(batch)"),

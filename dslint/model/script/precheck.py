@@ -93,7 +93,10 @@ def _has_guarded(marked: Marked) -> bool:
         test = node.subject if isinstance(node, ast.Match) else test
         # What ends the process matters to those that call the function, too.
         if not (marked.inside(at) or (_ends_early(node) and (_may_exit(node) or marked.around(at)))):
-            continue
+            if not (isinstance(node, ast.If) and marked.around(at)):
+                continue
+            if not (ranks.inside(nodes.place(test)) and _leaves_within(nodes, at)):
+                continue
         if ranks.inside(nodes.place(test)):
             return True
     wrapping = _wrapping(nodes, ranks)
@@ -124,6 +127,12 @@ def _ends_early(node: ast.AST) -> bool:
         b and isinstance(b[-1], ast.Return | ast.Continue | ast.Break | ast.Expr | ast.Raise) and _exits(b[-1])
         for b in bodies
     )
+
+
+def _leaves_within(nodes: Flat, at: int) -> bool:
+    """Behind a further test in an arm: ``if rank == 0: ...`` with ``if failed: return``."""
+    inside = nodes.order[at : nodes.ends[at]]
+    return any(isinstance(n, ast.Return | ast.Continue | ast.Break) for n in inside)
 
 
 def _may_exit(node: ast.AST) -> bool:
