@@ -13,8 +13,8 @@ learns from wrong gradients. Nothing raises.
 **When it stays quiet.** Releases from 0.18.5 on; stage 0; stage 1 before 0.13.0; one process, stated or in every launch
 command that names the file; `overlap_comm` that is `"auto"` or not set. From 0.17.5 to 0.18.4 the fix makes the two
 streams wait for each other: results are right and nothing overlaps, which is an information. When the version is not
-stated, or a range reaches over 0.17.5, it is only an information. At stage 3 one report of the race exists and no
-release is known that ended it, so the finding says so.
+stated, or a range reaches over 0.17.5, it is only an information. So it is at stage 3, which overlaps by default: one
+report says that the race exists there, nobody has shown it, and no release is known that ended it.
 
 **Evidence.** https://github.com/haotian-liu/LLaVA/issues/1661, https://github.com/haotian-liu/LLaVA/issues/1231,
 https://github.com/deepspeedai/DeepSpeed/issues/5242, https://github.com/deepspeedai/DeepSpeed/issues/5545,
@@ -89,7 +89,7 @@ EXAMPLES = (
         fixed={"zero2.json": _ZERO2.replace('"overlap_comm": true', '"overlap_comm": false')},
         deepspeed_version="0.12.6",
     ),
-    bad("stage 3 on an old release", {"zero3.json": _ZERO3}, "zero3.json:5 warning", deepspeed_version="0.12.6"),
+    bad("stage 3 on an old release", {"zero3.json": _ZERO3}, "zero3.json:5 info", deepspeed_version="0.12.6"),
     bad("nobody states the release", {"zero2.json": _ZERO2}, "zero2.json:5 info"),
     bad("the range reaches over the fix", {"zero2.json": _ZERO2}, "zero2.json:5 info", deepspeed_version=">=0.12"),
     good("a release with the fix", {"zero2.json": _ZERO2}, deepspeed_version="0.18.5"),
@@ -122,17 +122,17 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if stage.get_or(0) in (1, 2) and covers(context.deepspeed, f">={_FIXED_IN},<{_OVERLAPS_IN}") == "yes":
         yield _without_overlap(doc, context)
         return
-    severity = _severity(stage.get_or(0), context.deepspeed)
-    if severity is None:
+    affected = _affected(stage.get_or(0), context.deepspeed)
+    if affected == "no":
         return
     edits = replace_value(doc, _POINTER, "false")
     yield META.finding(
         doc.value(_POINTER),
-        _message(stage.get(), context.deepspeed, severity),
+        _message(stage.get(), context.deepspeed, affected),
         hint=_HINT_STAGE_3 if stage.get() == 3 else _HINT,
         related=version_origin(context.deepspeed),
         fix=Fix("Set `overlap_comm` to false", edits, Safety.UNSAFE) if edits else None,
-        severity=severity,
+        severity=Severity.WARNING if affected == "yes" and stage.get() != 3 else Severity.INFO,
         confidence=Confidence.MEDIUM,
         pointer=_POINTER,
         facts={"stage": stage.get()},
@@ -151,22 +151,21 @@ def _without_overlap(doc: DataDoc, context: Context) -> Finding:
     )
 
 
-def _severity(stage: int, version: VersionFact) -> Severity | None:
-    """Warning where the release is certain to be affected, information where it may be."""
+def _affected(stage: int, version: VersionFact) -> str:
+    """``yes`` | ``maybe`` | ``no``: the release has the race."""
     if stage not in (1, 2, 3):
-        return None
-    affected = covers(version, f">={_STAGE_1_SINCE},<{_FIXED_IN}" if stage == 1 else f"<{_FIXED_IN}")
-    return {"yes": Severity.WARNING, "maybe": Severity.INFO, "no": None}[affected]
+        return "no"
+    return covers(version, f">={_STAGE_1_SINCE},<{_FIXED_IN}" if stage == 1 else f"<{_FIXED_IN}")
 
 
-def _message(stage: int, version: VersionFact, severity: Severity) -> str:
+def _message(stage: int, version: VersionFact, affected: str) -> str:
     setting = f"`overlap_comm` with ZeRO stage {stage}"
     harm = "gradients can be overwritten while they are reduced, seen as a loss of 0 or NaN on several GPUs"
-    if severity is Severity.WARNING:
+    if affected == "yes":
         text = f"{setting} on {version_named(version)}: {harm}"
     else:
         known = f"; the project asks for {version_named(version)}" if version.is_known else ""
         text = f"{setting} on DeepSpeed before {_FIXED_IN}: {harm}{known}"
     if stage == 3:
         return f"{text} (DeepSpeed issue 5545 reports it for stage 3, and no fixing release is known for certain)"
-    return f"{text} (fixed in {_FIXED_IN})" if severity is Severity.WARNING else text
+    return f"{text} (fixed in {_FIXED_IN})" if affected == "yes" else text
