@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
+_LAYOUT = "trees of imported files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +85,27 @@ class Judge:
     def judged(self, job: Job) -> Judged:
         """The findings of one script or notebook."""
         profile = Profile() if self.is_profiled else None
-        if self._files is not None and self._modules is None:
-            from dslint.model.script.across.project import Project
-            from dslint.rules.walk import ScriptContext
-
-            self._modules = Project(self._files, partial(ScriptContext, is_imported=True))
-        if profile is not None and self._modules is not None:
-            from dslint.parse.python import parse_script
-            from dslint.rules.profiled import counted_apart
-
-            self._modules.parse = counted_apart(profile, _PARSE, parse_script)
+        if self._files is not None:
+            self._modules = self._project(self._files, profile)
         look = _Look(job, profile, self._modules)
         findings = look.findings()
         asked = self._modules.asked_by(("script", self._modules.files.absolute(job.path))) if self._modules else ()
         return Judged(findings, profile, asked, look.parsed)
+
+    def _project(self, files: Files, profile: Profile | None) -> Project:
+        from dslint.model.script.across.project import Project
+        from dslint.rules.walk import ScriptContext
+
+        make = partial(ScriptContext, is_imported=True)
+        project = self._modules or Project(files, make)
+        if profile is not None:
+            from dslint.parse.python import parse_script
+            from dslint.rules.profiled import counted_apart
+
+            project.parse = counted_apart(profile, _PARSE, parse_script)
+            # As the tree of the script itself, which the walk lays out before it asks a rule.
+            project.make = counted_apart(profile, _LAYOUT, make, is_walk=True)
+        return project
 
 
 def check_script(job: Job) -> list[Finding]:

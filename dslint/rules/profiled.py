@@ -86,8 +86,8 @@ def timed(profile: Profile, code: str, call: Callable[..., Any]) -> Callable[...
     return run
 
 
-def counted_apart(profile: Profile, stage: str, call: Callable[..., T]) -> Callable[..., T]:
-    """A call in the midst of the walk whose time belongs to another stage."""
+def counted_apart(profile: Profile, stage: str, call: Callable[..., T], *, is_walk: bool = False) -> Callable[..., T]:
+    """A call in the midst of a question whose time no rule pays, but a stage of its own; ``is_walk``: and the walk."""
 
     def run(*arguments: Any) -> T:
         start = perf_counter()
@@ -97,7 +97,8 @@ def counted_apart(profile: Profile, stage: str, call: Callable[..., T]) -> Calla
             spent = perf_counter() - start
             _Clock.apart += spent
             profile.spend(stage, spent)
-            profile.spend(WALK, -spent, 0)
+            if not is_walk:
+                profile.spend(WALK, -spent, 0)
 
     return run
 

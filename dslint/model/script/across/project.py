@@ -110,8 +110,8 @@ class Project:
 
     def __init__(self, files: Files, make: Callable[[ScriptDoc, Context, Project], Analysis] | None = None) -> None:
         self.files = files
-        self._make = make
-        self.parse = parse_script  # a profile has a clock at it
+        self.make = make  # a profile has a clock at both
+        self.parse = parse_script
         self._asked: dict[Asker, dict[Question, str]] = {}
         self._used: dict[Asker, set[Asker]] = {}
         self._docs: OrderedDict[str, ScriptDoc | None] = OrderedDict()
@@ -170,7 +170,7 @@ class Project:
         raw = self.text(asker, path)
         parsed = self._parsed_for.setdefault(asker, set())
         self.uses(asker, ("module", path))
-        if raw is None or self._make is None or (path not in parsed and len(parsed) >= _PER_FILE):
+        if raw is None or self.make is None or (path not in parsed and len(parsed) >= _PER_FILE):
             return None
         parsed.add(path)
         doc = self._doc(path, raw)
@@ -181,7 +181,7 @@ class Project:
         key = (path, (run.world_size.get_or(None), run.zero_stage.get_or(None)))
         found = self._contexts.get(key)
         if found is None:
-            found = self._contexts[key] = self._make(doc, context, self)
+            found = self._contexts[key] = self.make(doc, context, self)
         return found
 
     def _doc(self, path: str, raw: bytes) -> ScriptDoc | None:
