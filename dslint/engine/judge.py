@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
-_LAYOUT = "trees of imported files"
+_LAYOUT = "trees and names of imports"
 
 
 @dataclass(frozen=True, slots=True)

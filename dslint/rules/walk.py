@@ -61,6 +61,8 @@ class ScriptContext:
         doc.parents = self.tree.parents
         self._modules = modules
         self._is_imported = is_imported
+        if is_imported:
+            _ = self.names  # whatever is asked about an imported file, its names come first
 
     # -- text and places ----------------------------------------------------------------------------------------
 

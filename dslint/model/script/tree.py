@@ -150,8 +150,12 @@ class Tree:
 
     def some(self, *kinds: type[cst.CSTNode]) -> list[cst.CSTNode]:
         """All nodes of exactly these types, in source order."""
+        return [self.order[at] for at in self.positions(*kinds)]
+
+    def positions(self, *kinds: type[cst.CSTNode]) -> list[int]:
+        """The places of all nodes of exactly these types, in source order."""
         places = self._places()
-        return [self.order[at] for at in sorted(at for kind in kinds for at in places.get(kind, ()))]
+        return sorted(at for kind in kinds for at in places.get(kind, ()))
 
     def _places(self) -> dict[type[cst.CSTNode], list[int]]:
         if not self._by_type:

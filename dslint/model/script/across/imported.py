@@ -91,7 +91,8 @@ class Imported:
             return None
         if want.waiting:
             names = project.waiting(self._run).exported(self._asker, path, raw).get(rest[0], frozenset())
-            if not names or (rest[1:] and rest[1] not in names):
+            # A class is called for its ``__init__``, and has its own name there only if that may wait.
+            if (rest[1] if rest[1:] else rest[0]) not in names:
                 return None
         context = project.analysis(self._asker, path, self._run)
         return context.project.own(rest, want) if context is not None else None

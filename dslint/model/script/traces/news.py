@@ -8,7 +8,7 @@ import libcst as cst
 
 from dslint.model.script.tree import Tree
 
-_NEWS = frozenset({cst.Call, cst.Return, cst.Break, cst.Continue, cst.Raise, cst.Yield})
+_NEWS = (cst.Call, cst.Return, cst.Break, cst.Continue, cst.Raise, cst.Yield)
 _OWN_BODY = frozenset({cst.Lambda, cst.FunctionDef, cst.ClassDef})
 
 
@@ -17,7 +17,7 @@ class News:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._places = [at for at, node in enumerate(tree.order) if type(node) in _NEWS]
+        self._places = tree.positions(*_NEWS)
 
     def is_in(self, node: cst.CSTNode) -> bool:
         """The node holds a call or a way out; nothing else changes a trace."""
