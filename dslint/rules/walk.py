@@ -50,7 +50,7 @@ Handler = Callable[[Any], None]
 
 
 class ScriptContext:
-    """What rules may ask about the script they judge. Everything is computed on the first question and kept."""
+    """What rules may ask about the script they judge. Nearly all is computed on the first question and kept."""
 
     def __init__(
         self, doc: ScriptDoc, context: Context, modules: Project | None = None, *, is_imported: bool = False
@@ -58,11 +58,11 @@ class ScriptContext:
         self.doc = doc
         self.run = context
         self.tree = Tree(doc.module)
+        # Scopes and bindings; whatever is asked about a file, its names come first.
+        self.names = Names(self.tree, context.vocabulary)
         doc.parents = self.tree.parents
         self._modules = modules
         self._is_imported = is_imported
-        if is_imported:
-            _ = self.names  # whatever is asked about an imported file, its names come first
 
     # -- text and places ----------------------------------------------------------------------------------------
 
@@ -106,11 +106,6 @@ class ScriptContext:
         return self.tree.loops(node)
 
     # -- names and values ---------------------------------------------------------------------------------------
-
-    @cached_property
-    def names(self) -> Names:
-        """Scopes and bindings of the module."""
-        return Names(self.tree, self.run.vocabulary)
 
     @cached_property
     def constants(self) -> Constants:
