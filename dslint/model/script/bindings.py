@@ -90,25 +90,25 @@ class _Collector:
     def _bind_target(
         self, target: cst.CSTNode, kind: str, value: cst.BaseExpression | None, position: int | None = None
     ) -> None:
-        if isinstance(target, cst.Name):
+        if type(target) is cst.Name:
             self._bind(target.value, target, Binding(kind, target, value, position=position))
-        elif isinstance(target, cst.Attribute) and is_self(target.value):
+        elif type(target) is cst.Attribute and is_self(target.value):
             owner = self.tree.enclosing(target, cst.ClassDef)
             if owner is not None:
                 found = self.found.attributes.setdefault((id(owner), target.attr.value), [])
                 found.append(Binding(kind, target, value, position=position))
-        elif isinstance(target, cst.Attribute) and isinstance(target.value, cst.Name):
+        elif type(target) is cst.Attribute and type(target.value) is cst.Name:
             scope = self.tree.scope(target)
             members = self.found.members.setdefault((id(scope), target.value.value, target.attr.value), [])
             members.append(Binding(kind, target, value, position=position))
         elif isinstance(target, cst.Tuple | cst.List):
             parts = value.elements if isinstance(value, cst.Tuple | cst.List) and kind == "assign" else ()
             matching = len(parts) == len(target.elements) and not any(
-                isinstance(e, cst.StarredElement) for e in (*parts, *target.elements)
+                type(e) is cst.StarredElement for e in (*parts, *target.elements)
             )
             place: int | None = 0
             for index, element in enumerate(target.elements):
-                if isinstance(element, cst.StarredElement):
+                if type(element) is cst.StarredElement:
                     place = None  # nobody knows how many it takes
                 if matching:
                     self._bind_target(element.value, "assign", parts[index].value)
@@ -120,7 +120,7 @@ class _Collector:
     def _import(self, node: cst.Import) -> None:
         for alias in node.names:
             full = dotted(alias.name)
-            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+            if alias.asname is not None and type(alias.asname.name) is cst.Name:
                 name = alias.asname.name
                 self._bind(name.value, node, Binding("import", node, target=full or ""))
             elif full:
@@ -134,7 +134,7 @@ class _Collector:
             return
         for alias in node.names:
             name = alias.asname.name if alias.asname is not None else alias.name
-            if isinstance(name, cst.Name) and isinstance(alias.name, cst.Name):
+            if type(name) is cst.Name and type(alias.name) is cst.Name:
                 glue = "" if module.endswith(".") else "."
                 self._bind(name.value, node, Binding("import", node, target=f"{module}{glue}{alias.name.value}"))
 
@@ -164,7 +164,7 @@ class _Collector:
             self._bind_target(node.name.name, "except", None)
 
     def _definition(self, node: cst.FunctionDef | cst.ClassDef) -> None:
-        kind = "class" if isinstance(node, cst.ClassDef) else "function"
+        kind = "class" if type(node) is cst.ClassDef else "function"
         self._bind(node.name.value, node.name, Binding(kind, node))
 
     def _param(self, node: cst.Param) -> None:

@@ -41,4 +41,4 @@ def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
 def is_true(call: cst.Call, name: str) -> bool:
     """The call passes ``name=True``."""
     value = keyword(call, name)
-    return isinstance(value, cst.Name) and value.value == "True"
+    return type(value) is cst.Name and value.value == "True"

@@ -75,16 +75,16 @@ class Names:
 
     def member_bindings(self, node: cst.Attribute) -> list[Binding]:
         """The assignments to ``name.x`` in the scope around a use of ``name.x``."""
-        if not isinstance(node.value, cst.Name):
+        if type(node.value) is not cst.Name:
             return []
         return self._bound.members.get((id(self.scope(node)), node.value.value, node.attr.value), [])
 
     def single_value(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         """The expression behind a name or ``self.x`` that is assigned exactly once and never otherwise bound."""
         found: list[Binding] = []
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             found = self.bindings(node.value, node)
-        elif isinstance(node, cst.Attribute):
+        elif type(node) is cst.Attribute:
             found = self.attribute_bindings(node)
         return found[0].value if len(found) == 1 and found[0].kind == "assign" else None
 
@@ -93,7 +93,7 @@ class Names:
         owner: cst.CSTNode | None = None
         if is_self(node.value):
             owner = self.tree.enclosing(node, cst.ClassDef)
-        elif isinstance(node.value, cst.Name):
+        elif type(node.value) is cst.Name:
             owner = self.local_class(node.value.value, node)
         if owner is None or self._bound.attributes.get((id(owner), node.attr.value)):
             return None
@@ -153,14 +153,14 @@ class Names:
             found = self._method_bindings(node)
         else:
             return None
-        if len(found) == 1 and isinstance(found[0].node, cst.FunctionDef):
+        if len(found) == 1 and type(found[0].node) is cst.FunctionDef:
             return found[0].node
         return None
 
     def _method_bindings(self, node: cst.Attribute) -> list[Binding]:
         """What a method's name means in the class around a node, or in the nearest base class of this file."""
         owner = self.tree.enclosing(node, cst.ClassDef)
-        if not isinstance(owner, cst.ClassDef):
+        if type(owner) is not cst.ClassDef:
             return []
         found = self._bound.scopes.get(id(owner), {}).get(node.attr.value, []) if is_self(node.value) else []
         for base in self.class_bases(owner.name.value) if not found else ():
@@ -174,7 +174,7 @@ class Names:
         """The method that the body of a class of this file defines, once, under a name."""
         found = self._bound.scopes.get(id(owner), {}).get(name, [])
         only = found[0].node if len(found) == 1 else None
-        return only if isinstance(only, cst.FunctionDef) else None
+        return only if type(only) is cst.FunctionDef else None
 
     @property
     def star_imports(self) -> list[str]:
@@ -199,7 +199,7 @@ class Names:
         while pending:
             node = self.local_class(pending.pop(0))
             for arg in node.bases if node else ():
-                value = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
+                value = arg.value.value if type(arg.value) is cst.Subscript else arg.value
                 base = self.qualified(value) or (dotted(value) or "")
                 if base and base not in seen:
                     seen.add(base)
@@ -229,7 +229,7 @@ class Names:
         for _, binding in self.all_bindings():
             if binding.kind != "import":
                 continue
-            if isinstance(binding.node, cst.Import):  # ``import torch.distributed`` binds ``torch`` only
+            if type(binding.node) is cst.Import:  # ``import torch.distributed`` binds ``torch`` only
                 targets += [dotted(alias.name) or "" for alias in binding.node.names]
             else:
                 targets.append(binding.target)
@@ -237,4 +237,4 @@ class Names:
 
 
 def _is_nothing(value: cst.BaseExpression | None) -> bool:
-    return isinstance(value, cst.Name) and value.value in ("None", "False")
+    return type(value) is cst.Name and value.value in ("None", "False")

@@ -100,7 +100,7 @@ class Conditions:
         ]
         start, end = tree.position(first), tree.position(last)
         for node in tree.descendants(one.test):
-            if isinstance(node, cst.Name) and not isinstance(tree.parent(node), cst.Attribute):
+            if type(node) is cst.Name and not isinstance(tree.parent(node), cst.Attribute):
                 bound = [b.node for b in self._names.bindings(node.value, node) if b.kind != "param"]
                 if any(start < tree.position(b) < end or any(tree.contains(p, b) for p in around) for b in bound):
                     return False
@@ -120,7 +120,7 @@ class Conditions:
             elif type(outer) is cst.While and inner is outer.body:
                 yield from self._split(outer.test, True)
             elif type(outer) is cst.BooleanOperation and inner is outer.right:
-                yield from self._split(outer.left, isinstance(outer.operator, cst.And))
+                yield from self._split(outer.left, type(outer.operator) is cst.And)
             elif isinstance(outer, _BLOCKS):
                 yield from self._exits_before(outer, inner)
             if type(outer) is cst.FunctionDef or type(outer) is cst.ClassDef:
@@ -135,7 +135,7 @@ class Conditions:
             if type(statement) is cst.If:
                 if ends_elsewhere(statement.body):
                     yield from self._split(statement.test, False)
-                elif isinstance(statement.orelse, cst.Else) and ends_elsewhere(statement.orelse.body):
+                elif type(statement.orelse) is cst.Else and ends_elsewhere(statement.orelse.body):
                     yield from self._split(statement.test, True)
             elif type(statement) is cst.SimpleStatementLine:
                 for part in statement.body:
@@ -143,7 +143,7 @@ class Conditions:
                         yield from self._split(part.test, True)
 
     def _split(self, test: cst.BaseExpression, holds: bool) -> Iterator[Condition]:
-        if type(test) is cst.UnaryOperation and isinstance(test.operator, cst.Not):
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             yield from self._split(test.expression, not holds)
         elif type(test) is cst.BooleanOperation and isinstance(test.operator, cst.And if holds else cst.Or):
             yield from self._split(test.left, holds)
@@ -152,7 +152,7 @@ class Conditions:
             yield self._condition(test, holds)
 
     def _condition(self, test: cst.BaseExpression, holds: bool) -> Condition:
-        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        if type(test) is cst.Comparison and len(test.comparisons) == 1:
             compared = test.comparisons[0]
             left, right = self._text(test.left), self._text(compared.comparator)
             if isinstance(compared.operator, cst.Is | cst.IsNot) and right == "None":
@@ -162,7 +162,7 @@ class Conditions:
                 same = holds == isinstance(compared.operator, cst.Equal | cst.Is)
                 literal = isinstance(compared.comparator, cst.SimpleString | cst.Integer)
                 return Condition(f"{left} == {right}", same, test, left if literal else "", right)
-            if isinstance(compared.operator, cst.NotIn):
+            if type(compared.operator) is cst.NotIn:
                 return Condition(f"{left} in {right}", not holds, test)
         return Condition(self._text(test), holds, test)
 
@@ -174,19 +174,19 @@ def ends_elsewhere(block: cst.CSTNode) -> bool:
     """A block ends by leaving: ``return``, ``raise``, ``continue``, ``break``, ``sys.exit()``."""
     body = getattr(block, "body", ())
     last = body[-1] if body else None
-    if isinstance(block, cst.IndentedBlock) and isinstance(last, cst.SimpleStatementLine):
+    if type(block) is cst.IndentedBlock and type(last) is cst.SimpleStatementLine:
         last = last.body[-1] if last.body else None
-    if isinstance(last, cst.If):
+    if type(last) is cst.If:
         return _all_leave(last)
-    if isinstance(last, cst.Expr):
-        return isinstance(last.value, cst.Call) and last_name(last.value.func) in _EXITS
+    if type(last) is cst.Expr:
+        return type(last.value) is cst.Call and last_name(last.value.func) in _EXITS
     return isinstance(last, cst.Return | cst.Raise | cst.Continue | cst.Break)
 
 
 def _all_leave(chain: cst.If) -> bool:
     while ends_elsewhere(chain.body):
-        if isinstance(chain.orelse, cst.If):
+        if type(chain.orelse) is cst.If:
             chain = chain.orelse
             continue
-        return isinstance(chain.orelse, cst.Else) and ends_elsewhere(chain.orelse.body)
+        return type(chain.orelse) is cst.Else and ends_elsewhere(chain.orelse.body)
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import libcst as cst
 
@@ -16,6 +17,9 @@ from dslint.model.script.ranks.rankvalues import RankValues
 from dslint.model.script.tree import Tree
 
 GROUP_MAKERS = frozenset({"init_process_group", "init_distributed"})
+_Branching = cst.If | cst.IfExp | cst.While | cst.BooleanOperation
+_BRANCHING = frozenset({cst.If, cst.IfExp, cst.While, cst.BooleanOperation})
+_Block = cst.IndentedBlock | cst.Module
 _EXIT_CALLS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 # Ends the process as an exception does that nobody catches.
 _ABORT = "os.abort"
@@ -79,18 +83,19 @@ class Guards:
         """Every condition between a node and its function, the innermost first."""
         inner = node
         for outer in self._tree.parents(node):
-            if isinstance(outer, cst.If | cst.IfExp | cst.While | cst.BooleanOperation):
-                condition = self._branch(outer, inner)
+            kind = type(outer)
+            if kind in _BRANCHING:
+                condition = self._branch(cast("_Branching", outer), inner)
                 if condition is not None:
                     yield condition
-            elif isinstance(outer, cst.MatchCase):
+            elif kind is cst.IndentedBlock or kind is cst.Module:
+                yield from self._earlier_exits(cast("_Block", outer), inner)
+            elif type(outer) is cst.MatchCase:
                 yield from self._case(outer, inner)
-            elif isinstance(outer, cst.IndentedBlock | cst.Module):
-                yield from self._earlier_exits(outer, inner)
-            elif isinstance(outer, cst.FunctionDef):
+            elif type(outer) is cst.FunctionDef:
                 yield from self._decorators(outer)
                 return
-            elif isinstance(outer, cst.Lambda | cst.ClassDef):
+            elif kind is cst.Lambda or kind is cst.ClassDef:
                 return
             inner = outer
 
@@ -101,32 +106,30 @@ class Guards:
             found = self._branches[id(test)] = self.ranks_of.branches(test)
         return found
 
-    def _branch(
-        self, outer: cst.If | cst.IfExp | cst.While | cst.BooleanOperation, inner: cst.CSTNode
-    ) -> Condition | None:
+    def _branch(self, outer: _Branching, inner: cst.CSTNode) -> Condition | None:
         if isinstance(outer, cst.BooleanOperation):
             if inner is not outer.right:
                 return None
             yes, no = self.branches(outer.left)
-            return Condition(yes if isinstance(outer.operator, cst.And) else no, "test", outer.left, outer)
+            return Condition(yes if type(outer.operator) is cst.And else no, "test", outer.left, outer)
         if inner is outer.test:
             return None
         yes, no = self.branches(outer.test)
         if inner is outer.body:
             return Condition(yes, "test", outer.test, outer)
         # The ``else`` of a loop runs on every rank that did not break.
-        return None if isinstance(outer, cst.While) else Condition(no, "test", outer.test, outer)
+        return None if type(outer) is cst.While else Condition(no, "test", outer.test, outer)
 
     def _case(self, case: cst.MatchCase, inner: cst.CSTNode) -> Iterator[Condition]:
         """``match rank: case 0:``; what a later case catches depends on the earlier ones."""
         match, pattern = self._tree.parent(case), case.pattern
-        if not (isinstance(match, cst.Match) and isinstance(pattern, cst.MatchValue) and inner is case.body):
+        if not (type(match) is cst.Match and type(pattern) is cst.MatchValue and inner is case.body):
             return
         number = number_of(pattern.value)
         if number is not None and self.rank_values.is_rank(match.subject):
             yield Condition(by_rank("==", number)[0], "test", match.subject, match)
 
-    def _earlier_exits(self, block: cst.IndentedBlock | cst.Module, inner: cst.CSTNode) -> Iterator[Condition]:
+    def _earlier_exits(self, block: _Block, inner: cst.CSTNode) -> Iterator[Condition]:
         exits = self._exits.get(id(block))
         if exits is None:
             exits = self._exits[id(block)] = list(self._exits_of(block.body))
@@ -137,28 +140,30 @@ class Guards:
 
     def _group_made_between(self, block: cst.CSTNode, start: int, end: int) -> bool:
         """The ranks that went on have made their own process group: the others are no part of it."""
+        if GROUP_MAKERS.isdisjoint(self._names.words):
+            return False
         made = self._group_makers.get(id(block))
         if made is None:
-            found = (n for n in self._tree.own_nodes(block) if isinstance(n, cst.Call))
+            found = (n for n in self._tree.own_nodes(block) if type(n) is cst.Call)
             made = [self._tree.position(n) for n in found if last_name(n.func) in GROUP_MAKERS]
             self._group_makers[id(block)] = made
         return any(start < position < end for position in made)
 
     def _exits_of(self, statements: Sequence[cst.CSTNode]) -> Iterator[tuple[int, Condition]]:
         for statement in statements:
-            if not isinstance(statement, cst.If):
+            if type(statement) is not cst.If:
                 continue
             yes, no = self.branches(statement.test)
             ending = self._tree.position(statement)
             if leaves(statement.body):
                 yield ending, Condition(no, "exit", statement.test, statement)
-            if isinstance(statement.orelse, cst.Else) and leaves(statement.orelse.body):
+            if type(statement.orelse) is cst.Else and leaves(statement.orelse.body):
                 yield ending, Condition(yes, "exit", statement.test, statement)
 
     def _decorators(self, function: cst.FunctionDef) -> Iterator[Condition]:
         for decorator in function.decorators:
             expression = decorator.decorator
-            called = expression.func if isinstance(expression, cst.Call) else expression
+            called = expression.func if type(expression) is cst.Call else expression
             name = last_name(called)
             if name in MAIN_DECORATORS or self._names.is_own(called, self._names.own.guards):
                 yield Condition(Ranks.MAIN, "decorator", decorator, function)
@@ -178,7 +183,7 @@ class Guards:
             self._wrappers[id(made)] = None  # a decorator that decorates itself lets everybody in
             wrapped = made.params.params[0].name.value
             for node in self._tree.descendants(made.body):
-                if isinstance(node, cst.Call) and last_name(node.func) == wrapped:
+                if type(node) is cst.Call and last_name(node.func) == wrapped:
                     guard = self.guard(node)
                     self._wrappers[id(made)] = guard.ranks if guard is not None else None
         return self._wrappers[id(made)]
@@ -201,7 +206,7 @@ class Guards:
 
 def _chosen(decorator: cst.BaseExpression) -> Ranks:
     """The rank that ``@accelerator.on_process(process_index=1)`` or ``@accelerator.on_last_process`` lets in."""
-    if not isinstance(decorator, cst.Call):
+    if type(decorator) is not cst.Call:
         return Ranks.SOME
     indices = (a.value for a in decorator.args if a.keyword is not None and a.keyword.value.endswith("process_index"))
     number = next((number_of(i) for i in indices), None)
@@ -211,14 +216,14 @@ def _chosen(decorator: cst.BaseExpression) -> Ranks:
 def leaves(body: cst.BaseSuite) -> bool:
     """The block always ends by leaving the function or the loop iteration."""
     last = body.body[-1] if body.body else None
-    if isinstance(last, cst.SimpleStatementLine):
+    if type(last) is cst.SimpleStatementLine:
         last = last.body[-1] if last.body else None
     if isinstance(last, cst.Return | cst.Continue | cst.Break):
         return True
-    if isinstance(last, cst.Raise):  # any other exception ends the job, and nobody waits for long
-        raised = last.exc.func if isinstance(last.exc, cst.Call) else last.exc
+    if type(last) is cst.Raise:  # any other exception ends the job, and nobody waits for long
+        raised = last.exc.func if type(last.exc) is cst.Call else last.exc
         return last_name(raised) == "SystemExit"
-    return isinstance(last, cst.Expr) and is_exit(last.value)
+    return type(last) is cst.Expr and is_exit(last.value)
 
 
 def is_exit(node: cst.BaseExpression) -> bool:

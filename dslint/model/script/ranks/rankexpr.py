@@ -64,35 +64,35 @@ class RankExpressions:
         """The ranks that a test sends into its true and into its false branch."""
         if depth > _MAX_ALIASES:
             return ANY
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             yes, no = self.branches(test.expression, depth)
             return no, yes
-        if isinstance(test, cst.BooleanOperation):
+        if type(test) is cst.BooleanOperation:
             left, right = self.branches(test.left, depth), self.branches(test.right, depth)
-            if isinstance(test.operator, cst.And):
+            if type(test.operator) is cst.And:
                 return left[0] & right[0], left[1] | right[1]
             return left[0] | right[0], left[1] & right[1]
-        if isinstance(test, cst.Comparison):
+        if type(test) is cst.Comparison:
             return self._comparison(test)
-        if isinstance(test, cst.NamedExpr):
+        if type(test) is cst.NamedExpr:
             return self.branches(test.value, depth)
         return self._truth(test, depth)
 
     def _truth(self, node: cst.BaseExpression, depth: int) -> Branches:
         """A test that is a value: ``is_main``, ``args.should_save``, ``trainer.is_world_process_zero()``, ``rank``."""
-        called = node.func if isinstance(node, cst.Call) else node
+        called = node.func if type(node) is cst.Call else node
         name = last_name(called)
         is_main = name.lstrip("_") in MAIN_NAMES or self._names.is_own(called, self._names.own.guards)
-        if is_main and not (isinstance(node, cst.Call) and _asks_for_group(node)):
+        if is_main and not (type(node) is cst.Call and _asks_for_group(node)):
             return MAIN
-        if name == "should_save" and isinstance(called, cst.Attribute):
+        if name == "should_save" and type(called) is cst.Attribute:
             # ``state.should_save`` and ``control.should_save`` are the same on every rank.
             return MAIN if last_name(called.value).endswith("args") else ANY
         if name in _DISTRIBUTED_NAMES:
             return DISTRIBUTED
         if self._values.is_rank(node):
             return Ranks.OTHERS, Ranks.MAIN
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             if name == "bool" and len(node.args) == 1:
                 return self.branches(node.args[0].value, depth + 1)
             function = self._names.local_function(node)
@@ -102,9 +102,9 @@ class RankExpressions:
     def _flag(self, node: cst.BaseExpression, depth: int) -> Branches:
         """A variable or attribute: what it was assigned, or what the property of that name returns."""
         found: list[Binding] = []
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             found = self._names.bindings(node.value, node)
-        elif isinstance(node, cst.Attribute):
+        elif type(node) is cst.Attribute:
             found = self._names.attribute_bindings(node)
             function = self._names.function_named(node) if not found else None
             if function is not None and any(last_name(d.decorator).endswith("property") for d in function.decorators):
@@ -158,15 +158,15 @@ class RankExpressions:
         """What a function that only returns a test answers; ``if not initialized: return True`` may come first."""
         body = function.body.body
         for statement in body[:-1]:
-            if isinstance(statement, cst.If):
+            if type(statement) is cst.If:
                 if Ranks.NONE not in self.branches(statement.test, depth + 1) or not _only_returns_flag(statement):
                     return ANY
             elif not _is_docstring(statement):
                 return ANY
         last: cst.CSTNode | None = body[-1] if body else None
-        if isinstance(last, cst.SimpleStatementLine):
+        if type(last) is cst.SimpleStatementLine:
             last = last.body[-1] if len(last.body) == 1 else None
-        value = last.value if isinstance(last, cst.Return) else None
+        value = last.value if type(last) is cst.Return else None
         return self.branches(value, depth + 1) if value is not None else ANY
 
     def _comparison(self, node: cst.Comparison) -> Branches:
@@ -175,8 +175,8 @@ class RankExpressions:
         left, operator, right = node.left, node.comparisons[0].operator, node.comparisons[0].comparator
         if isinstance(operator, cst.In | cst.NotIn):
             result = self._membership(left, right)
-            return result if isinstance(operator, cst.In) else (result[1], result[0])
-        if isinstance(right, cst.Name) and right.value == "None" and self._values.is_rank(left):
+            return result if type(operator) is cst.In else (result[1], result[0])
+        if type(right) is cst.Name and right.value == "None" and self._values.is_rank(left):
             return SINGLE if isinstance(operator, cst.Is | cst.Equal) else DISTRIBUTED
         number, subject, flipped = number_of(right), left, False
         if number is None:
@@ -192,7 +192,7 @@ class RankExpressions:
         if self._values.is_rank(subject):
             return by_rank(sign, number)
         if last_name(subject).lower() in _SIZES or (
-            isinstance(subject, cst.Call) and last_name(subject.func) in WORLD_CALLS and not subject.args
+            type(subject) is cst.Call and last_name(subject.func) in WORLD_CALLS and not subject.args
         ):
             return by_size(sign, number)
         return ANY
@@ -201,8 +201,8 @@ class RankExpressions:
         self, left: cst.BaseExpression, operator: cst.BaseCompOp, right: cst.BaseExpression
     ) -> Branches:
         """``is_main is True``, ``is_main == False``."""
-        if isinstance(right, cst.Name) and right.value in ("True", "False"):
-            yes, no = self.branches(left, 1) if not isinstance(left, cst.Comparison) else ANY
+        if type(right) is cst.Name and right.value in ("True", "False"):
+            yes, no = self.branches(left, 1) if type(left) is not cst.Comparison else ANY
             positive = isinstance(operator, cst.Is | cst.Equal) == (right.value == "True")
             return (yes, no) if positive else (no, yes)
         return ANY
@@ -222,12 +222,12 @@ def _asks_for_group(call: cst.Call) -> bool:
 
 
 def _is_flag(node: cst.BaseExpression | None) -> bool:
-    return isinstance(node, cst.Name) and node.value in ("True", "False")
+    return type(node) is cst.Name and node.value in ("True", "False")
 
 
 def _is_docstring(statement: cst.CSTNode) -> bool:
-    small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
-    return len(small) == 1 and isinstance(small[0], cst.Expr) and isinstance(small[0].value, cst.SimpleString)
+    small = statement.body if type(statement) is cst.SimpleStatementLine else ()
+    return len(small) == 1 and type(small[0]) is cst.Expr and type(small[0].value) is cst.SimpleString
 
 
 def _only_returns_flag(statement: cst.If) -> bool:
@@ -235,5 +235,5 @@ def _only_returns_flag(statement: cst.If) -> bool:
     inner: Sequence[cst.CSTNode] = statement.body.body
     if statement.orelse is not None or len(inner) != 1:
         return False
-    only = inner[0].body[0] if isinstance(inner[0], cst.SimpleStatementLine) else inner[0]
-    return isinstance(only, cst.Return) and _is_flag(only.value)
+    only = inner[0].body[0] if type(inner[0]) is cst.SimpleStatementLine else inner[0]
+    return type(only) is cst.Return and _is_flag(only.value)

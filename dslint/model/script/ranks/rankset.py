@@ -108,12 +108,12 @@ def by_size(sign: str, number: int) -> Branches:
 
 def number_of(node: cst.BaseExpression) -> int | None:
     """An integer literal, also as text (``os.environ["RANK"] == "0"``)."""
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+    if type(node) is cst.UnaryOperation and type(node.operator) is cst.Minus:
         inner = number_of(node.expression)
         return None if inner is None else -inner
-    if isinstance(node, cst.Integer):
+    if type(node) is cst.Integer:
         return int(node.value) if node.value.isdecimal() else None
-    if isinstance(node, cst.SimpleString):
+    if type(node) is cst.SimpleString:
         text = node.evaluated_value
         return int(text) if isinstance(text, str) and text in ("0", "-1", "1") else None
     return None

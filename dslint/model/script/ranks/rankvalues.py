@@ -35,11 +35,11 @@ class RankValues:
         """The expression is the rank of the process."""
         if depth > _MAX_ALIASES:
             return False
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             return self._is_rank_call(node, depth)
-        if isinstance(node, cst.NamedExpr):
+        if type(node) is cst.NamedExpr:
             return self.is_rank(node.value, depth + 1)
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             text = _subscript_text(node)
             return text in RANK_VARIABLES if _is_environ(node.value) else text in RANK_KEYS
         if isinstance(node, cst.Attribute):
@@ -60,18 +60,18 @@ class RankValues:
         """The expression is the number of processes of the job."""
         if depth > _MAX_ALIASES:
             return False
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             name = last_name(node.func)
             if name in WORLD_CALLS:
                 return not node.args
             if name == "int" and node.args:
                 return self.is_world_size(node.args[0].value, depth + 1)
             return _environ_variable(node) == "WORLD_SIZE"
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             return _is_environ(node.value) and _subscript_text(node) == "WORLD_SIZE"
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             return node.attr.value.lower() in WORLD_NAMES
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             value = self._names.single_value(node)
             if value is not None and self.is_world_size(value, depth + 1):
                 return True
@@ -90,16 +90,16 @@ class RankValues:
 
     def is_last(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
         """``rank == world_size - 1``."""
-        if not isinstance(right, cst.BinaryOperation) or not isinstance(right.operator, cst.Subtract):
+        if type(right) is not cst.BinaryOperation or type(right.operator) is not cst.Subtract:
             return False
         return number_of(right.right) == 1 and self.is_rank(left) and self.is_world_size(right.left)
 
     def is_local_rank(self, node: cst.BaseExpression) -> bool:
         """``rank % gpus_per_node``: zero on one rank of each node. The rest of another division may be a subgroup."""
-        if not (isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)):
+        if not (type(node) is cst.BinaryOperation and type(node.operator) is cst.Modulo):
             return False
         divisor = node.right
-        name = last_name(divisor.func if isinstance(divisor, cst.Call) else divisor).lower()
+        name = last_name(divisor.func if type(divisor) is cst.Call else divisor).lower()
         return self.is_rank(node.left) and (number_of(divisor) == 8 or _PER_NODE.search(name) is not None)
 
 
@@ -123,9 +123,9 @@ def _environ_variable(node: cst.Call) -> str:
 
 def _subscript_text(node: cst.Subscript) -> str:
     index = node.slice[0].slice if len(node.slice) == 1 else None
-    return _text(index.value) if isinstance(index, cst.Index) else ""
+    return _text(index.value) if type(index) is cst.Index else ""
 
 
 def _text(node: cst.BaseExpression) -> str:
-    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
+    value = node.evaluated_value if type(node) is cst.SimpleString else ""
     return value if isinstance(value, str) else ""

@@ -55,6 +55,6 @@ def retold(
 
 def ending(node: cst.BaseExpression | None) -> str:
     """``exit(1)`` tells the launcher to stop the other ranks; ``exit()`` leaves them alone."""
-    code = node.args[0].value if isinstance(node, cst.Call) and node.args else None
-    quiet = code is None or (isinstance(code, cst.Integer) and code.value == "0") or last_name(code) == "None"
+    code = node.args[0].value if type(node) is cst.Call and node.args else None
+    quiet = code is None or (type(code) is cst.Integer and code.value == "0") or last_name(code) == "None"
     return "end" if quiet else "crash"

@@ -140,7 +140,7 @@ class DataDivergences:
     def _catches(self, handler: Handler) -> bool:
         """The handler catches what may happen on one rank; an exception of the file counts as what it derives from."""
         kinds = [handler.type] if handler.type is not None else []
-        if isinstance(handler.type, cst.Tuple):
+        if type(handler.type) is cst.Tuple:
             kinds = [e.value for e in handler.type.elements]
         names = {last_name(k) for k in kinds}
         names |= {base.rpartition(".")[2] for name in names for base in self._names.class_bases(name)}
@@ -210,7 +210,7 @@ class DataDivergences:
 
     def _backward(self, call: cst.Call) -> Collective | None:
         """``loss.backward()`` and ``accelerator.backward(loss)`` where a model is trained that exchanges gradients."""
-        if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "backward":
+        if type(call.func) is not cst.Attribute or call.func.attr.value != "backward":
             return None
         if self._objects.kind(call.func.value) == "accelerator":
             return Collective("backward", "accelerate")

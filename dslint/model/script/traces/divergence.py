@@ -156,7 +156,7 @@ class Divergences:
     def _asks_for_stage(self, owner: cst.CSTNode) -> bool:
         """Some test in a statement comes out differently where the stage is known."""
         tests = [n.test for n in self._tree.descendants(owner) if isinstance(n, cst.If | cst.While | cst.IfExp)]
-        tests += [n.left for n in self._tree.descendants(owner) if isinstance(n, cst.BooleanOperation)]
+        tests += [n.left for n in self._tree.descendants(owner) if type(n) is cst.BooleanOperation]
         plain, staged = self.truths[False], self.truths[True]
         return any(plain(test, rank) is not staged(test, rank) for test in tests for rank in (0, 1, LAST))
 
@@ -229,7 +229,7 @@ class Divergences:
                 if self._splits(node, ranks):
                     scope = self._tree.function(node) or self._tree.module
                     found.setdefault(id(scope), scope)
-                elif isinstance(node, cst.FunctionDef) and node.decorators and self._guards.let_in(node) is not None:
+                elif type(node) is cst.FunctionDef and node.decorators and self._guards.let_in(node) is not None:
                     found.setdefault(id(node), node)
             self._splitting = list(found.values())
         return self._splitting
@@ -251,9 +251,9 @@ class Divergences:
         return found
 
     def _splits(self, node: cst.CSTNode, ranks: tuple[int, ...]) -> bool:
-        if isinstance(node, cst.Match):
+        if type(node) is cst.Match:
             return self._guards.rank_values.is_rank(node.subject)
-        if isinstance(node, cst.BooleanOperation):
+        if type(node) is cst.BooleanOperation:
             test: cst.BaseExpression = node.left
         elif isinstance(node, cst.If | cst.While | cst.IfExp):
             test = node.test
@@ -340,7 +340,7 @@ class Divergences:
     def _may_meet(self, key: str, caller: cst.CSTNode, sides: dict[int, Recorder]) -> bool:
         """Behind a value that only some ranks set, the caller runs the operation: it may be the other half."""
         calls = (o.call for s in sides.values() for o in operations(s.scope(caller)) if o.key == key)
-        owners = (n for call in calls for n in self._tree.parents(call) if isinstance(n, cst.If))
+        owners = (n for call in calls for n in self._tree.parents(call) if type(n) is cst.If)
         return any((found := self.variances.test(owner.test)) is not None and found.is_lone for owner in owners)
 
     def _callers(self, scope: cst.CSTNode) -> list[cst.CSTNode]:

@@ -20,11 +20,11 @@ class Instances:
     def method(self, call: cst.Call) -> cst.FunctionDef | None:
         """The method of a class of this file, when the receiver is certainly an instance of it."""
         func = call.func
-        if not isinstance(func, cst.Attribute) or not isinstance(func.value, cst.Name):
+        if type(func) is not cst.Attribute or type(func.value) is not cst.Name:
             return None
         owner = self._class_of(func.value)
         body = owner.body.body if owner is not None else ()
-        return next((n for n in body if isinstance(n, cst.FunctionDef) and n.name.value == func.attr.value), None)
+        return next((n for n in body if type(n) is cst.FunctionDef and n.name.value == func.attr.value), None)
 
     def _class_of(self, name: cst.Name) -> cst.ClassDef | None:
         found = self._given(name)
@@ -40,8 +40,8 @@ class Instances:
 
     def _made(self, value: cst.BaseExpression | None) -> cst.ClassDef | None:
         """``Bench(...)``."""
-        called = value.func if isinstance(value, cst.Call) else None
-        return self._names.local_class(called.value, called) if isinstance(called, cst.Name) else None
+        called = value.func if type(value) is cst.Call else None
+        return self._names.local_class(called.value, called) if type(called) is cst.Name else None
 
     def _passed(self, name: cst.Name) -> cst.ClassDef | None:
         """What the only call of the function around passes for this parameter."""
@@ -52,7 +52,7 @@ class Instances:
         params = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
         for index, arg in enumerate(calls[0].args):
             given = arg.keyword.value if arg.keyword else params[index] if index < len(params) else ""
-            if given == name.value and not arg.star and isinstance(arg.value, cst.Name):
+            if given == name.value and not arg.star and type(arg.value) is cst.Name:
                 passed = self._given(arg.value)
                 return self._made(passed[0].value) if len(passed) == 1 and passed[0].kind == "assign" else None
         return None
@@ -61,7 +61,7 @@ class Instances:
         if self._callers is None:
             self._callers = {}
             for node in self._tree.every(cst.Call):
-                if isinstance(node.func, cst.Name):
+                if type(node.func) is cst.Name:
                     called = self._names.local_function(node)
                     if called is not None:
                         self._callers.setdefault(id(called), []).append(node)

@@ -51,18 +51,18 @@ class RankTruth:
         return self(test, one) is not self(test, other)
 
     def _truth(self, test: cst.BaseExpression, rank: int) -> bool | None:
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             inner = self(test.expression, rank)
             return None if inner is None else not inner
-        if isinstance(test, cst.BooleanOperation):
+        if type(test) is cst.BooleanOperation:
             sides = {self(test.left, rank), self(test.right, rank)}
-            decisive = isinstance(test.operator, cst.Or)
+            decisive = type(test.operator) is cst.Or
             if decisive in sides:
                 return decisive
             return None if None in sides else not decisive
-        if isinstance(test, cst.NamedExpr):
+        if type(test) is cst.NamedExpr:
             return self(test.value, rank)
-        if isinstance(test, cst.Comparison):
+        if type(test) is cst.Comparison:
             found = self._comparison(test, rank)
             if found is not None:
                 return found
@@ -79,7 +79,7 @@ class RankTruth:
         left, operator, right = test.left, test.comparisons[0].operator, test.comparisons[0].comparator
         if isinstance(operator, cst.In | cst.NotIn):
             inside = self._membership(left, right, rank)
-            return inside if isinstance(operator, cst.In) or inside is None else not inside
+            return inside if type(operator) is cst.In or inside is None else not inside
         sign = SIGNS.get(type(operator), "")
         if sign in ("==", "!=") and self._values.is_last(left, right):
             return (rank == LAST) is (sign == "==")
@@ -118,12 +118,12 @@ def ranks_of_interest(tree: Tree, guards: Guards) -> list[int]:
     """Rank 0, a rank that the file does not name, and those that it compares the rank with for equality."""
     found = {0}
     for node in tree.some(cst.Comparison, cst.MatchCase, cst.FunctionDef):
-        if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        if type(node) is cst.Comparison and len(node.comparisons) == 1:
             found |= _named(node, guards)
-        elif isinstance(node, cst.MatchCase) and isinstance(node.pattern, cst.MatchValue):
+        elif type(node) is cst.MatchCase and type(node.pattern) is cst.MatchValue:
             number = number_of(node.pattern.value)
             found |= {number} if number is not None and 0 <= number < LAST else set()
-        elif isinstance(node, cst.FunctionDef) and node.decorators and guards.let_in(node) is Ranks.SOME:
+        elif type(node) is cst.FunctionDef and node.decorators and guards.let_in(node) is Ranks.SOME:
             found.add(LAST)  # ``@accelerator.on_last_process``: one that is not rank 0
     numbers = sorted(n for n in found if n != LAST)[:_MOST]
     # A job that has rank 3 has ranks 1 and 2; whether it has one more than the file names is not known.

@@ -78,8 +78,8 @@ class Recorder:
 
     def scope(self, scope: cst.CSTNode) -> Trace:
         """The trace of a function, or of the statements of the module."""
-        if not isinstance(scope, cst.FunctionDef):
-            return tuple(self._block(scope.body)) if isinstance(scope, cst.Module) else ()
+        if type(scope) is not cst.FunctionDef:
+            return tuple(self._block(scope.body)) if type(scope) is cst.Module else ()
         found = self._functions.get(id(scope))
         if found is None:
             found = self._alike.get(id(scope))
@@ -121,34 +121,34 @@ class Recorder:
     def _statement(self, node: cst.CSTNode) -> list[Element]:
         if isinstance(node, cst.SimpleStatementLine | cst.SimpleStatementSuite):
             return [e for small in node.body for e in self._small(small)]
-        if isinstance(node, cst.If):
+        if type(node) is cst.If:
             return [*self._expression(node.test), *self._if(node)]
-        if isinstance(node, cst.For):
+        if type(node) is cst.For:
             body = self._repeat(lambda: f"for {self._tree.text(node.iter)}", tuple(self._suite(node.body)))
             return [*self._expression(node.iter), *body, *self._else(node.orelse)]
-        if isinstance(node, cst.While):
+        if type(node) is cst.While:
             return [*self._while(node), *self._else(node.orelse)]
-        if isinstance(node, cst.With):
+        if type(node) is cst.With:
             return self._with(list(node.items), node.body)
         if isinstance(node, cst.Try | cst.TryStar):
             return self._try(node)
-        if isinstance(node, cst.Match):
+        if type(node) is cst.Match:
             return [*self._expression(node.subject), *self._match(node.subject, list(node.cases))]
         return self._small(node) if isinstance(node, cst.BaseSmallStatement) else []
 
     def _small(self, node: cst.CSTNode) -> list[Element]:
-        if isinstance(node, cst.Raise):
-            raised = node.exc.func if isinstance(node.exc, cst.Call) else node.exc
+        if type(node) is cst.Raise:
+            raised = node.exc.func if type(node.exc) is cst.Call else node.exc
             kind = "crash"
             if last_name(raised) == "SystemExit":
                 kind = ending(node.exc)
             return [Leave(kind)]
         found = self._expression(node)
-        if isinstance(node, cst.Return):
+        if type(node) is cst.Return:
             found.append(Leave("return"))
         elif isinstance(node, cst.Break | cst.Continue):
-            found.append(Leave("break" if isinstance(node, cst.Break) else "continue"))
-        elif isinstance(node, cst.Expr) and is_exit(node.value):
+            found.append(Leave("break" if type(node) is cst.Break else "continue"))
+        elif type(node) is cst.Expr and is_exit(node.value):
             found.append(Leave(ending(node.value)))
         elif isinstance(node, cst.Expr) and is_abort(node.value):
             found.append(Leave("crash"))
@@ -160,7 +160,7 @@ class Recorder:
         )
 
     def _else(self, node: cst.If | cst.Else | None) -> list[Element]:
-        if isinstance(node, cst.If):
+        if type(node) is cst.If:
             return [*self._expression(node.test), *self._if(node)]
         return self._suite(node.body) if node is not None else []
 
@@ -241,9 +241,9 @@ class Recorder:
             return []
         case, rest = cases[0], cases[1:]
         pattern = case.pattern
-        if case.guard is None and isinstance(pattern, cst.MatchAs) and pattern.pattern is None:
+        if case.guard is None and type(pattern) is cst.MatchAs and pattern.pattern is None:
             return self._suite(case.body)
-        number = number_of(pattern.value) if isinstance(pattern, cst.MatchValue) else None
+        number = number_of(pattern.value) if type(pattern) is cst.MatchValue else None
         answer = self._side.equals(subject, number) if number is not None and case.guard is None else None
         if answer is None:
             text = partial(self._tree.text, case.pattern)
@@ -262,7 +262,7 @@ class Recorder:
     def _expression(self, node: cst.CSTNode) -> list[Element]:
         found: list[Element] = []
         for call in self._news.calls_in(node):
-            elements: list[Element] = self._call(call) if isinstance(call, cst.Call) else [Hole()]
+            elements: list[Element] = self._call(call) if type(call) is cst.Call else [Hole()]
             if elements:
                 found += self._inside_expression(elements, call, node)
         return found
@@ -273,11 +273,11 @@ class Recorder:
         for outer in self._tree.parents(call):
             if inner is root:
                 break
-            if isinstance(outer, cst.BooleanOperation) and inner is outer.right:
+            if type(outer) is cst.BooleanOperation and inner is outer.right:
                 kept, dropped = (lambda e=found: e), list
-                both = (kept, dropped) if isinstance(outer.operator, cst.And) else (dropped, kept)
+                both = (kept, dropped) if type(outer.operator) is cst.And else (dropped, kept)
                 found = self._branch(outer.left, outer, *both)
-            elif isinstance(outer, cst.IfExp) and inner is not outer.test:
+            elif type(outer) is cst.IfExp and inner is not outer.test:
                 kept, dropped = (lambda e=found: e), list
                 both = (kept, dropped) if inner is outer.body else (dropped, kept)
                 found = self._branch(outer.test, outer, *both)
@@ -342,7 +342,7 @@ class Recorder:
         if any(a.star for a in call.args):
             return {}
         params = [*helper.params.posonly_params, *helper.params.params]
-        if params and params[0].name.value in ("self", "cls") and isinstance(call.func, cst.Attribute):
+        if params and params[0].name.value in ("self", "cls") and type(call.func) is cst.Attribute:
             params = params[1:]
         # Defaults stand in the file of the function.
         defaults = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
@@ -360,7 +360,7 @@ class Recorder:
         return Given(self._truth_of(value), self._tree.text(value))
 
     def _truth_of(self, value: cst.BaseExpression) -> bool | None:
-        if isinstance(value, cst.Name) and value.value in ("True", "False", "None"):
+        if type(value) is cst.Name and value.value in ("True", "False", "None"):
             return value.value == "True"
         return self._side.decide(value)
 

@@ -24,7 +24,7 @@ class Symbols:
 
     def of(self, test: cst.BaseExpression, side: Side) -> str:
         """The text of what is unknown in a test: ``flag`` of ``rank == 0 and flag``, and of ``[flag][0]``."""
-        if isinstance(test, cst.BooleanOperation):
+        if type(test) is cst.BooleanOperation:
             left, right = side.decide(test.left), side.decide(test.right)
             if left is not None and right is None:
                 return self.of(test.right, side)
@@ -34,12 +34,12 @@ class Symbols:
 
     def _listed(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """``flag`` of ``stop[0]``, where ``stop = [flag]`` stays as it is up to here."""
-        if not isinstance(test, cst.Subscript) or not isinstance(test.value, cst.Name):
+        if type(test) is not cst.Subscript or type(test.value) is not cst.Name:
             return None
         name, index = test.value, test.slice[0].slice
-        if not isinstance(index, cst.Index) or number_of(index.value) != 0:
+        if type(index) is not cst.Index or number_of(index.value) != 0:
             return None
-        uses = (n for n in self._tree.own_nodes(self._names.scope(name)) if isinstance(n, cst.Name))
+        uses = (n for n in self._tree.own_nodes(self._names.scope(name)) if type(n) is cst.Name)
         others = [n for n in uses if n.value == name.value and n is not name]
         made = self._made(name, any(map(self._is_told, others)))
         if made is None or not all(
@@ -59,13 +59,13 @@ class Symbols:
                 return None
             found = [latest]
         made = found[0].value if len(found) == 1 else None
-        return made if isinstance(made, cst.List) else None
+        return made if type(made) is cst.List else None
 
     def _is_told(self, name: cst.Name) -> bool:
         """A use that makes the list the same on all ranks: its broadcast from rank 0."""
         outer = self._tree.parent(name)
-        call = self._tree.parent(outer) if isinstance(outer, cst.Arg) else None
-        if not isinstance(call, cst.Call) or "broadcast" not in last_name(call.func):
+        call = self._tree.parent(outer) if type(outer) is cst.Arg else None
+        if type(call) is not cst.Call or "broadcast" not in last_name(call.func):
             return False
         source = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "src"), None)
         return source is None or number_of(source) == 0

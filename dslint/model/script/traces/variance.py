@@ -34,8 +34,6 @@ _TOLD = frozenset({"loop", "augmented", "assign", "unpack"})
 _PLAIN = frozenset(
     {cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.List, cst.Dict, cst.Set}
 )
-# What a guard of the kind "test" is.
-_TESTING = frozenset({cst.If, cst.IfExp, cst.While, cst.BooleanOperation, cst.MatchCase})
 # Makes values the same on all ranks: ``dist.all_reduce(flag)`` in place, ``accelerator.gather(x)`` as a result.
 _AGREES = re.compile(r"reduce|gather|broadcast|bcast|sync|agree|across|consensus|all_to_all", re.I)
 _LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
@@ -87,21 +85,21 @@ class Variances:
         self._objects = objects
         self._known: dict[int, Variant | None] = {}
         self._may_differ: dict[int, bool] = {}
-        self._guarding: dict[int, str] = {}
+        self._guarding: dict[int, bool] = {}
         self._agreed: dict[str, list[int]] | None = None
 
     def test(self, test: cst.BaseExpression) -> Variant | None:
         """Why a test may come out differently on some ranks: it looks at the data of the rank; else ``None``."""
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             return self.test(test.expression)
-        lone = self._set_on_some(test) if not isinstance(test, cst.BooleanOperation) else None
+        lone = self._set_on_some(test) if type(test) is not cst.BooleanOperation else None
         if lone is not None:
             return Variant(lone, is_lone=True)
-        if isinstance(test, cst.BooleanOperation):
+        if type(test) is cst.BooleanOperation:
             return self.test(test.left) or self.test(test.right)
-        if isinstance(test, cst.NamedExpr):
+        if type(test) is cst.NamedExpr:
             return self.test(test.value)
-        if isinstance(test, cst.Comparison):
+        if type(test) is cst.Comparison:
             return self._comparison(test)
         found = self._clock(test) or (self.value(test) if self._may_tell(test, _counts(test)) else None)
         told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
@@ -128,7 +126,7 @@ class Variances:
         if not self._may_differ[id(found)]:
             return None
         reaching = self._objects.reaching.of_bindings(found, name)
-        chosen = [b for b in reaching if isinstance(b.value, cst.IfExp) and self._is_chosen_by_rank(b.value)]
+        chosen = [b for b in reaching if type(b.value) is cst.IfExp and self._is_chosen_by_rank(b.value)]
         lone = [b for b in reaching if b.kind in ("assign", "augmented") and self._is_lone(b.node, name)]
         # Two constants are told apart by the guards themselves: ``leads = False`` ... ``leads = True``.
         computed = [b for b in lone if b.kind == "augmented" or isinstance(b.value, cst.Call | cst.Comparison)]
@@ -144,29 +142,32 @@ class Variances:
         if type(binding.value) is cst.IfExp:
             return True
         computed = binding.kind == "augmented" or type(binding.value) in (cst.Call, cst.Comparison)
-        return (
-            count > 1
-            and computed
-            and binding.kind in ("assign", "augmented")
-            and self._guard_kind(binding.node) == "test"
-        )
+        return count > 1 and computed and binding.kind in ("assign", "augmented") and self._is_behind_test(binding.node)
 
-    def _guard_kind(self, node: cst.CSTNode) -> str:
-        """The kind of guard around a node; empty where all ranks come, or where some have left before."""
+    def _is_behind_test(self, node: cst.CSTNode) -> bool:
+        """Only some ranks come to a node because of a test around it, and not because the others have left before."""
         key = id(node)
         if key not in self._guarding:
-            # Most stand behind no test at all.
+            # Most stand behind no test at all, or behind tests that have nothing to do with ranks.
             outer = takewhile(lambda n: type(n) is not cst.FunctionDef, self._tree.parents(node))
-            guard = self._guards.guard(node) if any(type(n) in _TESTING for n in outer) else None
-            self._guarding[key] = guard.kind if guard is not None else ""
+            guard = self._guards.guard(node) if any(map(self._may_choose_ranks, outer)) else None
+            self._guarding[key] = guard is not None and guard.kind == "test"
         return self._guarding[key]
+
+    def _may_choose_ranks(self, node: cst.CSTNode) -> bool:
+        if type(node) is cst.BooleanOperation:
+            test: cst.BaseExpression = node.left
+        elif type(node) is cst.If or type(node) is cst.IfExp or type(node) is cst.While:
+            test = node.test
+        else:
+            return type(node) is cst.MatchCase
+        yes, no = self._guards.branches(test)
+        return yes.is_partial or no.is_partial
 
     def _is_chosen_by_rank(self, value: cst.IfExp) -> bool:
         """``read() if rank == 0 else False``."""
         yes, no = self._guards.branches(value.test)
-        computed = any(
-            isinstance(n, cst.Call) for arm in (value.body, value.orelse) for n in self._tree.descendants(arm)
-        )
+        computed = any(type(n) is cst.Call for arm in (value.body, value.orelse) for n in self._tree.descendants(arm))
         return computed and yes.is_partial and no.is_partial
 
     def _item_set_on_some(self, test: cst.Subscript) -> cst.CSTNode | None:
@@ -180,10 +181,10 @@ class Variances:
         for node in self._tree.own_nodes(scope):
             if self._tree.position(node) > self._tree.position(test):
                 break
-            if not isinstance(node, cst.Assign) or not isinstance(node.value, cst.Call | cst.Comparison):
+            if type(node) is not cst.Assign or not isinstance(node.value, cst.Call | cst.Comparison):
                 continue
             target = node.targets[0].target
-            if isinstance(target, cst.Subscript) and _TEXT.code_for_node(target) == text and self._is_lone(node, test):
+            if type(target) is cst.Subscript and _TEXT.code_for_node(target) == text and self._is_lone(node, test):
                 told = Binding("assign", node, node.value)
                 return None if self._agreed_between(told, test.value) else node
         return None
@@ -202,7 +203,7 @@ class Variances:
         """Only some ranks come to a node, within the function of the test."""
         if self._tree.function(node) is not self._tree.function(test):
             return False
-        return self._guard_kind(node) == "test"
+        return self._is_behind_test(node)
 
     def value(self, node: cst.CSTNode | None, steps: int = 0) -> Variant | None:
         """Why a value differs between ranks; ``None`` when it does not, or nobody knows."""
@@ -243,9 +244,9 @@ class Variances:
         if self._names.words.isdisjoint(_NOT_A_NUMBER):
             return False
         for inner in self._tree.descendants(node):
-            if isinstance(inner, cst.Call) and last_name(inner.func) in _NOT_A_NUMBER:
+            if type(inner) is cst.Call and last_name(inner.func) in _NOT_A_NUMBER:
                 return True
-            value = self._names.single_value(inner) if isinstance(inner, cst.Name) and depth < _MAX_ALIASES else None
+            value = self._names.single_value(inner) if type(inner) is cst.Name and depth < _MAX_ALIASES else None
             if value is not None and self._asks_for_nan(value, depth + 1):
                 return True
         return False
@@ -262,23 +263,23 @@ class Variances:
     # -- expressions --------------------------------------------------------------------------------------------
 
     def _value(self, node: cst.CSTNode, steps: int) -> Variant | None:
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             return self._variable(node, self._names.bindings(node.value, node), steps)
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             return self._attribute(node, steps)
-        if isinstance(node, cst.Call):
+        if type(node) is cst.Call:
             return self._call(node, steps)
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             return self.value(node.value, steps)
         if isinstance(node, cst.BinaryOperation | cst.BooleanOperation):
             return self.value(node.left, steps) or self.value(node.right, steps)
-        if isinstance(node, cst.UnaryOperation):
+        if type(node) is cst.UnaryOperation:
             return self.value(node.expression, steps)
-        if isinstance(node, cst.Comparison):
+        if type(node) is cst.Comparison:
             return self._comparison(node)
-        if isinstance(node, cst.IfExp):
+        if type(node) is cst.IfExp:
             return self.value(node.body, steps) or self.value(node.orelse, steps)
-        return self.value(node.value, steps) if isinstance(node, cst.NamedExpr) else None
+        return self.value(node.value, steps) if type(node) is cst.NamedExpr else None
 
     def _attribute(self, node: cst.Attribute, steps: int) -> Variant | None:
         if node.attr.value in _SHAPES:
@@ -297,7 +298,7 @@ class Variances:
         if not (is_model or name in _PASSING or qualified.startswith("torch.nn.functional.")):
             return None
         given: list[cst.BaseExpression] = [a.value for a in node.args]
-        if isinstance(node.func, cst.Attribute) and not qualified and not is_model:
+        if type(node.func) is cst.Attribute and not qualified and not is_model:
             given.append(node.func.value)
         found = self._first(given, steps)
         # What a function is given is not followed, but the outputs of a model that ranks train together are their own.
@@ -314,7 +315,7 @@ class Variances:
         return self._batches(inner, steps) or self.value(inner, steps)
 
     def _batches(self, iterable: cst.BaseExpression, steps: int) -> Variant | None:
-        if isinstance(iterable, cst.Call) and last_name(iterable.func) in _WRAPPERS and iterable.args:
+        if type(iterable) is cst.Call and last_name(iterable.func) in _WRAPPERS and iterable.args:
             return self._batches(iterable.args[0].value, steps)
         kind = self._objects.likely(iterable)
         if kind in _OWN_PART or kind == "prepared":  # of what accelerate prepared only a loader is looped over
@@ -343,11 +344,11 @@ class Variances:
 
     def _bound(self, binding: Binding, steps: int) -> Variant | None:
         if binding.kind == "loop" and binding.value is not None:
-            counted = isinstance(binding.value, cst.Call) and last_name(binding.value.func) == "enumerate"
+            counted = type(binding.value) is cst.Call and last_name(binding.value.func) == "enumerate"
             return None if counted and binding.position == 0 else self._batches(binding.value, steps)
         if binding.kind == "augmented":
             owner = self._tree.enclosing(binding.node, cst.AugAssign)
-            return self.value(owner.value, steps) if isinstance(owner, cst.AugAssign) else None
+            return self.value(owner.value, steps) if type(owner) is cst.AugAssign else None
         return self.value(binding.value, steps) if binding.kind in ("assign", "unpack") else None
 
     def _agreed_between(self, binding: Binding, node: cst.CSTNode) -> bool:
@@ -382,13 +383,13 @@ def _handed(node: cst.BaseExpression) -> list[str]:
     if isinstance(node, cst.List | cst.Tuple):
         return [name for e in node.elements for name in _handed(e.value)]
     names = [last_name(node)] if isinstance(node, cst.Name | cst.Attribute) else []
-    return [*names, last_name(node.value)] if isinstance(node, cst.Attribute) else names
+    return [*names, last_name(node.value)] if type(node) is cst.Attribute else names
 
 
 def _counts(node: cst.BaseExpression) -> bool:
     """A number of items or of marked items: ``len(batch)``, ``mask.sum()``."""
-    if isinstance(node, cst.Call) and last_name(node.func) == "item" and isinstance(node.func, cst.Attribute):
+    if type(node) is cst.Call and last_name(node.func) == "item" and type(node.func) is cst.Attribute:
         return _counts(node.func.value)
-    if isinstance(node, cst.Call) and last_name(node.func) in ("int", "float", "bool") and len(node.args) == 1:
+    if type(node) is cst.Call and last_name(node.func) in ("int", "float", "bool") and len(node.args) == 1:
         return _counts(node.args[0].value)
-    return isinstance(node, cst.Call) and last_name(node.func) in ("len", "sum", "numel", "count_nonzero", "any")
+    return type(node) is cst.Call and last_name(node.func) in ("len", "sum", "numel", "count_nonzero", "any")
