@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
+_IMPORTS = "imports that may wait"
 _LAYOUT = "trees and names of imports"
 
 
@@ -103,6 +104,7 @@ class Judge:
             from dslint.rules.profiled import counted_apart
 
             project.parse = counted_apart(profile, _PARSE, parse_script)
+            project.exported = counted_apart(profile, _IMPORTS, project.first_look)
             # As the tree of the script itself, which the walk lays out before it asks a rule.
             project.make = counted_apart(profile, _LAYOUT, make, is_walk=True)
         return project
@@ -205,7 +207,7 @@ class _Look:
         if self.modules is None or self.job.kind != "script":
             return frozenset()
         if self.waiting is None:
-            with stage_of(self.profile, "imports that may wait"):
+            with stage_of(self.profile, _IMPORTS):
                 path = self.modules.files.absolute(self.job.path)
                 look = self.modules.waiting(self.job.context)
                 self.waiting = look.imported(("script", path), path, self.job.raw)

@@ -90,7 +90,7 @@ class Imported:
         if raw is None or (rest[0].encode() not in raw and b"*" not in raw):
             return None
         if want.waiting:
-            names = project.waiting(self._run).exported(self._asker, path, raw).get(rest[0], frozenset())
+            names = project.exported(self._asker, path, raw, self._run).get(rest[0], frozenset())
             # A class is called for its ``__init__``, and has its own name there only if that may wait.
             if (rest[1] if rest[1:] else rest[0]) not in names:
                 return None

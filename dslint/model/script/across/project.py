@@ -17,7 +17,7 @@ import libcst as cst
 from dslint.core.source import Location, SourceFile
 from dslint.model.context import Context
 from dslint.model.script.across.imports import Question, is_library
-from dslint.model.script.across.waiting import WaitingNames
+from dslint.model.script.across.waiting import Exports, WaitingNames
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.parse.reading import decode
 
@@ -110,8 +110,10 @@ class Project:
 
     def __init__(self, files: Files, make: Callable[[ScriptDoc, Context, Project], Analysis] | None = None) -> None:
         self.files = files
-        self.make = make  # a profile has a clock at both
+        # A profile has a clock at these three.
+        self.make = make
         self.parse = parse_script
+        self.exported = self.first_look
         self._asked: dict[Asker, dict[Question, str]] = {}
         self._used: dict[Asker, set[Asker]] = {}
         self._docs: OrderedDict[str, ScriptDoc | None] = OrderedDict()
@@ -157,6 +159,10 @@ class Project:
     def _ask(self, asker: Asker, question: Question) -> str:
         answer = self._asked.setdefault(asker, {})[question] = self.files.answer(question)
         return answer
+
+    def first_look(self, asker: Asker, path: str, raw: bytes, run: Context) -> Exports:
+        """What of a module may wait, by the names that others import."""
+        return self.waiting(run).exported(asker, path, raw)
 
     def waiting(self, run: Context) -> WaitingNames:
         """The cheap first look at what imports may wait."""
