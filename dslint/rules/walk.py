@@ -372,9 +372,8 @@ def _handlers(
 
 
 def _walk(tree: Tree, visitors: Mapping[type[cst.CSTNode], list[Handler]]) -> None:
-    get = visitors.get
-    for node in tree.order:
-        for handler in get(type(node), ()):
+    for node in tree.some(*visitors):
+        for handler in visitors[type(node)]:
             handler(node)
 
 

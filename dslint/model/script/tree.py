@@ -110,9 +110,12 @@ class Tree:
         self.ends: list[int] = []
         self._index: dict[int, int] = {}
         self._parents: list[int] = []
-        self._by_type: dict[type[cst.CSTNode], list[int]] = {}
         self._texts: dict[int, str] = {}
         self._record()
+        by_type: defaultdict[type[cst.CSTNode], list[int]] = defaultdict(list)
+        for at, kind in enumerate(map(type, self.order)):
+            by_type[kind].append(at)
+        self._by_type = dict(by_type)
 
     def _record(self) -> None:
         order, parents, index = self.order, self._parents, self._index
@@ -146,7 +149,7 @@ class Tree:
 
     def every(self, kind: type[Node]) -> list[Node]:
         """All nodes of exactly this type, in source order."""
-        return [cast(Node, self.order[at]) for at in self._places().get(kind, ())]
+        return [cast(Node, self.order[at]) for at in self._by_type.get(kind, ())]
 
     def some(self, *kinds: type[cst.CSTNode]) -> list[cst.CSTNode]:
         """All nodes of exactly these types, in source order."""
@@ -154,16 +157,7 @@ class Tree:
 
     def positions(self, *kinds: type[cst.CSTNode]) -> list[int]:
         """The places of all nodes of exactly these types, in source order."""
-        places = self._places()
-        return sorted(at for kind in kinds for at in places.get(kind, ()))
-
-    def _places(self) -> dict[type[cst.CSTNode], list[int]]:
-        if not self._by_type:
-            found: defaultdict[type[cst.CSTNode], list[int]] = defaultdict(list)
-            for at, kind in enumerate(map(type, self.order)):
-                found[kind].append(at)
-            self._by_type = dict(found)
-        return self._by_type
+        return sorted(at for kind in kinds for at in self._by_type.get(kind, ()))
 
     def text(self, node: cst.CSTNode) -> str:
         """The source text of a node without the space around it; the code generator runs once for each."""

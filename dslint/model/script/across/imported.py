@@ -36,6 +36,7 @@ class Imported:
         self._path = project.files.absolute(here.doc.path) if project is not None else ""
         self._asker = ("module" if is_imported else "script", self._path)
         self._known: dict[tuple[int, bool], Foreign | None] = {}
+        self._by_name: dict[tuple[str, bool, int], Foreign | None] = {}
 
     def function(self, call: cst.Call, *, waiting: bool = False) -> Foreign | None:
         """The function, method or ``__init__`` of another file of the project that a call runs.
@@ -79,10 +80,16 @@ class Imported:
         """The function with a qualified name as this file sees it (``pkg.mod.f``, ``..mod.Class.method``)."""
         if self._project is None or want.hops > _MAX_HOPS:
             return None
+        key = (full, want.waiting, want.hops)
+        if key not in self._by_name:
+            self._by_name[key] = self._found(self._project, full, want)
+        return self._by_name[key]
+
+    def _found(self, project: Project, full: str, want: _Want) -> Foreign | None:
         for name, rest in _splits(full):
-            path = self._project.module(self._asker, self._path, name)
+            path = project.module(self._asker, self._path, name)
             if path:
-                return self._inside(self._project, path, rest, want) if path != self._path else None
+                return self._inside(project, path, rest, want) if path != self._path else None
         return None
 
     def _inside(self, project: Project, path: str, rest: list[str], want: _Want) -> Foreign | None:

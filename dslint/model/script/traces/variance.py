@@ -235,13 +235,23 @@ class Variances:
 
     def _may_tell(self, test: cst.BaseExpression, counts: bool) -> bool:
         """A value that is only perhaps another on each rank says nothing, unless the test asks for the right thing."""
-        if counts or not self._names.words.isdisjoint(_DEALING) or self._names.own.engines:
-            return True
-        return self._asks_for_nan(test)
+        return counts or self._is_dealing or self._asks_for_nan(test)
+
+    @cached_property
+    def _is_dealing(self) -> bool:
+        return not self._names.words.isdisjoint(_DEALING) or bool(self._names.own.engines)
+
+    @cached_property
+    def _reads_clock(self) -> bool:
+        return not self._names.words.isdisjoint(_CLOCK_WORDS)
+
+    @cached_property
+    def _speaks_of_nan(self) -> bool:
+        return not self._names.words.isdisjoint(_NOT_A_NUMBER)
 
     def _asks_for_nan(self, node: cst.CSTNode, depth: int = 0) -> bool:
         """What is asked is whether a value is a number at all, or whether anything is left: no rank knows of others."""
-        if self._names.words.isdisjoint(_NOT_A_NUMBER):
+        if not self._speaks_of_nan:
             return False
         for inner in self._tree.descendants(node):
             if type(inner) is cst.Call and last_name(inner.func) in _NOT_A_NUMBER:
@@ -253,7 +263,7 @@ class Variances:
 
     def _clock(self, test: cst.CSTNode) -> Variant | None:
         """``time.time() - start > limit``: the clocks of two ranks never pass a limit at the same step."""
-        if self._names.words.isdisjoint(_CLOCK_WORDS):
+        if not self._reads_clock:
             return None
         for inner in self._tree.descendants(test):
             if type(inner) is cst.Call and self._names.qualified(inner.func) in _CLOCKS:
