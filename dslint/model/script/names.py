@@ -184,7 +184,7 @@ class Names:
     def local_class(self, name: str, at: cst.CSTNode | None = None) -> cst.ClassDef | None:
         """The class of this file with that name."""
         found = self.bindings(name, at or self.tree.module)
-        classes = [b.node for b in found if isinstance(b.node, cst.ClassDef)]
+        classes = [b.node for b in found if type(b.node) is cst.ClassDef]
         if len(classes) != 1:
             return None
         # ``class TrainingArguments(TrainingArguments)``: what was imported under that name is its base.

@@ -228,9 +228,9 @@ def leaves(body: cst.BaseSuite) -> bool:
 
 def is_exit(node: cst.BaseExpression) -> bool:
     """``sys.exit(...)`` and the like."""
-    return isinstance(node, cst.Call) and dotted(node.func) in _EXIT_CALLS
+    return type(node) is cst.Call and dotted(node.func) in _EXIT_CALLS
 
 
 def is_abort(node: cst.BaseExpression) -> bool:
     """``os.abort()``."""
-    return isinstance(node, cst.Call) and dotted(node.func) == _ABORT
+    return type(node) is cst.Call and dotted(node.func) == _ABORT

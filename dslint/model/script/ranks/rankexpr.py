@@ -110,7 +110,7 @@ class RankExpressions:
             if function is not None and any(last_name(d.decorator).endswith("property") for d in function.decorators):
                 return self._returned(function, depth)
         tests = [b for b in found if not _is_flag(b.value)]
-        if not tests and len(found) == 2 and isinstance(node, cst.Name):
+        if not tests and len(found) == 2 and type(node) is cst.Name:
             return self._turned(found[0], found[1], node)
         if len(tests) != 1 or tests[0].kind != "assign" or tests[0].value is None:
             return ANY
@@ -125,7 +125,7 @@ class RankExpressions:
         tree = self._names.tree
         if first.kind != "assign" or second.kind != "assign" or not tree.always_before(first.node, use):
             return ANY
-        values = [b.value.value for b in (first, second) if isinstance(b.value, cst.Name)]
+        values = [b.value.value for b in (first, second) if type(b.value) is cst.Name]
         block = tree.enclosing(first.node, cst.IndentedBlock, cst.Module)
         if len(values) != 2 or values[0] == values[1] or not tree.position(second.node) < tree.position(use):
             return ANY
@@ -133,7 +133,7 @@ class RankExpressions:
         for outer in tree.parents(second.node):
             if outer is block:
                 break
-            if isinstance(outer, cst.If):
+            if type(outer) is cst.If:
                 yes, no = self.branches(outer.test, 1)
                 if not tree.contains(outer.body, second.node) or not (yes.is_partial or no is Ranks.NONE):
                     return ANY

@@ -42,9 +42,9 @@ class RankValues:
         if type(node) is cst.Subscript:
             text = _subscript_text(node)
             return text in RANK_VARIABLES if _is_environ(node.value) else text in RANK_KEYS
-        if isinstance(node, cst.Attribute):
+        if type(node) is cst.Attribute:
             return node.attr.value.lower() in RANK_NAMES and not _is_of_matrix(node)
-        if isinstance(node, cst.Name):
+        if type(node) is cst.Name:
             if node.value == "rank" and _is_of_matrix(self._names.single_value(node)):
                 return False
             return node.value.lower() in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
@@ -105,8 +105,8 @@ class RankValues:
 
 def _is_of_matrix(node: cst.BaseExpression | None) -> bool:
     """``config.lora.rank``: of an owner whose name says that its matrices have ranks."""
-    is_rank = isinstance(node, cst.Attribute) and node.attr.value == "rank"
-    return isinstance(node, cst.Attribute) and is_rank and _LOW_RANK.search(last_name(node.value)) is not None
+    is_rank = type(node) is cst.Attribute and node.attr.value == "rank"
+    return type(node) is cst.Attribute and is_rank and _LOW_RANK.search(last_name(node.value)) is not None
 
 
 def _is_environ(node: cst.BaseExpression) -> bool:

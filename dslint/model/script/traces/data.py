@@ -188,7 +188,7 @@ class DataDivergences:
 
         In a loop they may do so through a function of the file: elsewhere that may be the whole of the training.
         """
-        calls = [n for n in self._tree.own_nodes(body) if isinstance(n, cst.Call)]
+        calls = [n for n in self._tree.own_nodes(body) if type(n) is cst.Call]
         is_turn = bool(self._tree.loops(body))
         return [c for c in calls if self._is_step(c) or (is_turn and self._holds_step(self._names.local_function(c)))]
 
@@ -199,7 +199,7 @@ class DataDivergences:
     def _holds_step(self, function: cst.FunctionDef | None) -> bool:
         if function is None:
             return False
-        return any(isinstance(n, cst.Call) and self._is_step(n) for n in self._tree.own_nodes(function.body))
+        return any(type(n) is cst.Call and self._is_step(n) for n in self._tree.own_nodes(function.body))
 
     def _collective(self, call: cst.Call) -> Collective | None:
         if id(call) not in self._calls:
@@ -228,8 +228,8 @@ class DataDivergences:
 
 def _fails(statement: cst.CSTNode) -> bool:
     """``raise AssertionError("...")``, ``assert False``, ``pytest.fail()``: the exception is expected on every rank."""
-    inner = statement.body[-1] if isinstance(statement, cst.SimpleStatementLine) else statement
-    if isinstance(inner, cst.Assert):
+    inner = statement.body[-1] if type(statement) is cst.SimpleStatementLine else statement
+    if type(inner) is cst.Assert:
         return isinstance(inner.test, cst.Integer | cst.Name) and inner.test.value in ("0", "False")
-    called = inner.value if isinstance(inner, cst.Expr) else None
-    return isinstance(inner, cst.Raise) or (isinstance(called, cst.Call) and last_name(called.func) == "fail")
+    called = inner.value if type(inner) is cst.Expr else None
+    return type(inner) is cst.Raise or (type(called) is cst.Call and last_name(called.func) == "fail")

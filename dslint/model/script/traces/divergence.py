@@ -324,16 +324,16 @@ class Divergences:
         asked = {
             n.value
             for outer in self._tree.parents(call)
-            if isinstance(outer, cst.If) and not self._tree.contains(outer, leaving)
+            if type(outer) is cst.If and not self._tree.contains(outer, leaving)
             for n in self._tree.descendants(outer.test)
-            if isinstance(n, cst.Name)
+            if type(n) is cst.Name
         }
         if not asked:
             return False
         return any(
-            isinstance(n, cst.AssignTarget) and isinstance(n.target, cst.Name) and n.target.value in asked
+            type(n) is cst.AssignTarget and type(n.target) is cst.Name and n.target.value in asked
             for arm in self._tree.parents(leaving)
-            if isinstance(arm, cst.If) and not self._tree.contains(arm, call)
+            if type(arm) is cst.If and not self._tree.contains(arm, call)
             for n in self._tree.own_nodes(arm.body)
         )
 

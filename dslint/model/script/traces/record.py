@@ -150,7 +150,7 @@ class Recorder:
             found.append(Leave("break" if type(node) is cst.Break else "continue"))
         elif type(node) is cst.Expr and is_exit(node.value):
             found.append(Leave(ending(node.value)))
-        elif isinstance(node, cst.Expr) and is_abort(node.value):
+        elif type(node) is cst.Expr and is_abort(node.value):
             found.append(Leave("crash"))
         return found
 

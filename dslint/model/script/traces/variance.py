@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 
 import libcst as cst
 
@@ -22,20 +21,19 @@ from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.ranks.rankset import number_of
+from dslint.model.script.traces.agreement import Agreements, agrees
+from dslint.model.script.traces.lone import LoneValues
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 14
 _MAX_ALIASES = 3
 _CLOCKS = frozenset({"time.time", "time.perf_counter", "time.monotonic", "datetime.datetime.now"})
 _CLOCK_WORDS = frozenset(name.rpartition(".")[2] for name in _CLOCKS)
-_TEXT = cst.Module([])
 # The bindings that say what a variable holds, and the values that say nothing.
 _TOLD = frozenset({"loop", "augmented", "assign", "unpack"})
 _PLAIN = frozenset(
     {cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.List, cst.Dict, cst.Set}
 )
-# Makes values the same on all ranks: ``dist.all_reduce(flag)`` in place, ``accelerator.gather(x)`` as a result.
-_AGREES = re.compile(r"reduce|gather|broadcast|bcast|sync|agree|across|consensus|all_to_all", re.I)
 _LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
 # Each rank gets a part of its own from these.
 _OWN_PART = frozenset({"prepared_loader", "ds_loader"})
@@ -81,18 +79,16 @@ class Variances:
     def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects) -> None:
         self._tree = tree
         self._names = names
-        self._guards = guards
         self._objects = objects
         self._known: dict[int, Variant | None] = {}
-        self._may_differ: dict[int, bool] = {}
-        self._guarding: dict[int, bool] = {}
-        self._agreed: dict[str, list[int]] | None = None
+        self._agreements = Agreements(tree, names)
+        self._lone = LoneValues(tree, names, guards, objects, self._agreements)
 
     def test(self, test: cst.BaseExpression) -> Variant | None:
         """Why a test may come out differently on some ranks: it looks at the data of the rank; else ``None``."""
         if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             return self.test(test.expression)
-        lone = self._set_on_some(test) if type(test) is not cst.BooleanOperation else None
+        lone = self._lone.asked_in(test) if type(test) is not cst.BooleanOperation else None
         if lone is not None:
             return Variant(lone, is_lone=True)
         if type(test) is cst.BooleanOperation:
@@ -104,106 +100,6 @@ class Variances:
         found = self._clock(test) or (self.value(test) if self._may_tell(test, _counts(test)) else None)
         told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
         return found if told else None
-
-    def _set_on_some(self, test: cst.BaseExpression) -> cst.CSTNode | None:
-        """``stop = False``; ``if rank == 0: stop = read()``; ``if stop:``, and nothing told the other ranks."""
-        for node in self._tree.descendants(test):
-            found = None
-            if type(node) is cst.Subscript:
-                found = self._item_set_on_some(node)
-            elif type(node) is cst.Name and type(self._tree.parent(node)) is not cst.Attribute:
-                found = self._name_set_on_some(node)
-            elif type(node) is cst.Attribute and type(node.value) is cst.Name:
-                found = self._name_set_on_some(node.value)
-            if found is not None:
-                return found
-        return None
-
-    def _name_set_on_some(self, name: cst.Name) -> cst.CSTNode | None:
-        found = self._names.bindings(name.value, name)
-        if id(found) not in self._may_differ:
-            self._may_differ[id(found)] = any(self._may_be_lone(b, len(found)) for b in found)
-        if not self._may_differ[id(found)]:
-            return None
-        reaching = self._objects.reaching.of_bindings(found, name)
-        chosen = [b for b in reaching if type(b.value) is cst.IfExp and self._is_chosen_by_rank(b.value)]
-        lone = [b for b in reaching if b.kind in ("assign", "augmented") and self._is_lone(b.node, name)]
-        # Two constants are told apart by the guards themselves: ``leads = False`` ... ``leads = True``.
-        computed = [b for b in lone if b.kind == "augmented" or isinstance(b.value, cst.Call | cst.Comparison)]
-        if not chosen and (len(reaching) < 2 or len(lone) == len(reaching) or not computed):
-            return None
-        told = [*chosen, *computed]
-        if any(self._agreed_between(b, name) or self._told_in_list(b, name, reaching) for b in told):
-            return None
-        return told[0].node
-
-    def _may_be_lone(self, binding: Binding, count: int) -> bool:
-        """A rank alone may compute the value there: a look that spares most names the question what reaches them."""
-        if type(binding.value) is cst.IfExp:
-            return True
-        computed = binding.kind == "augmented" or type(binding.value) in (cst.Call, cst.Comparison)
-        return count > 1 and computed and binding.kind in ("assign", "augmented") and self._is_behind_test(binding.node)
-
-    def _is_behind_test(self, node: cst.CSTNode) -> bool:
-        """Only some ranks come to a node because of a test around it, and not because the others have left before."""
-        key = id(node)
-        if key not in self._guarding:
-            # Most stand behind no test at all, or behind tests that have nothing to do with ranks.
-            outer = takewhile(lambda n: type(n) is not cst.FunctionDef, self._tree.parents(node))
-            guard = self._guards.guard(node) if any(map(self._may_choose_ranks, outer)) else None
-            self._guarding[key] = guard is not None and guard.kind == "test"
-        return self._guarding[key]
-
-    def _may_choose_ranks(self, node: cst.CSTNode) -> bool:
-        if type(node) is cst.BooleanOperation:
-            test: cst.BaseExpression = node.left
-        elif type(node) is cst.If or type(node) is cst.IfExp or type(node) is cst.While:
-            test = node.test
-        else:
-            return type(node) is cst.MatchCase
-        yes, no = self._guards.branches(test)
-        return yes.is_partial or no.is_partial
-
-    def _is_chosen_by_rank(self, value: cst.IfExp) -> bool:
-        """``read() if rank == 0 else False``."""
-        yes, no = self._guards.branches(value.test)
-        computed = any(type(n) is cst.Call for arm in (value.body, value.orelse) for n in self._tree.descendants(arm))
-        return computed and yes.is_partial and no.is_partial
-
-    def _item_set_on_some(self, test: cst.Subscript) -> cst.CSTNode | None:
-        """``stop = [False]``; ``if rank == 0: stop[0] = read()``; ``if stop[0]:``."""
-        if not self._items:
-            return None
-        text = _TEXT.code_for_node(test)
-        if text not in self._items:
-            return None
-        scope = self._tree.function(test) or self._tree.module
-        for node in self._tree.own_nodes(scope):
-            if self._tree.position(node) > self._tree.position(test):
-                break
-            if type(node) is not cst.Assign or not isinstance(node.value, cst.Call | cst.Comparison):
-                continue
-            target = node.targets[0].target
-            if type(target) is cst.Subscript and _TEXT.code_for_node(target) == text and self._is_lone(node, test):
-                told = Binding("assign", node, node.value)
-                return None if self._agreed_between(told, test.value) else node
-        return None
-
-    @cached_property
-    def _items(self) -> set[str]:
-        """The items of lists and dicts that the file sets to what it computes."""
-        set_to = ((a.targets[0].target, a.value) for a in self._tree.every(cst.Assign))
-        return {
-            _TEXT.code_for_node(target)
-            for target, value in set_to
-            if type(target) is cst.Subscript and type(value) in (cst.Call, cst.Comparison)
-        }
-
-    def _is_lone(self, node: cst.CSTNode, test: cst.CSTNode) -> bool:
-        """Only some ranks come to a node, within the function of the test."""
-        if self._tree.function(node) is not self._tree.function(test):
-            return False
-        return self._is_behind_test(node)
 
     def value(self, node: cst.CSTNode | None, steps: int = 0) -> Variant | None:
         """Why a value differs between ranks; ``None`` when it does not, or nobody knows."""
@@ -299,7 +195,7 @@ class Variances:
 
     def _call(self, node: cst.Call, steps: int) -> Variant | None:
         name = last_name(node.func)
-        if _AGREES.search(name) or name in _SHAPES:
+        if agrees(name) or name in _SHAPES:
             return None
         if name in _WRAPPERS:
             return self._loaded(node, steps)
@@ -346,7 +242,7 @@ class Variances:
         if not any(b.kind in _TOLD and type(b.value) not in _PLAIN for b in found):
             return None  # parameters, imports, constants
         for binding in self._objects.reaching.of_bindings(found, node):
-            if not self._agreed_between(binding, node):
+            if not self._agreements.between(binding, node):
                 variant = self._bound(binding, steps)
                 if variant is not None:
                     return variant
@@ -360,40 +256,6 @@ class Variances:
             owner = self._tree.enclosing(binding.node, cst.AugAssign)
             return self.value(owner.value, steps) if type(owner) is cst.AugAssign else None
         return self.value(binding.value, steps) if binding.kind in ("assign", "unpack") else None
-
-    def _agreed_between(self, binding: Binding, node: cst.CSTNode) -> bool:
-        """The variable was handed to something that makes it the same on all ranks: ``dist.all_reduce(flag)``."""
-        name = last_name(node)
-        if self._agreed is None:
-            self._agreed = {}
-            for call in self._tree.every(cst.Call):
-                if _AGREES.search(last_name(call.func)):
-                    for arg in call.args:
-                        for given in _handed(arg.value):
-                            self._agreed.setdefault(given, []).append(self._tree.position(call))
-        start, end = self._tree.position(binding.node), self._tree.position(node)
-        return any(start < at < end for at in self._agreed.get(name, ()))
-
-    def _told_in_list(self, binding: Binding, name: cst.Name, reaching: list[Binding]) -> bool:
-        """``told = [stop]``; ``broadcast_object_list(told)``; ``if rank != 0: stop = told[0]``: the others read it."""
-        held = (b.value.value for b in reaching if isinstance(b.value, cst.Subscript))
-        for box in (h for h in held if isinstance(h, cst.Name)):
-            for made in self._names.bindings(box.value, box):
-                if made.value is None or not self._agreed_between(made, box):
-                    continue
-                inside = self._tree.descendants(made.value)
-                after = self._tree.position(made.node) > self._tree.position(binding.node)
-                if after and any(isinstance(n, cst.Name) and n.value == name.value for n in inside):
-                    return True
-        return False
-
-
-def _handed(node: cst.BaseExpression) -> list[str]:
-    """The variables that a call may change: ``x``, ``x.data``, ``[x]``."""
-    if isinstance(node, cst.List | cst.Tuple):
-        return [name for e in node.elements for name in _handed(e.value)]
-    names = [last_name(node)] if isinstance(node, cst.Name | cst.Attribute) else []
-    return [*names, last_name(node.value)] if type(node) is cst.Attribute else names
 
 
 def _counts(node: cst.BaseExpression) -> bool:
