@@ -9,7 +9,8 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Span
 from dslint.rules.base import Example, RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck, ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
+from dslint.rules.walk import ScriptCheck
 
 __all__ = [
     "Edit",

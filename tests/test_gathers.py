@@ -12,7 +12,7 @@ from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.model.script.callargs import keyword_edit
 from dslint.parse.python import ScriptDoc, parse_script
-from dslint.rules.walk import ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
 
 
 def parsed(code: str) -> ScriptDoc:

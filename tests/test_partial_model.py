@@ -11,7 +11,7 @@ from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.model.script.zero.partialmodel import PartialModels
 from dslint.parse.python import ScriptDoc, parse_script
-from dslint.rules.walk import ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
 
 
 def parts(

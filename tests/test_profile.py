@@ -17,7 +17,7 @@ from dslint.engine.scripts import POOL_THRESHOLD
 from dslint.model.context import Context
 from dslint.model.script.ranks.guards import Guards
 from dslint.rules.profiled import watched_model
-from dslint.rules.walk import ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
 from dslint.settings import make_settings
 
 SCRIPT = """\

@@ -10,7 +10,7 @@ import pytest
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.parse.python import ScriptDoc, parse_script
-from dslint.rules.walk import ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
 
 HEAD = """
 import deepspeed

@@ -14,7 +14,7 @@ from dslint.engine.run import check_paths
 from dslint.model.context import Context
 from dslint.model.script.zero.zero3 import StageHere
 from dslint.parse.python import ScriptDoc, parse_script
-from dslint.rules.walk import ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
 from dslint.settings.table import Settings
 
 STAGE3 = "config = {'train_batch_size': 8, 'zero_optimization': {'stage': 3}}\n"

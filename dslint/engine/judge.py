@@ -95,7 +95,7 @@ class Judge:
 
     def _project(self, files: Files, profile: Profile | None) -> Project:
         from dslint.model.script.across.project import Project
-        from dslint.rules.walk import ScriptContext
+        from dslint.rules.scriptcontext import ScriptContext
 
         make = partial(ScriptContext, is_imported=True)
         project = self._modules or Project(files, make)

@@ -12,7 +12,7 @@ from dslint.model.script.ranks.rankset import Ranks
 
 if TYPE_CHECKING:
     from dslint.model.script.traces.divergence import Divergence
-    from dslint.rules.walk import ScriptContext
+    from dslint.rules.scriptcontext import ScriptContext
 
 _PASSES = {
     Ranks.MAIN: "only rank 0 gets past this test",

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 import dslint.model.script
 from dslint.core.profile import WALK, Profile
-from dslint.rules.walk import ScriptContext
+from dslint.rules.scriptcontext import ScriptContext
 
 # These are asked so often, and answer so fast, that a clock would cost more than what it measures.
 _UNWATCHED = frozenset({"Tree", "Flat"})
