@@ -178,7 +178,7 @@ def test_a_key_of_another_section_is_sent_home() -> None:
         ({"train_batch_size": 36, "train_micro_batch_size_per_gpu": 4}, 8, "", ["error"]),
         ({"train_batch_size": 36, "train_micro_batch_size_per_gpu": "auto"}, 8, "hf", ["error"]),
         ({"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto"}, 8, "hf", []),
-        ({"gradient_accumulation_steps": 4}, None, "", ["warning"]),
+        ({"gradient_accumulation_steps": 4}, None, "", ["info"]),
         ({"gradient_accumulation_steps": 4}, None, "deepspeed", ["error"]),
         ({"train_batch_size": 16, "tensor_parallel": {"autotp_size": 2}}, 32, "", ["error"]),
         ({"train_batch_size": 32, "tensor_parallel": {"autotp_size": 2}}, 32, "", []),

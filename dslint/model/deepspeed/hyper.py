@@ -75,6 +75,16 @@ def takes(view: ConfigView, section: str, name: str) -> frozenset[str] | None:
     return accepted(SECTIONS[section], name, view.version, torch_adam)
 
 
+def flat(view: ConfigView, section: str) -> list[str]:
+    """Hyper-parameters of the class that stand beside ``type``, where nothing reads them, and not in ``params``."""
+    name, data = class_name(view, section), view.raw(f"/{section}")
+    taken = takes(view, section, name.get()) if name.is_known else None
+    inner = data.get("params") if isinstance(data, dict) else ""
+    if not isinstance(inner, (dict, type(None))) or taken is None:
+        return []
+    return [word for word in data if word in taken and word not in (inner or {})]
+
+
 def parameters(view: ConfigView, section: str) -> dict[str, Any] | None:
     """The hyper-parameters as they are written; ``None`` when that is no object or not known."""
     fact = view.fact(f"/{section}/params")

@@ -13,10 +13,10 @@ A dropped key is silent: `aio.thread_count`, renamed in 0.16.4, leaves the reads
 **Fix.** Correct or delete the key, or move it to the section that knows it. Keys of `fp16` that were copied into
 `bf16` have no effect in any release: they are one finding, and `--fix` deletes them all.
 
-**When it stays quiet.** Keys of the parameters of optimizers and schedules, which other rules judge; keys that begin
-with `_`. A release in use that accepts the key: then the finding is an information that an upgrade breaks; a range in
-which some release accepts it: a warning. A value of `"auto"` is a warning only, because DeepSpeed drops such keys
-before it validates.
+**When it stays quiet.** Keys of the parameters of optimizers and schedules, also beside `type`, which other rules
+judge; keys that begin with `_`. A release in use that accepts the key: then the finding is an information that an
+upgrade breaks; a range in which some release accepts it: a warning. A value of `"auto"` is a warning only, because
+DeepSpeed drops such keys before it validates.
 
 **Evidence.** `DeepSpeedConfigModel` in `deepspeed/runtime/config_utils.py`;
 https://github.com/deepspeedai/DeepSpeed/issues/2721, https://github.com/FlagOpen/FlagEmbedding/issues/1487
@@ -32,6 +32,7 @@ from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.deepspeed.history import breaks_since, known_since, known_until, release_in_use, strict_since
+from dslint.model.deepspeed.hyper import SECTIONS, flat
 from dslint.model.deepspeed.judged import Judged, judged
 from dslint.model.deepspeed.keys import (
     COMPILE_LEGACY,
@@ -44,6 +45,7 @@ from dslint.model.deepspeed.keys import (
     renamed,
 )
 from dslint.model.deepspeed.schema import schema_at
+from dslint.model.deepspeed.view import view_of
 from dslint.model.edits import delete_members, rename_key
 from dslint.parse.data import DataDoc, dotted_key, join_pointer, split_pointer
 from dslint.rules.base import RuleMeta, bad, good
@@ -144,7 +146,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             if found.reach == "some" and schema_at(violation.pointer) is not None:
                 continue  # some release of the range has the key
             if not violation.strict:
-                if is_remark(split_pointer(violation.pointer)[-1]):
+                if is_remark(split_pointer(violation.pointer)[-1]) or _is_flat(doc, context, violation.pointer):
                     continue
                 finding = _dropped(doc, found, context, copied)
             elif schema_at(violation.pointer) is not None and found.reach != "later":
@@ -152,6 +154,12 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
             else:
                 finding = _unknown(doc, found, context, copied)
             yield finding
+
+
+def _is_flat(doc: DataDoc, context: Context, pointer: str) -> bool:
+    """A hyper-parameter beside ``type``: DSL121 says so, and moves it."""
+    section, key = split_pointer(pointer)[0], split_pointer(pointer)[-1]
+    return section in SECTIONS and pointer.count("/") == 2 and key in flat(view_of(doc, context), section)
 
 
 def _by_section(doc: DataDoc, all_found: Iterable[Judged]) -> Iterator[tuple[Judged, tuple[str, ...]]]:

@@ -10,9 +10,10 @@ DeepSpeed makes of `Adam` by itself.
 **Fix.** `--fix` writes the name of a torch class in its own case, and `AdamW` for DeepSpeed's own Adam classes, which
 are what it makes of `AdamW`.
 
-**When it stays quiet.** A placeholder, `"auto"`, a name that some release in question knows. The 1-bit optimizers,
-which `optimizer-onebit-removed` judges. A script that hands its own optimizer to `deepspeed.initialize` runs all the
-same: DeepSpeed then does not look at the section. So it is a warning where nobody knows who reads the config.
+**When it stays quiet.** A placeholder, `"auto"`, a name that some release in question knows, a class of the project by
+its module (`mine.optim.EmaAdam`), which a script resolves. The 1-bit optimizers, which `optimizer-onebit-removed`
+judges. A script that hands its own optimizer to `deepspeed.initialize` runs all the same: DeepSpeed then does not look
+at the section. So it is a warning where nobody knows who reads the config.
 
 **Evidence.** `DeepSpeedEngine._do_sanity_check` and `_is_supported_optimizer` in `deepspeed/runtime/engine.py`
 """
@@ -64,6 +65,7 @@ EXAMPLES = (
     bad("the release is too old for it", {"ds.json": _TEXT % "Lion"}, "ds.json:3 warning", deepspeed_version="0.10.3"),
     good("DeepSpeed's own names in any case", {"ds.json": _TEXT % "adamW"}),
     good("a class of torch", {"ds.json": _TEXT % "RMSprop"}),
+    good("a class of the project, by its module", {"ds.json": _TEXT % "mine.optim.EmaAdam"}),
     good("a placeholder", {"ds.json": _TEXT % "${OPTIMIZER}"}),
     good("a release from before the first that is known", {"ds.json": _TEXT % "AdamW"}, deepspeed_version="0.8.3"),
 )
@@ -86,6 +88,8 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     if fact.get() in ONE_BIT or is_known(view, "optimizer", fact.get()):
         return
     name, written = fact.get(), view.raw(OPTIMIZER)
+    if "." in written and not written.startswith(("torch.", "deepspeed.")):
+        return  # a class of the project, which its script takes out of the config before DeepSpeed reads it
     if name in own_names(OPTIMIZERS):
         message = (
             f"`optimizer.type` is `{written}`, which DeepSpeed knows since {since(OPTIMIZERS, name)}: "

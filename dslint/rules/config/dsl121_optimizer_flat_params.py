@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
-from dslint.model.deepspeed.hyper import SECTIONS, class_name, takes, worded
+from dslint.model.deepspeed.hyper import SECTIONS, flat, worded
 from dslint.model.deepspeed.view import ConfigView, view_of
 from dslint.model.edits import delete_member, insert_member
 from dslint.parse.data import DataDoc
@@ -73,46 +73,38 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     """Both sections."""
     view = view_of(doc, context)
     for section in SECTIONS:
-        name = class_name(view, section)
-        flat = _flat(view, section, name.get()) if name.is_known else []
-        if not flat:
+        words = flat(view, section)
+        if not words:
             continue
-        told = ", ".join(f"`{word}`" for word in flat)
+        told = ", ".join(f"`{word}`" for word in words)
         yield META.finding(
-            doc.key(f"/{section}/{flat[0]}"),
-            f"{told} {'stands' if len(flat) == 1 else 'stand'} beside `type` in `{section}`, where nothing reads "
-            f"{'it' if len(flat) == 1 else 'them'}: {view.raw(f'/{section}/type')} runs with its defaults",
+            doc.key(f"/{section}/{words[0]}"),
+            f"{told} {'stands' if len(words) == 1 else 'stand'} beside `type` in `{section}`, where nothing reads "
+            f"{'it' if len(words) == 1 else 'them'}: {view.raw(f'/{section}/type')} runs with its "
+            f"{'default' if len(words) == 1 else 'defaults'}",
             hint="Move into `params`",
-            related=tuple(doc.key(f"/{section}/{word}", "and this") for word in flat[1:]),
-            fix=_fix(view, section, flat),
-            pointer=f"/{section}/{flat[0]}",
+            related=tuple(doc.key(f"/{section}/{word}", "and this") for word in words[1:]),
+            fix=_fix(view, section, words),
+            pointer=f"/{section}/{words[0]}",
             facts={"with": f"/{section}"},
         )
 
 
-def _flat(view: ConfigView, section: str, name: str) -> list[str]:
-    data, accepted = view.raw(f"/{section}"), takes(view, section, name)
-    inner = data.get("params")
-    if not isinstance(inner, (dict, type(None))) or accepted is None:
-        return []
-    return [word for word in data if word in accepted and word not in (inner or {})]
-
-
-def _fix(view: ConfigView, section: str, flat: list[str]) -> Fix | None:
+def _fix(view: ConfigView, section: str, words: list[str]) -> Fix | None:
     doc = view.doc
-    texts = {word: worded(view, f"/{section}/{word}") for word in flat}
-    removed = [delete_member(doc, f"/{section}/{word}") for word in flat]
-    if len(flat) == 1 and doc.has(f"/{section}/params") and doc.get(f"/{section}/params") is not None:
-        added = insert_member(doc, f"/{section}/params", flat[0], texts[flat[0]])
+    texts = {word: worded(view, f"/{section}/{word}") for word in words}
+    removed = [delete_member(doc, f"/{section}/{word}") for word in words]
+    if len(words) == 1 and doc.has(f"/{section}/params") and doc.get(f"/{section}/params") is not None:
+        added = insert_member(doc, f"/{section}/params", words[0], texts[words[0]])
     elif not doc.has(f"/{section}/params") and all(removed) and doc.dialect == "json":
         pairs = ", ".join(f'"{word}": {text}' for word, text in texts.items())
-        place = doc.members[f"/{section}/{flat[0]}"]
-        last = doc.members[f"/{section}/{flat[-1]}"]
+        place = doc.members[f"/{section}/{words[0]}"]
+        last = doc.members[f"/{section}/{words[-1]}"]
         between = doc.source.text[place.start : last.end]
         # They stand side by side, without a comment between: the whole piece is replaced.
         members = [doc.members[p] for _, p, _ in doc.children(f"/{section}") if p in doc.members]
         inside = sum(place.start <= m.start <= last.start for m in members)
-        if inside != len(flat) or any(mark in between for mark in ("//", "#", "/*")):
+        if inside != len(words) or any(mark in between for mark in ("//", "#", "/*")):
             return None
         edit = Edit(doc.path, type(place)(place.start, last.end), f'"params": {{{pairs}}}')
         return Fix("Move into `params`", (edit,))

@@ -15,8 +15,9 @@ product.
 **When it stays quiet.** `"auto"` and every number that is not known are never guessed: without a world size only what
 no world size can mend is reported. Pipeline stages divide the world size in the code; a config with a `pipeline`
 section is left to the launch command. The ranks of AutoTP count in full, because DeepSpeed reads the config before it
-makes their groups. A config without any batch size is an error where the reader is known; else a warning, because a
-script may add it, and nothing where the name of the file or its folder says that it is a template.
+makes their groups. A config without any batch size is an error where the reader is known; else an information, because
+a script, or the strategy of Lightning, may add it, and nothing where the name of the file or its folder says that it
+is a template.
 
 **Evidence.** `DeepSpeedConfig._set_batch_related_parameters` and `_batch_assertion` in `deepspeed/runtime/config.py`;
 https://github.com/deepspeedai/DeepSpeed/issues/6914, https://github.com/OpenRLHF/OpenRLHF/issues/346
@@ -105,7 +106,7 @@ EXAMPLES = (
         {"ds.json": '{"train_batch_size": 8.5, "zero_optimization": {"stage": 1}}\n'},
         "ds.json:1 error",
     ),
-    bad("no size at all", {"ds.json": '{"zero_optimization": {"stage": 1}}\n'}, "ds.json:1 warning"),
+    bad("no size at all", {"ds.json": '{"zero_optimization": {"stage": 1}}\n'}, "ds.json:1 info"),
     good("the numbers fit", {"ds.json": _THREE.replace("30", "32")}, world_size=8),
     good("some world size fits", {"ds.json": _THREE.replace("30", "32")}),
     good(
@@ -138,7 +139,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     # "auto" elsewhere in the file is no proof: a script may add the batch sizes.
     reader = context.consumer.get_or("unknown")
     if verdict.kind == "missing" and reader not in ("deepspeed", *_TRAINERS):
-        severity = Severity.WARNING
+        severity = Severity.INFO if reader == "unknown" else Severity.WARNING
     hint, fix = _cure(doc, verdict, reader)
     yield META.finding(
         verdict.at or top_of(doc),

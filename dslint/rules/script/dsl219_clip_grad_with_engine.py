@@ -10,8 +10,8 @@ returns the norm 0.0 and clips nothing. Training runs without the clipping that 
 accelerate, `accelerator.clip_grad_norm_(...)` says what the engine does.
 
 **When it stays quiet.** Stage 0, where the gradients are still there; `accelerator.clip_grad_norm_`; the arm without
-an engine; a model that accelerate prepared, unless the run is known to use ZeRO. When nobody states the stage it is a
-warning.
+an engine; the other arm of one that asks the engine for its norm, while nobody states the stage; a model that
+accelerate prepared, unless the run is known to use ZeRO. When nobody states the stage it is a warning.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8, stages 1, 2 and 3: `clip_grad_norm_` returns 0.0 and the weights are
 those without clipping; at stage 0 they are those of `gradient_clipping`.
@@ -48,6 +48,8 @@ _CLIPS = frozenset(
     for module in ("", "clip_grad.")
     for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
 )
+# The norm of an engine, or of its optimizer under ZeRO and fp16.
+_ENGINE_NORMS = frozenset({"get_global_grad_norm", "scaled_global_norm", "_global_grad_norm"})
 _INSIDE = ("engine", "engine_module")
 _PREPARED = ("prepared_model", "prepared_module")
 
@@ -92,6 +94,27 @@ class Trainer:
     good(
         "the config clips",
         {"train.py": (_HEAD + _STEP).replace('"stage": 2}}', '"stage": 2}, "gradient_clipping": 1.0}')},
+    ),
+    good(
+        "an arm for fp32 without ZeRO beside the one that asks the optimizer of the engine",
+        {
+            "train.py": """\
+import deepspeed
+import torch
+
+
+def train(args, model, loader):
+    engine, optimizer, _, _ = deepspeed.initialize(args=args, model=model)
+    for batch in loader:
+        engine.backward(engine(batch))
+        if args.fp32:
+            norm = torch.nn.utils.clip_grad_norm_(engine.parameters(), args.clip)
+        else:
+            norm = optimizer.scaled_global_norm() / optimizer.cur_scale
+        engine.step()
+        print(norm)
+"""
+        },
     ),
     good("stage 0", {"train.py": (_HEAD + _CLIP + _STEP).replace('"stage": 2', '"stage": 0')}),
     good(
@@ -150,6 +173,8 @@ class Check(ScriptCheck):
             return
         if kind in _INSIDE and not self._trains():
             return
+        if not is_known and self._is_other_arm(node):
+            return
         text = self.ctx.text(owner)
         stage = f"ZeRO stage {here.stage}" if here.stage is not None else "ZeRO"
         self.report(
@@ -163,6 +188,19 @@ class Check(ScriptCheck):
             severity=Severity.ERROR if is_known else Severity.WARNING,
             facts={"stage": here.stage},
         )
+
+    def _is_other_arm(self, node: cst.Call) -> bool:
+        """``if fp32: clip else: optimizer.scaled_global_norm()``: the norm of the engine is for ZeRO."""
+        for outer in self.ctx.tree.parents(node):
+            if isinstance(outer, cst.FunctionDef):
+                break
+            if isinstance(outer, cst.If) and outer.orelse is not None:
+                arm = outer.orelse if self.ctx.tree.contains(outer.body, node) else outer.body
+                if any(
+                    isinstance(n, cst.Attribute) and n.attr.value in _ENGINE_NORMS for n in self.ctx.descendants(arm)
+                ):
+                    return True
+        return False
 
     def _trains(self) -> bool:
         """An engine steps in this file: what is clipped is not another use of the model."""

@@ -162,6 +162,17 @@ def train(loader):
         },
     ),
     good(
+        "gradients that the script adds up and averages",
+        {
+            "train.py": (_TRAIN % "model.module").replace(
+                "        optimizer.step()\n",
+                "        for n, p in model.named_parameters():\n            grad = p.grad\n"
+                "            total[n] = total[n] + grad.float()\n            dist.all_reduce(total[n])\n"
+                "        optimizer.step()\n",
+            )
+        },
+    ),
+    good(
         "the engine of DeepSpeed",
         {
             "train.py": """\
@@ -284,7 +295,10 @@ class Check(ScriptCheck):
         """`all_reduce(p.grad)`: the script averages by hand."""
         if not last_name(call.func).startswith(("all_reduce", "reduce", "allreduce", "average_gradients")):
             return False
-        inside = (n for a in call.args for n in self.ctx.descendants(a.value))
+        loop = next((o for o in self.ctx.tree.parents(call) if isinstance(o, cst.For | cst.FunctionDef)), None)
+        # ``for p in model.parameters(): total = p.grad.float()`` ... ``dist.all_reduce(total)``
+        told = [loop.body] if isinstance(loop, cst.For) else [a.value for a in call.args]
+        inside = (n for node in told for n in self.ctx.descendants(node))
         return "grad" in last_name(call.func) or any(
             isinstance(n, cst.Attribute) and n.attr.value == "grad" for n in inside
         )

@@ -9,7 +9,8 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
-(gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process; in tests.
+(gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also by
+`world_size=1`; in tests.
 
 **Evidence.** PyTorch documentation of `DistributedDataParallel`: "make sure that `map_location` is configured properly
 for every process". accelerate 1.15 `Accelerator.prepare_model` stops on rank 1 after `device_map={"": 0}`: "You can't
@@ -133,6 +134,15 @@ EXAMPLES = (
             "run.sh": "python train.py\n",
         },
     ),
+    good(
+        "a job of one process, to convert a checkpoint",
+        {
+            "train.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n"
+            "args = argparse.Namespace(world_size=1, rank=0)\n"
+            "dist.init_process_group('nccl', world_size=args.world_size, rank=args.rank)\n"
+            "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
+        },
+    ),
     good("no job", {"demo.py": "import torch\n\nmodel = torch.nn.Linear(8, 8).to('cuda:0')\n"}),
     good(
         "a module that a script calls",
@@ -205,10 +215,20 @@ class Check(ScriptCheck):
     def _joins(self) -> bool:
         if self.ctx.run.world_size.get_or(1) > 1:
             return True
-        if any(self._is_straight(call) for call in self.ctx.startup.group_makers):
+        if any(self._is_straight(call) and not self._is_alone(call) for call in self.ctx.startup.group_makers):
             return True
         calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
         return any(self.ctx.qualified_name(call.func) in _JOINING for call in calls)
+
+    def _is_alone(self, call: cst.Call) -> bool:
+        """`init_process_group(world_size=1)`, also of `args = Namespace(world_size=1)` in every arm that makes it."""
+        size = self.ctx.argument(call, "world_size")
+        if isinstance(size, cst.Attribute) and isinstance(size.value, cst.Name):
+            bound = [b.value for b in self.ctx.names.bindings(size.value.value, size.value)]
+            made = [v for v in bound if isinstance(v, cst.Call) and last_name(v.func).endswith("Namespace")]
+            sizes = [self.ctx.argument(v, size.attr.value) for v in made]
+            return bool(made) and len(made) == len(bound) and all(map(_is_one, sizes))
+        return _is_one(size)
 
     def _is_straight(self, call: cst.Call) -> bool:
         """The group is made whenever the file runs as a program, not in a test of whether it should be."""
@@ -216,3 +236,7 @@ class Check(ScriptCheck):
 
     def _every_rank_comes(self, node: cst.CSTNode) -> bool:
         return not any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))
+
+
+def _is_one(node: cst.BaseExpression | None) -> bool:
+    return isinstance(node, cst.Integer) and node.value == "1"

@@ -6,7 +6,8 @@ process works on GPUs that the script believes hidden, beside the runs of others
 **Fix.** Write it above everything that touches CUDA, or better in the command: `CUDA_VISIBLE_DEVICES=0,1 torchrun ...`.
 
 **When it stays quiet.** After `import torch` alone, which does not start CUDA, nor does `torch.cuda.device_count()`;
-when the lines stand in different functions or arms; in files that start processes, whose environment it may be for.
+when the lines stand in different functions or arms; below `set_device`, which has chosen the GPU of this process
+already; in files that start processes, whose environment it may be for.
 
 **Evidence.** torch 2.13 `torch/cuda/__init__.py`: `is_available` "initializes the CUDA Driver API via `cuInit`",
 `_lazy_init` makes the context; CUDA C++ Programming Guide, "CUDA Environment Variables": changes after that have no
@@ -20,6 +21,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import writes_environment
 from dslint.model.script.setup.startup import EnvironmentWrite
 from dslint.rules.base import RuleMeta, bad, good
@@ -57,6 +59,14 @@ EXAMPLES = (
             "    os.environ['CUDA_VISIBLE_DEVICES'] = gpus\n"
         },
         at="train.py:8",
+    ),
+    good(
+        "below the choice of the GPU, for an inference server that asks for the variable",
+        {
+            "train.py": _HEAD
+            + "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+            "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']\n"
+        },
     ),
     good("after the import only", {"train.py": _HEAD + _SET + "model = torch.nn.Linear(8, 8).cuda()\n"}),
     good(
@@ -106,11 +116,10 @@ class Check(ScriptCheck):
                 self._judge(write)
 
     def _judge(self, write: EnvironmentWrite) -> None:
-        started = next(
-            (call for call in self.ctx.startup.devices.starting_cuda if self._is_before(call, write.node)), None
-        )
-        if started is None:
-            return
+        before = [call for call in self.ctx.startup.devices.starting_cuda if self._is_before(call, write.node)]
+        if not before or any(last_name(call.func) == "set_device" for call in before):
+            return  # the process has its GPU: the variable is for what it starts, or for who asks for it
+        started = before[0]
         self.report(
             write.node,
             f"`CUDA_VISIBLE_DEVICES` is written after `{self.ctx.text(started.func)}(...)` has started CUDA: the"

@@ -12,9 +12,10 @@ rank. Nothing fails; the model sees less variety than a shuffled run should, and
 `deepspeed.initialize`: `loader.data_sampler.set_epoch(epoch)`.
 
 **When it stays quiet.** `shuffle=False`, or a value that cannot be read; a loader that accelerate or Fabric prepared,
-or that a Hugging Face Trainer runs over (they call `set_epoch`); one epoch (`range(1)`); evaluation loops, which do not
-care about the order; a sampler of the project's own; a sampler made anew for each epoch, or handed to code of another
-file; DeepSpeed's data efficiency, which brings a sampler of its own; any `set_epoch` in the file.
+or that a Hugging Face Trainer runs over (they call `set_epoch`); one epoch (`range(1)`); evaluation loops, which do
+not care about the order, and files in which nothing steps (a backward for the importance of heads); a sampler of the
+project's own; a sampler made anew for each epoch, or handed to code of another file; DeepSpeed's data efficiency,
+which brings a sampler of its own; any `set_epoch` in the file.
 
 **Evidence.** torch 2.13 `DistributedSampler.__iter__` (`g.manual_seed(self.seed + self.epoch)`). Two gloo ranks, two
 epochs: the same order twice, with `set_epoch` two orders; the same with the loader of `deepspeed.initialize` (0.19.8:
@@ -125,6 +126,17 @@ EXAMPLES = (
         },
     ),
     good(
+        "gradients that are only read, until enough heads are masked",
+        {
+            "prune.py": _HEAD
+            + "def importance(model, loader):\n    total = 0\n    for batch in loader:\n"
+            + "        model(batch).backward()\n        total += model.mask.grad.abs()\n    return total\n\n\n"
+            + "def main(args, model, dataset):\n"
+            + "    loader = DataLoader(dataset, sampler=DistributedSampler(dataset))\n"
+            + "    while model.score() > args.least:\n        model.drop(importance(model, loader))\n"
+        },
+    ),
+    good(
         "evaluation in each epoch, in any order; one epoch of training",
         {
             "train.py": _HEAD
@@ -187,12 +199,15 @@ def precheck(tree: ast.Module) -> bool:
     )
 
 
+_UPDATES = frozenset({"step", "zero_grad", "fit", "optimize", "update"})
+
+
 class Check(ScriptCheck):
     """Looks at every loop that trains on a loader, and at what begins it anew."""
 
     def finish(self) -> None:
         """Report each sampler once."""
-        if self._tells_epoch():
+        if self._tells_epoch() or not self._updates():
             return
         reported: set[int] = set()
         for run in self.ctx.loaders.passes():
@@ -204,6 +219,11 @@ class Check(ScriptCheck):
                 if made is not None and id(made) not in reported and not self._is_fresh(made, run, outer):
                     reported.add(id(made))
                     self._report(made, run, outer)
+
+    def _updates(self) -> bool:
+        """Something in the file may change weights; a backward alone is for the importance of heads and the like."""
+        names = {last_name(n.func) for n in self.ctx.tree.order if isinstance(n, cst.Call)}
+        return not names.isdisjoint(_UPDATES) or any(name.startswith("train") for name in names)
 
     def _tells_epoch(self) -> bool:
         """`set_epoch` in any spelling, or an epoch written into the sampler."""
