@@ -8,8 +8,8 @@ of the other nodes, which nobody starts: no word is said until the rendezvous ti
 'torchrun --node_rank $SLURM_NODEID ...'`) or not needed (`--rdzv_backend c10d --rdzv_endpoint $HEAD:29500`).
 
 **When it stays quiet.** Where the text starts anything with `srun`, `ssh`, `pdsh`, `mpirun` or the like, hands work to
-`sbatch`, or starts several nodes on one machine (`srun hostname` inside `$( )` only asks for a name); for one node, for
-numbers that are not known, and when options may be hidden.
+`sbatch`, or starts several nodes on one machine (`srun hostname` inside `$( )` only asks for a name, and `xargs kill`
+reaches no node); for one node, for numbers that are not known, and when options may be hidden.
 
 **Evidence.** Slurm's manual of `sbatch`: it runs a single copy of the batch script, on the first of the nodes. torch
 2.13, run: an agent whose partner is missing waits in the rendezvous; with a time of 1 s it gives up.
@@ -71,7 +71,15 @@ EXAMPLES = (
         **_job("bash node.sh 2 $HEAD\n"),
         "node.sh": _RUN.replace("$SLURM_NNODES", "$1").replace("$HEAD", "$2"),
     }, "job.sbatch:6 error"),
+    bad("words that are like the names of programs that reach other nodes", _job(
+        "pgrep -f train.py | xargs -r kill -9\nhead -n 1 README.md | xargs\necho data parallel training\n"
+        + _RUN.replace("train.py", "train.py --backend ray --config conf/ray/base.yaml"),
+    ), "job.sbatch:9 error"),
     good("srun", _job("srun " + _RUN)),
+    good("a script of its own for each node", _job(
+        "scontrol show hostnames $SLURM_JOB_NODELIST | tail -n 1 | xargs -I{} ./join.sh {}\n" + _RUN,
+    )),
+    good("ray on all nodes", _job("./join.sh 'ray start --address $HEAD:6379'\nray job submit -- sleep 1\n" + _RUN)),
     good("srun with a shell on each node", _job("srun bash -c '" + _RUN.replace("$HEAD", "$0").rstrip() + "' $HEAD\n")),
     good("ssh to each node", _job(
         "RANK=0\nfor host in $(scontrol show hostnames $SLURM_JOB_NODELIST); do\n"
@@ -91,10 +99,19 @@ EXAMPLES = (
     good("two nodes on one machine", _job(_STATIC % (0, " &") + _STATIC % (1, ""))),
 )  # fmt: skip
 
+# What `xargs` calls without leaving the machine.
+_LOCAL = (
+    r"(?:/(?:usr/)?bin/)?(?:kill|rm|mv|cp|ls|cat|echo|printf|mkdir|touch|chmod|grep|sed|awk|cut|wc|basename|dirname)"
+)
 # What starts a program on other nodes, or hands the script to the queue once more.
 _REACHES = re.compile(
     r"(?<![\w-])(?:srun|sbatch|ssh|pdsh|pssh|parallel-ssh|clush|mpirun|mpiexec(?:\.\w+)?|orterun|prun|ibrun|jsrun|aprun|blaunch"
-    r"|pbsdsh|ray|flux|xargs|parallel)(?![\w-])"
+    r"|pbsdsh|flux)(?![\w-])"
+    # These do so only with certain words behind them; a file may be called like them.
+    r"|(?<![\w./-])ray[ \t]+(?:start|up|exec|attach|submit|job)(?![\w-])"
+    r"|(?<![\w./-])parallel[ \t][^\n]*(?::::|-S|--sshlogin|--slf|--onall|--nonall)"
+    rf"|(?<![\w./-])xargs(?=[ \t])(?![^\n|;&]*[ \t](?:{_LOCAL})(?:[ \t;|&)]|$))(?![ \t]*(?:$|[|;&)]))",
+    re.MULTILINE,
 )
 _ASKS = re.compile(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)|`[^`]*`")
 
