@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -111,12 +113,22 @@ def test_a_file_that_kills_its_worker_is_named_and_the_others_are_read(monkeypat
             os._exit(139)
         return read(self, file, profile)
 
+    beside: list[int] = []
+    new = Pool._new
+
+    def counted(self: Pool[LaunchFile, LaunchRead], workers: int) -> ProcessPoolExecutor:
+        beside.append(threading.active_count())
+        return new(self, workers)
+
     monkeypatch.setattr(LaunchReader, "read", deadly)
+    monkeypatch.setattr(Pool, "_new", counted)
     with LaunchStage(FILES, LaunchReader({}), 2) as stage:
         assert commands(stage) == [str(n) for n in range(40) if n != 7]
         (finding,) = [finding for read in stage for finding in read.findings]
     assert (finding.code, finding.location.path) == ("DSL901", "7.sh")
     assert "died" in finding.message
+    assert len(beside) == 3
+    assert set(beside) == {beside[0]}  # processes are forked where no thread of another pool runs
 
 
 def test_a_reader_that_fails_is_a_finding_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:

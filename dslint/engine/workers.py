@@ -59,7 +59,7 @@ class Pool(Generic[T, R]):
         self._prepare = prepare
         self._unpack = unpack
         self._results = _nameless() if can_fork() else -1
-        self._executor = self._new(workers)
+        self._executor = self._first = self._new(workers)
         self._broken = False
         self._running = [self._submit(number) for number in range(len(chunks))]
 
@@ -78,7 +78,8 @@ class Pool(Generic[T, R]):
             try:
                 found = self._result(number, self._running[number])
             except BrokenProcessPool:
-                self._broken = True
+                # Of the first pool: one that came after it is none the worse.
+                self._broken = self._broken or self._executor is self._first
                 # Somebody killed a worker (the kernel when memory is short), or a file did: which one, and the rest?
                 yield from self._one_by_one(number)
             else:
@@ -93,6 +94,8 @@ class Pool(Generic[T, R]):
     def _one_by_one(self, number: int) -> Iterator[R]:
         for at, item in enumerate(self._chunks[number]):
             if self._broken:
+                # With its thread: a fork beside a thread may inherit a lock that nobody opens, and wait for ever.
+                self._executor.shutdown()
                 self._executor, self._broken = self._new(1), False
             try:
                 found = self._result(number, self._executor.submit(_apply, self._work, number, at))
