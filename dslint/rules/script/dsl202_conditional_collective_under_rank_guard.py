@@ -129,7 +129,7 @@ class Check(ScriptCheck):
         if severity is Severity.ERROR:
             effect = f"{others}, and the job hangs until the process-group timeout"
         elif _is_any_stage(found):
-            effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage and with FSDP"
+            effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage"
         else:
             effect = "harmless up to stage 2, a hang with stage 3, and the stage of this run is not known"
         self.report(

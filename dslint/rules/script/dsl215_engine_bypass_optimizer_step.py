@@ -236,6 +236,6 @@ def _judged(kind: str, stage: int | None, is_both: bool) -> tuple[Severity, str]
         severity = Severity.ERROR if stage in (1, 2, 3) else Severity.WARNING
         return (severity, raises) if stage != 0 else None
     return Severity.WARNING, (
-        "{name} steps the optimizer of the engine without the engine: it counts no step, so that accumulation, the "
-        "schedule and checkpoints go wrong"
+        "{name} steps the optimizer of the engine without the engine, which counts no step: its accumulation, its "
+        "schedule and its checkpoints know nothing of this one"
     )
