@@ -11,7 +11,7 @@ for a rank that never comes (a collective under a rank guard, an uneven loop) it
 
 **When it stays quiet.** `timeout` is given, or `**kwargs` may hold it. It is a note only, unless the file shows slow
 work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls stand in other branches of the
-same set-up. Silent in tests (`test_*.py`, files of a folder `tests`).
+same set-up. Silent in tests (`test_*.py`, files of a folder `tests`), for a group of one rank and the backend `xla`.
 
 **Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; DeepSpeed 0.19.8 `constants.default_pg_timeout`. Two
 gloo ranks, one of them 6 s late: with a 2 s timeout the waiting rank raises `Timed out waiting 2000ms for recv
@@ -112,6 +112,13 @@ EXAMPLES = (
         },
     ),
     good(
+        "one rank; TPUs",
+        {
+            "train.py": "import torch.distributed as dist\n\nif tpu:\n    dist.init_process_group(backend='xla')\n"
+            "else:\n    dist.init_process_group('gloo', world_size=1, rank=0, store=dist.HashStore())\n"
+        },
+    ),
+    good(
         "a test",
         {"tests/test_ops.py": "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"},
     ),
@@ -148,6 +155,8 @@ class Check(ScriptCheck):
             return
         if self.ctx.argument(node, "timeout", GROUP_CREATORS[name]) is not None:
             return
+        if self._has_no_peers(node):
+            return
         default = "10 minutes" if name.startswith("deepspeed") else "10 minutes with NCCL, 30 with gloo"
         call = self.ctx.text(node.func)
         message = f"`{call}` has no `timeout`: ranks that wait longer than the default ({default}) for a peer give up"
@@ -169,6 +178,12 @@ class Check(ScriptCheck):
         else:
             hint = "Pass `timeout=timedelta(...)` if one rank may be late for good reason"
             self.report(node, message, hint=hint, facts=facts)
+
+    def _has_no_peers(self, node: cst.Call) -> bool:
+        """A group of one rank, or a backend with timeouts of its own (`xla`)."""
+        backend, size = self.ctx.argument(node, "backend", 0), self.ctx.argument(node, "world_size")
+        named = backend.evaluated_value if isinstance(backend, cst.SimpleString) else "nccl"
+        return named == "xla" or (isinstance(size, cst.Integer) and size.value == "1")
 
     def _slow_rank(self) -> tuple[str, tuple[Location, ...]] | None:
         """Slow work of one rank while the others wait: in a block that it runs first, or guarded before a barrier."""
