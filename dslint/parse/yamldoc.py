@@ -203,7 +203,7 @@ class _Reader:
                 broken = follower is not None and follower.is_error
                 merged += self._pair(child, data, pointer, indent, depth, broken)
             elif child.type == "flow_node":  # ``{a, b}``: keys without values
-                key = self._key(child)
+                key = self._key(child, indent)
                 if key is not None:
                     self._put(data, key, None, join_pointer(pointer, key), self._span(child), self._span(child))
                     end = self._span(child).end
@@ -220,7 +220,7 @@ class _Reader:
     ) -> list[tuple[str, Any]]:
         """Read a ``key: value`` into ``data``; gives the mappings of a ``<<`` key instead, with their pointers."""
         key_node, value_node = node.child_by_field_name("key"), node.child_by_field_name("value")
-        key = self._key(key_node) if key_node is not None else ""
+        key = self._key(key_node, indent) if key_node is not None else ""
         if key is None or (value_node is None and (broken or node.has_error)):
             return []
         at = join_pointer(pointer, key)
@@ -244,9 +244,9 @@ class _Reader:
         self.doc.keys[at] = key_span
         self.doc.members[at] = member
 
-    def _key(self, node: Node) -> str | None:
+    def _key(self, node: Node, indent: int) -> str | None:
         scalar = next((c for c in node.children if c.type in _SCALARS), None)
-        text = self._scalar(scalar, 0) if scalar is not None else None
+        text = self._scalar(scalar, indent) if scalar is not None else None
         if text is None:
             self._problem(self._span(node), "a key of this kind cannot be read")
         return text
