@@ -281,6 +281,12 @@ def test_a_key_that_stands_twice_is_a_warning_in_python(project: Path) -> None:
     assert "Python" in doubled[0].message
 
 
+def test_a_key_that_replaces_one_of_an_unpacked_dict_is_meant(project: Path) -> None:
+    more = 'CONFIG = {"train_batch_size": 8, "steps_per_print": 9}\nOTHER = {**CONFIG, "train_batch_size": 4}\n'
+    code = "import deepspeed\n" + more + "engine = deepspeed.initialize(model=make(), config=OTHER)\n"
+    assert [f for f in judged(project, "train.py", code) if f.code == "DSL111"] == []
+
+
 HEREDOC = """\
 #!/bin/bash
 STAGE=2

@@ -119,6 +119,23 @@ def test_kept_results_belong_to_the_code_of_the_rule(project: Path) -> None:
         (RULE.replace("(ScriptCheck)", ""), "`Check` must be a subclass of ScriptCheck"),
         (RULE.replace("EXAMPLES =", "OTHERS ="), "`EXAMPLES` must be a tuple"),
         (RULE.replace('("sync_metrics",)', '("(",)'), "a marker is no regular expression"),
+        (
+            RULE.replace('("sync_metrics",)', '"sync_metrics"'),
+            "`markers` must be a tuple of strings, found 'sync_metrics'",
+        ),
+        (RULE.replace("Severity.WARNING", '"warning"'), "`severity` must be one of `Severity`, found 'warning'"),
+        (RULE.replace('"MY001"', "1"), "`code` must be a string, found 1"),
+        (
+            RULE.replace("    summary=", '    fix="yes",\n    summary='),
+            "`fix` must be 'safe', 'unsafe' or 'none', found 'yes'",
+        ),
+        (
+            RULE.replace("    summary=", '    optional="no",\n    summary='),
+            "`optional` must be True or False, found 'no'",
+        ),
+        (RULE + "EXAMPLES = ('x',)\n", "`EXAMPLES` must be a tuple of"),
+        (RULE + "precheck = 3\n", "`precheck` must be a function"),
+        ("raise SystemExit(0)\n", "SystemExit: 0"),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_one_line(project: Path, text: str | None, message: str) -> None:
@@ -150,7 +167,9 @@ def test_the_commands_about_rules_know_it() -> None:
     assert "# MY001 sync-metrics-in-loop" in page
     assert "In the loop" in page
     use_project_rules(())
-    assert dslint("rule", "MY001").code == 2
+    done = dslint("rule", "MY001")
+    assert done.code == 2
+    assert "--project-rules" in done.err
 
 
 def test_every_report_can_name_it() -> None:

@@ -14,9 +14,13 @@ from functools import lru_cache
 from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from dslint.rules.info import RuleInfo
 from dslint.rules.registry import LoadedRule, use_project_rules
+
+if TYPE_CHECKING:
+    from dslint.rules.base import RuleMeta
 
 # Letters of the project's own, then three digits.
 _CODE = re.compile(r"(?!DSL)[A-Z]{2,8}\d{3}")
@@ -70,7 +74,7 @@ def _loaded(file: str, raw: bytes) -> LoadedRule:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         exec(compile(raw, file, "exec"), module.__dict__)  # noqa: S102 - what the user has asked for
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # one that ends the process would end the check without a word
         place = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
         raise ProjectRuleError(f"{file}: {type(error).__name__}: {error}{place}".splitlines()[0]) from error
     problem = _problem(module)
@@ -83,26 +87,61 @@ def _problem(module: ModuleType) -> str:
     """Why a module is no rule, or empty."""
     from dslint.rules.base import RuleMeta
     from dslint.rules.registry import BY_NAME, PROJECT
-    from dslint.rules.walk import ScriptCheck
 
-    meta, check = getattr(module, "META", None), getattr(module, "Check", None)
+    meta = getattr(module, "META", None)
     if not isinstance(meta, RuleMeta):
         return "`META` must be a RuleMeta"
+    wrong = _wrong_field(meta)
+    if wrong:
+        return wrong
     if not _CODE.fullmatch(meta.code):
         return f"the code `{meta.code}` must be 2 to 8 capital letters and 3 digits, and must not begin with DSL"
     if not _NAME.fullmatch(meta.name) or (meta.name in BY_NAME and BY_NAME[meta.name].code not in PROJECT):
         return f"the name `{meta.name}` must be words joined by `-` that no other rule has"
     if meta.kind != "script":
         return f"`kind` must be 'script', found {meta.kind!r}"
-    if not (isinstance(check, type) and issubclass(check, ScriptCheck)):
-        return "`Check` must be a subclass of ScriptCheck"
-    if not isinstance(getattr(module, "EXAMPLES", None), tuple):
-        return "`EXAMPLES` must be a tuple, at least one `bad(...)` in it"
     try:
         for marker in meta.markers:
             re.compile(marker.encode())
     except re.error as error:
         return f"a marker is no regular expression: {error}"
+    return _wrong_part(module)
+
+
+def _wrong_part(module: ModuleType) -> str:
+    """What is wrong with the check, the examples and the functions of a module beside its metadata, or empty."""
+    from dslint.rules.base import Example
+    from dslint.rules.walk import ScriptCheck
+
+    check, examples = getattr(module, "Check", None), getattr(module, "EXAMPLES", None)
+    if not (isinstance(check, type) and issubclass(check, ScriptCheck)):
+        return "`Check` must be a subclass of ScriptCheck"
+    if not isinstance(examples, tuple) or not all(isinstance(example, Example) for example in examples):
+        return "`EXAMPLES` must be a tuple of `bad(...)` and `good(...)`"
+    for name in ("precheck", "precheck_imports", "applies"):
+        if not callable(getattr(module, name, _problem)):
+            return f"`{name}` must be a function"
+    return ""
+
+
+def _wrong_field(meta: RuleMeta) -> str:
+    """The first field of the metadata whose value is of another type than it must be, or empty."""
+    from dslint.core.finding import Severity
+
+    for name in ("code", "name", "kind", "summary", "since", "fix"):
+        if not isinstance(getattr(meta, name), str):
+            return f"`{name}` must be a string, found {getattr(meta, name)!r}"
+    for name in ("markers", "versions", "references"):
+        value = getattr(meta, name)
+        if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
+            return f"`{name}` must be a tuple of strings, found {value!r}"
+    for name in ("depends_on_run", "optional"):
+        if not isinstance(getattr(meta, name), bool):
+            return f"`{name}` must be True or False, found {getattr(meta, name)!r}"
+    if not isinstance(meta.severity, Severity):
+        return f"`severity` must be one of `Severity`, found {meta.severity!r}"
+    if meta.fix not in ("safe", "unsafe", "none"):
+        return f"`fix` must be 'safe', 'unsafe' or 'none', found {meta.fix!r}"
     return ""
 
 

@@ -61,6 +61,8 @@ class UnknownSelector(ValueError):  # noqa: N818 - the name says the mistake
         self.selector = selector
         self.suggestion = suggestion
         hint = f", did you mean `{suggestion}`?" if suggestion else "; `dslint rules` lists all of them"
+        if not suggestion and _FOREIGN.fullmatch(selector):
+            hint = "; those of a project are known with `--project-rules`"
         super().__init__(f"unknown rule `{selector}`{hint}")
 
 

@@ -154,25 +154,24 @@ class Evaluator:
     def _dict(self, node: ast.Dict) -> Value:
         members: dict[str, Member] = {}
         doubled: list[tuple[str, ast.expr, ast.expr]] = []
+        written: dict[str, ast.expr] = {}  # ``{**base, "key": 1}`` replaces a key on purpose
         state = Dict(node, members)
         for key, at in zip(node.keys, node.values, strict=True):
             found = self.value(at)
             if key is None:
                 state = self._unpacked(state, found)
                 members = dict(state.members)
+                written = {k: w for k, w in written.items() if members[k].key is w}
                 continue
             name = self.value(key)
             if not isinstance(name, Known) or not isinstance(name.value, str):
                 state = replace(state, is_open=True)
                 continue
-            old = members.pop(name.value, None)
-            if (
-                old is not None
-                and old.in_display
-                and isinstance(old.key, ast.Constant)
-                and isinstance(key, ast.Constant)
-            ):
-                doubled.append((name.value, old.key, key))
+            members.pop(name.value, None)
+            first = written.get(name.value)
+            if isinstance(first, ast.Constant) and isinstance(key, ast.Constant):
+                doubled.append((name.value, first, key))
+            written[name.value] = key
             members[name.value] = Member(found, key, at, in_display=isinstance(key, ast.Constant))
             state = replace(state, members=members)
         return self.new(replace(state, members=members, doubled=tuple(doubled)))

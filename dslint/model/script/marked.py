@@ -169,6 +169,7 @@ class Calls:
             if waits(call, name, holders) or (name == "backward" and wraps):
                 self._direct.append(at)
         self._names = frozenset(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING))
+        self._instances = _made(nodes, {n.name for n in nodes.nodes(ast.ClassDef)})
         self._functions = {(at, nodes.ends[at], defined(nodes.order[at])) for at in nodes.places(*FUNCTIONS)}
 
     def waiting(self, imported: Set[str] = frozenset()) -> list[int]:
@@ -179,7 +180,9 @@ class Calls:
         functions = set(self._functions)
         while places and (fresh := {f for f in functions if holds(places, f[0], f[1])}):
             functions -= fresh
-            places = sorted({*places, *(at for _, _, name in fresh for at in left.pop(name, ()))})
+            called = {name for _, _, name in fresh}
+            called |= self._instances if "__call__" in called else set()
+            places = sorted({*places, *(at for name in called for at in left.pop(name, ()))})
         return places
 
 

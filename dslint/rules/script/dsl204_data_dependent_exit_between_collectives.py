@@ -27,7 +27,7 @@ import ast
 import re
 
 from dslint.core.finding import Severity
-from dslint.model.script.marked import ranks_of
+from dslint.model.script.marked import defined, ranks_of
 from dslint.model.script.precheck import may_skip_collective
 from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.model.script.traces.data import DataDivergence
@@ -78,6 +78,9 @@ def _asks_in_loop(nodes: Flat) -> bool:
     asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in _ASKING}
     if not asking:
         return False
+    functions = [nodes.order[at] for at in nodes.places(ast.FunctionDef)]
+    holders = {defined(f) for f in functions if any(n in asking for n in nodes.inside(f))}
+    asking |= {c for c in nodes.nodes(ast.Call) if call_name(c) in holders}
     told = {
         target.id
         for assign in nodes.nodes(ast.Assign)

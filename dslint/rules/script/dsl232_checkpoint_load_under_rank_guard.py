@@ -26,7 +26,9 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Fix
 from dslint.model.script.dedent import only_statement_dedented
 from dslint.model.script.dotted import last_name
+from dslint.model.script.marked import defined, holds
 from dslint.model.script.precheck import has_guarded_call
+from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.guards import Guard
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
@@ -52,8 +54,11 @@ _WHO = {Ranks.MAIN: "only rank 0", Ranks.OTHERS: "every rank but rank 0", Ranks.
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Something may be loaded behind a rank test."""
-    return has_guarded_call(tree, _LOADS)
+    """Something may be loaded behind a rank test, perhaps by a function of the file."""
+    nodes = flat(tree)
+    loads = [nodes.place(call) for call in nodes.nodes(ast.Call) if call_name(call) in _LOADS]
+    holders = (at for at in nodes.places(ast.FunctionDef) if holds(loads, at, nodes.ends[at]))
+    return has_guarded_call(tree, {*_LOADS, *(defined(nodes.order[at]) for at in holders)})
 
 
 class Check(ScriptCheck):
@@ -61,23 +66,37 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when nothing else gives the other ranks the same weights."""
-        method = last_name(node.func)
-        if method not in _LOADS or not isinstance(node.func, cst.Attribute):
-            return
         guard = self.ctx.guard(node)
-        if guard is None or self.ctx.kind(node.func.value) not in _LOADS[method]:
+        inner = (node if self._loads(node) else self._loads_inside(node)) if guard is not None else None
+        if guard is None or inner is None:
             return
-        if self._others_get_it(node, method):
+        method = last_name(inner.func)
+        if self._others_get_it(node, method) or (inner is not node and self._others_get_it(inner, method)):
             return
+        what = "calls" if inner is node else f"runs `{self.ctx.text(inner.func)}` by way of"
         self.report(
             node,
-            f"{_WHO[guard.ranks]} calls `{self.ctx.text(node.func)}`: the others go on with the weights they have, and"
+            f"{_WHO[guard.ranks]} {what} `{self.ctx.text(node.func)}`: the others go on with the weights they have, and"
             " nothing reports that the ranks train different models",
             hint=f"Call `{method}` on every rank and keep only logging behind the test",
             related=(self.ctx.location(guard.test, "only some ranks get past this test"),),
             fix=self._fix(node, guard),
             facts={"call": method, "stage": self.ctx.stage},
         )
+
+    def _loads(self, node: cst.Call) -> bool:
+        """The call loads what the ranks share."""
+        method = last_name(node.func)
+        if method not in _LOADS or not isinstance(node.func, cst.Attribute):
+            return False
+        return self.ctx.kind(node.func.value) in _LOADS[method]
+
+    def _loads_inside(self, node: cst.Call) -> cst.Call | None:
+        """The call of a function of the file that loads, on every rank that comes to it."""
+        function = self.ctx.divergences.ground.helper(node)
+        inside = self.ctx.tree.own_nodes(function) if function is not None else ()
+        calls = (n for n in inside if isinstance(n, cst.Call) and self._loads(n))
+        return next((call for call in calls if self.ctx.guard(call) is None), None)
 
     def _others_get_it(self, node: cst.Call, method: str) -> bool:
         """The function loads at another place as well, or hands the weights round."""
@@ -148,6 +167,15 @@ EXAMPLES = (
             )
         },
         at="train.py:8 error",
+    ),
+    bad(
+        "by way of a function of the file",
+        {
+            "train.py": _HEAD
+            + "\n\ndef resume(folder):\n    engine.load_checkpoint(folder)\n    print('resumed')\n\n\n"
+            "if dist.get_rank() == 0:\n    resume('out')\n"
+        },
+        at="train.py:14 error",
     ),
     good(
         "every rank loads, rank 0 says so",

@@ -205,6 +205,8 @@ class Check(ScriptCheck):
         if not isinstance(run.node, cst.For) or not self.ctx.loaders.trains(run.node.body):
             return None
         calls = [n for n in self.ctx.tree.own_nodes(run.node.body) if isinstance(n, cst.Call)]
+        steps = [f for f in map(self.ctx.names.local_function, calls) if f is not None]
+        calls += [n for f in steps for n in self.ctx.tree.own_nodes(f.body) if isinstance(n, cst.Call)]
         if not any(last_name(c.func) == "backward" for c in calls):
             return None
         return next((c for c in calls if self.ctx.kind(c.func) in _WRAPPED), None)

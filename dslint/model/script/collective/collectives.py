@@ -137,8 +137,6 @@ class Collectives:
         if method not in METHODS:
             return None
         kind = self._objects.likely(called.value)
-        if not kind and isinstance(called.value, cst.Call) and last_name(called.value.func) == "super":
-            return None
         if not kind and method == "push_to_hub" and last_name(called.value) == "trainer":
             kind = "trainer"  # nothing else that is called a trainer uploads in this way
         if not kind and method == "backward" and self._exchanges_gradients(call, called.value):

@@ -30,7 +30,7 @@ _SLOW_CALLS = frozenset(
 )
 # Blocks that rank 0 runs before the others.
 FIRST_BLOCKS = frozenset(
-    {"main_process_first", "local_main_process_first", "torch_distributed_zero_first", "zero_first"}
+    {"main_process_first", "local_main_process_first", "torch_distributed_zero_first", "zero_first", "rank_zero_first"}
 )
 
 

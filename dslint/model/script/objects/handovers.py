@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -14,14 +15,20 @@ from dslint.model.script.objects.objectkinds import HANDED, INITIALIZE, SHARD_IN
 from dslint.model.script.objects.reaching import Reaching
 from dslint.model.script.tree import Tree
 
+_IN_PLACE = frozenset(name.rpartition(".")[2] for name in SHARD_IN_PLACE)
+
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A variable that a call takes, and what the object is called afterwards."""
+    """A variable that a call takes, and what the object is called afterwards.
+
+    ``by``: the call of the library that takes it, which may stand in a function of the file that ``call`` runs.
+    """
 
     call: cst.Call
     given: cst.BaseExpression
     kind: str
+    by: cst.Call
 
 
 class HandOvers:
@@ -39,7 +46,7 @@ class HandOvers:
         for taken in self._of(dotted(node) or ""):
             certain = self._happened(taken, node, reached)
             if certain is not False:
-                later = frozenset(replace(t, kind=taken.kind, taken=taken.call) if _is_open(t) else t for t in things)
+                later = frozenset(replace(t, kind=taken.kind, taken=taken.by) if _is_open(t) else t for t in things)
                 things = later if certain else things | later
         return things
 
@@ -47,10 +54,11 @@ class HandOvers:
         if self._found is None:
             self._found = {}
             for node in self._tree.every(cst.Call):
-                for given, kind in self._handed(node):
+                handed = [(given, kind, node) for given, kind in self._handed(node)]
+                for given, kind, by in handed or self._shards_inside(node):
                     if dotted(given) in self._targets(node):
                         continue  # ``model = DDP(model)``: the variable holds what came of it
-                    self._found.setdefault(dotted(given) or "", []).append(HandOver(node, given, kind))
+                    self._found.setdefault(dotted(given) or "", []).append(HandOver(node, given, kind, by))
             self._found.pop("", None)
         return self._found.get(text, [])
 
@@ -68,6 +76,20 @@ class HandOvers:
                 if (arg.keyword.value == parameter) if arg.keyword is not None else index == position:
                     found.append((arg.value, kind))
         return found
+
+    def _shards_inside(self, call: cst.Call) -> Iterator[tuple[cst.BaseExpression, str, cst.Call]]:
+        """``parallelize(model)``, a function of the file that ends in ``fully_shard(model)`` whatever it is given."""
+        if self._names.words.isdisjoint(_IN_PLACE):
+            return
+        function = self._names.local_function(call)
+        params = [p.name.value for p in function.params.params] if function is not None else []
+        for statement in function.body.body if function is not None else ():
+            inner = _expression(statement)
+            for taken, kind in self._handed(inner) if inner is not None else ():
+                name = taken.value if isinstance(taken, cst.Name) else ""
+                given = [a.value for i, a in enumerate(call.args) if _is_for(a, i, name, params)]
+                if inner is not None and len(given) == 1 and self._names.qualified(inner.func) in SHARD_IN_PLACE:
+                    yield given[0], kind, inner
 
     def _targets(self, call: cst.Call) -> set[str]:
         """The variables to which a call, or a part of its result, is assigned."""
@@ -108,6 +130,19 @@ class HandOvers:
                 return self._names.class_attribute(owner, node.attr.value) if isinstance(owner, cst.ClassDef) else []
             return self._names.member_bindings(node)
         return []
+
+
+def _expression(statement: cst.CSTNode) -> cst.Call | None:
+    """The call that a statement consists of."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and statement.body else None
+    return small.value if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call) else None
+
+
+def _is_for(arg: cst.Arg, index: int, name: str, params: list[str]) -> bool:
+    """An argument is the one for a parameter."""
+    if arg.star or not name:
+        return False
+    return (arg.keyword.value if arg.keyword is not None else "".join(params[index : index + 1])) == name
 
 
 def _is_open(thing: Thing) -> bool:

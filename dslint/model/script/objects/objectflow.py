@@ -7,7 +7,7 @@ import libcst as cst
 from dslint.model.context import is_named
 from dslint.model.script.bindings import Binding
 from dslint.model.script.collective import frameworks
-from dslint.model.script.dotted import dotted, is_self
+from dslint.model.script.dotted import dotted, is_self, is_super
 from dslint.model.script.names import Names
 from dslint.model.script.objects.callees import ENGINE_NAMES
 from dslint.model.script.objects.conditions import Conditions
@@ -63,7 +63,7 @@ class Flow:
         if isinstance(node, cst.Attribute):
             return self._attribute(node)
         if isinstance(node, cst.Call):
-            return self._calls.of(node)
+            return self._itself(node) if is_super(node) else self._calls.of(node)
         if isinstance(node, cst.Subscript):
             return self.element(node.value, _constant_index(node)) if len(node.slice) == 1 else _UNKNOWN
         if isinstance(node, cst.NamedExpr):
@@ -130,11 +130,12 @@ class Flow:
     def _name(self, node: cst.Name) -> Things:
         if node.value == "None":
             return frozenset({NOTHING})
-        if is_self(node):
-            owner = self.tree.enclosing(node, cst.ClassDef)
-            kind = self._calls.local_class_kind(owner) if isinstance(owner, cst.ClassDef) else ""
-            return frozenset({Thing(kind)})
-        return self._variable(node, node.value, self.reached(node))
+        return self._itself(node) if is_self(node) else self._variable(node, node.value, self.reached(node))
+
+    def _itself(self, node: cst.CSTNode) -> Things:
+        """``self``, and ``super()``, of which nothing but the methods is asked."""
+        owner = self.tree.enclosing(node, cst.ClassDef)
+        return frozenset({Thing(self._calls.local_class_kind(owner) if isinstance(owner, cst.ClassDef) else "")})
 
     def _attribute(self, node: cst.Attribute) -> Things:
         name = node.attr.value

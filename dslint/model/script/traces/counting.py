@@ -22,7 +22,7 @@ from dslint.model.script.traces.path import End, Path, Rest, may_leave, settled,
 
 def lonely(one: Rest | None, other: Rest | None, path: Path) -> list[tuple[int, Op]]:
     """The operations, each with its side, that this side certainly runs more often than the other from here on."""
-    rests = differing(ahead(one, path), ahead(other, path))
+    rests = _without_same_loops(*differing(ahead(one, path), ahead(other, path)))
     counts = _counts(rests[0]), _counts(rests[1])
     sites = [{id(op.call) for op in operations(r)} for r in rests]
     found: list[tuple[int, Op]] = []
@@ -44,6 +44,21 @@ def differing(one: Trace, other: Trace) -> tuple[Trace, Trace]:
             break
         end += 1
     return (one[:-end], other[:-end]) if end else (one, other)
+
+
+def _without_same_loops(one: Trace, other: Trace) -> tuple[Trace, Trace]:
+    """Without the loops that both come to, which they run equally often: how often, nobody knows."""
+    kept, rest = [], list(other)
+    for element in one:
+        at = None
+        if isinstance(element, Repeat) and not may_leave(element):
+            calls = _calls((element,))
+            at = next((i for i, e in enumerate(rest) if _calls((e,)) == calls and is_same(e, element)), None)
+        if at is None:
+            kept.append(element)
+        else:
+            del rest[at]
+    return tuple(kept), tuple(rest)
 
 
 def _calls(trace: Trace) -> list[int]:

@@ -190,7 +190,7 @@ class DataDivergences:
         """
         calls = [n for n in self._tree.own_nodes(body) if type(n) is cst.Call]
         is_turn = bool(self._tree.loops(body))
-        return [c for c in calls if self._is_step(c) or (is_turn and self._holds_step(self._names.local_function(c)))]
+        return [c for c in calls if self._is_step(c) or (is_turn and self._holds_step(self._ground.helper(c)))]
 
     def _is_step(self, call: cst.Call) -> bool:
         collective = self._collective(call)

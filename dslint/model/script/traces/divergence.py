@@ -115,10 +115,10 @@ class Divergences:
         self._tree = tree
         self._names = names
         self._guards = guards
-        self.variances = Variances(tree, names, guards, objects)
         self.symbols = Symbols(tree, names, objects.reaching, guards)
         self.collectives = summaries.collectives
         self.ground = Ground(tree, names)
+        self.variances = Variances(self.ground, guards, objects)
         self.truths = {stage3: RankTruth(guards, names, 3 if stage3 else None) for stage3 in (False, True)}
         self._split: set[int] | None = None
         self._splitting: list[cst.CSTNode] | None = None

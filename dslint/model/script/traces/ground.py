@@ -7,7 +7,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.names import Names
-from dslint.model.script.traces.instances import Instances
+from dslint.model.script.objects.instances import Instances
 from dslint.model.script.traces.news import News
 from dslint.model.script.tree import Tree
 

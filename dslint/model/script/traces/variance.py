@@ -17,20 +17,20 @@ import libcst as cst
 
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import last_name
-from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.agreement import Agreements, agrees
+from dslint.model.script.traces.ground import Ground
 from dslint.model.script.traces.lone import LoneValues
-from dslint.model.script.tree import Tree
+from dslint.model.script.traces.passing import Passing
 
 _MAX_STEPS = 14
 _MAX_ALIASES = 3
 _CLOCKS = frozenset({"time.time", "time.perf_counter", "time.monotonic", "datetime.datetime.now"})
 _CLOCK_WORDS = frozenset(name.rpartition(".")[2] for name in _CLOCKS)
 # The bindings that say what a variable holds, and the values that say nothing.
-_TOLD = frozenset({"loop", "augmented", "assign", "unpack"})
+_TOLD = frozenset({"loop", "augmented", "assign", "unpack", "param"})
 _PLAIN = frozenset(
     {cst.Integer, cst.Float, cst.SimpleString, cst.FormattedString, cst.ConcatenatedString, cst.List, cst.Dict, cst.Set}
 )
@@ -49,7 +49,7 @@ _PASSING = frozenset(
         *("isnan", "isinf", "isfinite", "any", "all", "sum", "mean", "max", "min", "item", "float", "int", "bool"),
         *("detach", "cpu", "cuda", "to", "clone", "numel", "tolist", "norm", "len", "square", "sqrt", "nansum"),
         *("reshape", "flatten", "squeeze", "unsqueeze", "count_nonzero", "nonzero", "exp", "log", "nanmean", "eq"),
-        *("view", "ne", "abs", "tensor", "as_tensor"),
+        *("view", "ne", "abs", "tensor", "as_tensor", "items", "values"),
     }
 )
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter", "islice", "track", "trange", "next", "cycle", "list"})
@@ -76,10 +76,13 @@ class Variant:
 class Variances:
     """Answers for one module."""
 
-    def __init__(self, tree: Tree, names: Names, guards: Guards, objects: Objects) -> None:
+    def __init__(self, ground: Ground, guards: Guards, objects: Objects) -> None:
+        tree, names = ground.tree, ground.names
         self._tree = tree
         self._names = names
+        self._helper = ground.helper
         self._objects = objects
+        self._passing = Passing(ground.tree, ground.helper)
         self._known: dict[int, Variant | None] = {}
         self._agreements = Agreements(tree, names)
         self._lone = LoneValues(tree, names, guards, objects, self._agreements)
@@ -185,6 +188,8 @@ class Variances:
             return self._comparison(node)
         if type(node) is cst.IfExp:
             return self.value(node.body, steps) or self.value(node.orelse, steps)
+        if isinstance(node, cst.BaseComp):  # ``{name: part.to(device) for name, part in batch.items()}``
+            return self.value(node.for_in.iter, steps)
         return self.value(node.value, steps) if type(node) is cst.NamedExpr else None
 
     def _attribute(self, node: cst.Attribute, steps: int) -> Variant | None:
@@ -200,14 +205,16 @@ class Variances:
         if name in _WRAPPERS:
             return self._loaded(node, steps)
         qualified = self._names.qualified(node.func) or ""
+        if self._passing.agrees(node) or (name in _PASSING and self._helper(node) is not None):
+            return self._first(self._passing.returned(node), steps)
         is_model = _MODEL_NAME.search(name) is not None or self._objects.called(node.func) in _MODELS
         if not (is_model or name in _PASSING or qualified.startswith("torch.nn.functional.")):
-            return None
+            return self._first(self._passing.returned(node), steps)
         given: list[cst.BaseExpression] = [a.value for a in node.args]
         if type(node.func) is cst.Attribute and not qualified and not is_model:
             given.append(node.func.value)
         found = self._first(given, steps)
-        # What a function is given is not followed, but the outputs of a model that ranks train together are their own.
+        # The outputs of a model that ranks train together are their own, whatever it is given.
         return found or (Variant(node) if self._objects.called(node.func) in _TRAINED else None)
 
     def _first(self, nodes: Iterable[cst.CSTNode], steps: int) -> Variant | None:
@@ -240,7 +247,7 @@ class Variances:
 
     def _variable(self, node: cst.CSTNode, found: list[Binding], steps: int) -> Variant | None:
         if not any(b.kind in _TOLD and type(b.value) not in _PLAIN for b in found):
-            return None  # parameters, imports, constants
+            return None  # imports, constants
         for binding in self._objects.reaching.of_bindings(found, node):
             if not self._agreements.between(binding, node):
                 variant = self._bound(binding, steps)
@@ -255,6 +262,9 @@ class Variances:
         if binding.kind == "augmented":
             owner = self._tree.enclosing(binding.node, cst.AugAssign)
             return self.value(owner.value, steps) if type(owner) is cst.AugAssign else None
+        if binding.kind == "param":
+            given = [self.value(value, steps) for value in self._passing.given(binding.node)]
+            return given[0] if given and all(given) else None
         return self.value(binding.value, steps) if binding.kind in ("assign", "unpack") else None
 
 

@@ -1,0 +1,62 @@
+"""What the functions of a file are given and return: values followed over one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from dslint.model.script.dotted import last_name
+from dslint.model.script.traces.agreement import agrees
+from dslint.model.script.tree import Tree
+
+
+class Passing:
+    """Answers for one module."""
+
+    def __init__(self, tree: Tree, helper: Callable[[cst.Call], cst.FunctionDef | None]) -> None:
+        """``helper``: the function or method of this file that a call runs."""
+        self._tree = tree
+        self._helper = helper
+        self._calls: dict[int, list[cst.Call]] | None = None
+
+    def returned(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """What a function of the file may return for a call; empty for other calls."""
+        function = self._helper(call)
+        nodes = self._tree.own_nodes(function) if function is not None else ()
+        return [node.value for node in nodes if isinstance(node, cst.Return) and node.value is not None]
+
+    def agrees(self, call: cst.Call) -> bool:
+        """A function of the file that a call runs calls something that makes values the same on all ranks."""
+        function = self._helper(call)
+        nodes = self._tree.own_nodes(function) if function is not None else ()
+        return any(isinstance(node, cst.Call) and agrees(last_name(node.func)) for node in nodes)
+
+    def given(self, param: cst.CSTNode) -> list[cst.BaseExpression]:
+        """What the calls of this file pass for a parameter; empty without calls, and when one of them hides it."""
+        function = self._tree.function(param)
+        if not isinstance(param, cst.Param) or function is None:
+            return []
+        found = [self._argument(call, function, param.name.value) for call in self._calls_of(function)]
+        values = [value for value in found if value is not None]
+        return values if len(values) == len(found) else []
+
+    def _argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.BaseExpression | None:
+        if any(arg.star for arg in call.args):
+            return None
+        params = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        if params and params[0] in ("self", "cls") and isinstance(call.func, cst.Attribute):
+            params = params[1:]
+        for index, arg in enumerate(call.args):
+            if (arg.keyword.value if arg.keyword is not None else "".join(params[index : index + 1])) == name:
+                return arg.value
+        return None
+
+    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
+        if self._calls is None:
+            self._calls = {}
+            for call in self._tree.every(cst.Call):
+                called = self._helper(call)
+                if called is not None:
+                    self._calls.setdefault(id(called), []).append(call)
+        return self._calls.get(id(function), [])
