@@ -30,10 +30,14 @@ with ZeRO-3; `save_16bit_model` and `GatheredParameters` on rank 0 time out with
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
+
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
+from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.ranks.rankset import ANY
 from dslint.model.script.traces.divergence import Divergence
@@ -69,6 +73,9 @@ _HINTS = {
 
 precheck = has_guarded_collective
 precheck_imports = guards_any_call
+
+
+_SHARDS = re.compile(r"full_shard|shard_grad_op|hybrid_shard", re.I)
 
 
 class Check(ScriptCheck):
@@ -113,7 +120,22 @@ class Check(ScriptCheck):
             return Severity.ERROR
         # Who runs the model on one rank knows that every rank holds all of it; who saves thinks of files.
         is_save = found.op.key not in ("forward", "generate", "chat")
-        return Severity.WARNING if stage3.is_unknown and is_save else Severity.INFO
+        return Severity.WARNING if (stage3.is_unknown and is_save) or self._sharded is not None else Severity.INFO
+
+    @cached_property
+    def _sharded(self) -> cst.CSTNode | None:
+        """What says in this file that FSDP shards the parameters, under the Trainer or accelerate."""
+        for call in self.ctx.tree.every(cst.Call):
+            if last_name(call.func) == "FullyShardedDataParallelPlugin":
+                return call
+            given = keyword(call, "fsdp")
+            if (
+                given is not None
+                and self.ctx.kind(call) == "training_arguments"
+                and _SHARDS.search(self.ctx.text(given))
+            ):
+                return given
+        return None
 
     def _report(self, found: Divergence, severity: Severity) -> None:
         op, guard = found.op, found.guard
@@ -121,6 +143,10 @@ class Check(ScriptCheck):
         who, others = lonely_sides(self.ctx, found)
         related = [guard_place(self.ctx, guard)]
         under = "with DeepSpeed" if _is_any_stage(found) else "under ZeRO stage 3"
+        sharded = self._sharded if severity is Severity.WARNING else None
+        if sharded is not None:
+            under = "where FSDP shards the model"
+            related.append(self.ctx.location(sharded, "FSDP"))
         what = f"`{name}` must be called by every rank {under}"
         if op.through is not None:
             what = f"`{name}` runs `{op.key}`, which needs every rank {under}"
@@ -128,6 +154,8 @@ class Check(ScriptCheck):
             related.append(home.location(op.through.name, "runs it"))
         if severity is Severity.ERROR:
             effect = f"{others}, and the job hangs until the process-group timeout"
+        elif sharded is not None:
+            effect = f"{others}, and the job hangs when the full state is gathered"
         elif _is_any_stage(found):
             effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage"
         else:
@@ -223,6 +251,23 @@ def main(model, args, data):
     good(
         "asks for a stage that this run does not have",
         {"train.py": _ACCELERATE.replace("STAGE", "2").replace("if acc", "if plugin.zero_stage == 3 and acc")},
+    ),
+    bad(
+        "The Trainer shards the model with FSDP",
+        {
+            "train.py": """\
+from transformers import Trainer, TrainingArguments
+
+
+def main(model, data, output):
+    args = TrainingArguments(output_dir=output, fsdp="full_shard auto_wrap")
+    trainer = Trainer(model=model, args=args, train_dataset=data)
+    trainer.train()
+    if trainer.is_world_process_zero():
+        trainer.save_model(output)
+"""
+        },
+        "train.py:9 warning",
     ),
     good(
         "ZeRO stage 2: every rank holds all weights",

@@ -10,7 +10,8 @@ accelerate and the strategies of Lightning fail when they hand the value to torc
 timeout of PyTorch means, and adds the import when the file has none. `ddp_timeout` gets the seconds of the `timedelta`.
 
 **When it stays quiet.** `monitored_barrier` takes a float as seconds (an integer raises); values that cannot be read.
-An argument of the command line that is a number or, when it is not given, `None` is a warning.
+An argument of the command line that is a number or, when it is not given, `None` is a warning, and so is a parameter
+whose default is a number.
 
 **Evidence.** torch 2.13 `distributed_c10d._check_valid_timeout`; DeepSpeed 0.19.8 `comm/comm.py: init_distributed`
 (`assert isinstance(timeout, timedelta)`). Two gloo ranks: `init_process_group`, `new_group`,
@@ -61,6 +62,14 @@ META = RuleMeta(
 )
 
 EXAMPLES = (
+    bad(
+        "a parameter whose default is a number",
+        {
+            "train.py": "import deepspeed\n\n\ndef setup(backend, timeout=3600):\n"
+            "    deepspeed.init_distributed(backend, timeout=timeout)\n"
+        },
+        at="train.py:5 warning",
+    ),
     bad(
         "minutes from the environment, in a dictionary that the call unpacks",
         {
@@ -236,7 +245,7 @@ class Check(ScriptCheck):
         if not kind or (name in FLOAT_TAKERS and not isinstance(known, int | str)):
             return
         text = self.ctx.text(value)
-        maybe = " when it is given" if self._may_be_none(value) else ""
+        maybe = " when it is given" if self._may_be_none(value) else " by default" if self._default(value) else ""
         self.report(
             value,
             f"`timeout={text}` of `{self.ctx.text(node.func)}` is a {kind}{maybe}, but a `datetime.timedelta` is"
@@ -267,6 +276,13 @@ class Check(ScriptCheck):
         """An argument of the command line without a default, which a launch command need not pass."""
         argument = self.ctx.constants.arguments.at(value) if isinstance(value, cst.Attribute) else None
         return argument is not None and not self.ctx.constant(value).is_known
+
+    def _default(self, value: cst.BaseExpression) -> bool:
+        """A parameter without an annotation whose default is a number."""
+        found = self.ctx.names.bindings(value.value, value) if isinstance(value, cst.Name) else []
+        param = found[0].node if len(found) == 1 else None
+        plain = isinstance(param, cst.Param) and param.annotation is None
+        return plain and isinstance(param, cst.Param) and isinstance(param.default, cst.Integer | cst.Float)
 
     def _unpacked(self, call: cst.Call) -> cst.BaseExpression | None:
         """`timeout` of a dictionary that the call unpacks, written out there or in a variable used for nothing else."""
@@ -299,6 +315,8 @@ class Check(ScriptCheck):
             param = found[0].node if len(found) == 1 else None
             if isinstance(param, cst.Param) and param.annotation is not None:
                 return "number" if self.ctx.qualified_name(param.annotation.annotation) in ("int", "float") else ""
+            if self._default(value):
+                return "number"
             value = self.ctx.names.single_value(value) or value
         if isinstance(value, cst.BinaryOperation):  # ``int(minutes) * 60``; a timedelta times a number is none
             both = self._kind(value.left) == self._kind(value.right) == "number"
