@@ -12,7 +12,8 @@ from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.base import RuleMeta
-from dslint.rules.walk import ScriptCheck, ScriptContext, run_script_rules
+from dslint.rules.scriptcontext import ScriptContext
+from dslint.rules.walk import ScriptCheck, run_script_rules
 
 
 def document(code: str, path: str = "a.py") -> ScriptDoc:

@@ -10,7 +10,7 @@ import libcst as cst
 
 from dslint.core.fact import Fact
 from dslint.core.source import Location, Span
-from dslint.model.context import Context
+from dslint.model.context import Context, Vocabulary
 from dslint.model.script.constants import Constants
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Loop, Tree
@@ -209,8 +209,16 @@ class ScriptContext:
         from dslint.model.script.traces.data import DataDivergences
 
         is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
+        # Cheap looks do not know the names that a project adds.
+        syntax = self.doc.tree if self.run.vocabulary == Vocabulary() else None
         return DataDivergences(
-            self.tree, self.names, self.guards, self.objects, self.divergences, is_sharded=is_sharded
+            self.tree,
+            self.names,
+            self.guards,
+            self.objects,
+            self.divergences,
+            is_sharded=is_sharded,
+            syntax=syntax,
         )
 
     @cached_property

@@ -59,7 +59,13 @@ def has_guarded_call(tree: ast.Module, names: Container[str]) -> bool:
 
 
 def may_skip_collective(tree: ast.Module) -> bool:
-    """Some test decides, within its function, whether something runs that waits for other ranks.
+    """Some test decides, within its function, whether something runs that waits for other ranks."""
+    return any(skipping_tests(tree))
+
+
+@lru_cache(maxsize=4)
+def skipping_tests(tree: ast.Module) -> tuple[bool, ...]:
+    """Which ``if`` and ``while`` of a module do so, in source order; empty where nothing waits.
 
     A plain ``loss.backward()`` waits where the file has a model that exchanges gradients.
     """
@@ -72,15 +78,16 @@ def may_skip_collective(tree: ast.Module) -> bool:
 
     waiting = Waiting(nodes, calls=Calls(nodes, waits))
     if not waiting.any():
-        return False
+        return ()
     leaving = Marked(nodes)
     leaving.add(nodes.place(n) for n in nodes.nodes(ast.Call) if call_name(n) in _EXITS)
     leaving.add(nodes.places(ast.Raise))
     leaving.add_callers()
     leaving.add(nodes.places(ast.Return, ast.Break, ast.Continue))
-    return any(
-        waiting.inside(at) or (leaving.inside(at) and waiting.around(at)) for at in nodes.places(ast.If, ast.While)
-    )
+    tests = [
+        (node.lineno, node.col_offset, nodes.place(node)) for node in (*nodes.nodes(ast.If), *nodes.nodes(ast.While))
+    ]
+    return tuple(waiting.inside(at) or (leaving.inside(at) and waiting.around(at)) for _, _, at in sorted(tests))
 
 
 def _has_guarded(marked: Marked) -> bool:

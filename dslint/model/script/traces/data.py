@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -12,6 +14,7 @@ from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
+from dslint.model.script.precheck import skipping_tests
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
@@ -97,11 +100,20 @@ class _DataSide:
 
 
 class DataDivergences:
-    """Answers for one module."""
+    """Answers for one module. ``syntax`` is its cheap syntax tree, where the names in it are all that there are."""
 
     def __init__(
-        self, tree: Tree, names: Names, guards: Guards, objects: Objects, divergences: Divergences, *, is_sharded: bool
+        self,
+        tree: Tree,
+        names: Names,
+        guards: Guards,
+        objects: Objects,
+        divergences: Divergences,
+        *,
+        is_sharded: bool,
+        syntax: ast.Module | None = None,
     ) -> None:
+        self._syntax = syntax
         self._tree = tree
         self._names = names
         self._guards = guards
@@ -117,11 +129,16 @@ class DataDivergences:
 
     def tests(self) -> Iterator[DataDivergence]:
         """Tests of this rank's own data that decide over a collective, in source order."""
-        for node in self._tree.some(cst.If, cst.While):
-            if isinstance(node, cst.If | cst.While):
-                variant = self._variances.test(node.test)
-                if variant is not None and self._guards.guard(node) is None:
-                    yield from self._of_test(node, variant)
+        for node in self._deciding():
+            variant = self._variances.test(node.test)
+            if variant is not None and self._guards.guard(node) is None:
+                yield from self._of_test(node, variant)
+
+    def _deciding(self) -> Iterator[cst.If | cst.While]:
+        """The tests of the module, without those that the cheap look has seen to decide over nothing that waits."""
+        tests = [n for n in self._tree.some(cst.If, cst.While) if isinstance(n, cst.If | cst.While)]
+        seen = skipping_tests(self._syntax) if self._syntax is not None else ()
+        return compress(tests, seen) if len(seen) == len(tests) else iter(tests)
 
     def handlers(self) -> Iterator[DataDivergence]:
         """Handlers that let one rank go on without the collectives of the body, in source order."""
