@@ -126,3 +126,22 @@ def test_what_rank_0_set_is_not_why_it_left() -> None:
     assert findings(dsl204, COPIER) == []
     (found,) = findings(dsl201, COPIER)
     assert "rank 0 may leave before it" in found.message
+
+
+def test_a_break_passes_over_the_else_of_its_loop() -> None:
+    code = """\
+import torch.distributed as dist
+
+
+def rewrite(entries, wanted):
+    if dist.get_rank() == 0:
+        for token, value in wanted.items():
+            for entry in entries:
+                if entry["id"] == token:
+                    entry["content"] = value
+                    break
+            else:
+                raise ValueError(token)
+    dist.barrier()
+"""
+    assert findings(dsl201, code) == []

@@ -125,9 +125,9 @@ class Recorder:
             return [*self._expression(node.test), *self._if(node)]
         if type(node) is cst.For:
             body = self._repeat(lambda: f"for {self._tree.text(node.iter)}", tuple(self._suite(node.body)))
-            return [*self._expression(node.iter), *body, *self._else(node.orelse)]
+            return [*self._expression(node.iter), *body, *self._unbroken(node)]
         if type(node) is cst.While:
-            return [*self._while(node), *self._else(node.orelse)]
+            return [*self._while(node), *self._unbroken(node)]
         if type(node) is cst.With:
             return self._with(list(node.items), node.body)
         if isinstance(node, cst.Try | cst.TryStar):
@@ -163,6 +163,13 @@ class Recorder:
         if type(node) is cst.If:
             return [*self._expression(node.test), *self._if(node)]
         return self._suite(node.body) if node is not None else []
+
+    def _unbroken(self, loop: cst.For | cst.While) -> list[Element]:
+        """The ``else`` of a loop, which a ``break`` passes over."""
+        found = self._else(loop.orelse)
+        if not found or not any(isinstance(n, cst.Break) for n in self._tree.own_nodes(loop.body)):
+            return found
+        return self._choice(lambda: f"no break of the loop at {self._tree.position(loop)}", tuple(found), ())
 
     def _branch(
         self,
