@@ -692,3 +692,16 @@ def test_legal_python_that_the_parser_refuses_is_a_note_and_no_error(project: Pa
     found = json.loads(done.stdout)["findings"]
     assert [(f["code"], f["severity"]) for f in found] == [("DSL902", "info")]
     assert done.returncode == 0
+
+
+def test_a_named_script_that_does_not_parse_is_said_also_where_no_rule_would_look(project: Path) -> None:
+    (project / "train.py").write_text("import torch\nif x\n    pass\n")
+    (project / "fine.py").write_text("import torch\nif x:\n    pass\n")
+    (project / "other.py").write_text("if x\n    pass\n")
+    cache = ("--cache-dir", "cache")
+    for _ in range(2):  # then from the cache, in which the run over the folder must not be taken for the other
+        _, out, _ = dslint(project, *cache, ".")
+        assert "train.py" not in out
+        code, out, _ = dslint(project, *cache, "train.py", "fine.py", "other.py")
+        assert (code, [line.split(" syntax")[0] for line in out.splitlines()]) == (1, ["train.py:2:5: DSL900"])
+    assert dslint(project, "--ignore", "DSL900", "train.py")[0] == 0

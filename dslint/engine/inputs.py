@@ -19,6 +19,7 @@ from dslint.model.firstlook import (
     may_hold_config,
     may_launch,
     may_start_processes,
+    may_train,
     may_write_config,
 )
 from dslint.parse.reading import Unreadable, decode, read_bytes
@@ -46,7 +47,8 @@ class LaunchFile:
 
 @dataclass(slots=True)
 class Inputs:
-    """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed.
+    """All documents of a run. ``scripts`` holds raw bytes: most scripts are never parsed; ``named`` are those that the
+    user names and that may train.
 
     ``launch`` is what the ``launch_files`` hold, in their order; it may still be on its way from other processes.
     """
@@ -60,6 +62,7 @@ class Inputs:
     recipes: list[Recipe] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     files: int = 0
+    named: set[str] = field(default_factory=set)
 
 
 def top_of(path: str) -> Location:
@@ -125,6 +128,8 @@ class _Loader:
             return
         if kind == "script":
             self.out.scripts[path] = raw
+            if candidate.explicit and may_train(raw):
+                self.out.named.add(path)
             if may_start_processes(raw):
                 self._launch(path, kind, raw)
         elif kind == "notebook":

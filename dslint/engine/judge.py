@@ -39,7 +39,7 @@ class Job:
     """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache.
 
     A code may end in ``IF_IMPORTED`` (see :mod:`dslint.rules.markers`). ``is_marked`` is false while nobody has looked
-    for markers in the file; it has no codes then.
+    for markers in the file; it has no codes then. ``is_named``: a syntax error is said in any case.
     """
 
     path: str
@@ -49,6 +49,7 @@ class Job:
     context: Context
     content: str = ""
     is_marked: bool = True
+    is_named: bool = False
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -148,18 +149,12 @@ class _Look:
         from dslint.parse.python import TOO_DEEP, parse_ast, parse_script
 
         rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
-        if not rules:
+        if not (rules or self.job.is_named):
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
             tree = parse_ast(source)
-        # Cheap looks do not know the names that a project adds.
-        if isinstance(tree, ast.Module) and not self.job.context.vocabulary.stands_in(self.job.raw):
-            with stage_of(self.profile, "prechecks"):
-                self._lay_out(tree)
-                rules = [rule for rule in rules if self._may_fire(rule, tree)]
-        else:
-            rules = [rule for rule in rules if self._is_certain(rule) or self._waiting_imports()]
-        if not rules:
+        rules = self._left(rules, tree)
+        if not rules and (isinstance(tree, ast.Module) or not self.job.is_named):
             return []
         from dslint.rules.walk import run_script_rules
 
@@ -184,6 +179,17 @@ class _Look:
         if self.profile is not None:
             self.profile.settle()
         return found
+
+    def _left(self, rules: list[ScriptRule], tree: ast.Module | ParseProblem) -> list[ScriptRule]:
+        """The rules that may find something after a cheap look, of which there is none without a tree."""
+        if not rules:
+            return rules
+        # Cheap looks do not know the names that a project adds.
+        if isinstance(tree, ast.Module) and not self.job.context.vocabulary.stands_in(self.job.raw):
+            with stage_of(self.profile, "prechecks"):
+                self._lay_out(tree)
+                return [rule for rule in rules if self._may_fire(rule, tree)]
+        return [rule for rule in rules if self._is_certain(rule) or self._waiting_imports()]
 
     def _lay_out(self, tree: ast.Module) -> None:
         """All prechecks use the same order of nodes, and the first would pay for it."""

@@ -24,6 +24,7 @@ from dslint.engine.planrules import PlanJudge
 from dslint.engine.surroundings import Surroundings, vocabulary_of
 from dslint.model.context import Context, Vocabulary
 from dslint.rules.markers import rules_by_marker
+from dslint.rules.own import SYNTAX_ERROR
 from dslint.rules.registry import BY_CODE, all_rules, load_rule
 
 if TYPE_CHECKING:
@@ -264,9 +265,10 @@ class _Run:
             for path, raw in group.items():
                 content = digest(raw) if results else ""
                 codes = results.marked(content) if results else None
-                if codes or codes is None:
+                is_named = path in inputs.named and SYNTAX_ERROR.code in self.enabled
+                if codes or codes is None or is_named:
                     context = self.surroundings.context(path, contexts.get(path))
-                    jobs.append(Job(path, raw, kind, codes or (), context, content, is_marked=codes is not None))
+                    jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
 
     def _results(self) -> ResultCache | None:

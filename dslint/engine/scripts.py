@@ -17,7 +17,7 @@ from dslint.engine.inputs import died
 from dslint.engine.judge import Job, Judge, Judged
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.rules.markers import rules_of_all
-from dslint.rules.own import RULE_CRASHED
+from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -95,7 +95,7 @@ class ScriptStage:
         for job in found:
             if self._results:
                 self._results.mark(job.content, job.codes)
-            if job.codes:
+            if job.codes or job.is_named:
                 yield job
 
     def findings(self) -> list[Finding]:
@@ -116,7 +116,7 @@ class ScriptStage:
             return
         if judged.codes is not None:
             results.mark(job.content, judged.codes)
-            key = _key(replace(job, codes=judged.codes)) if judged.codes else ""
+            key = _key(replace(job, codes=judged.codes)) if judged.codes or job.is_named else ""
         if key:
             results.put(key, judged.findings, judged.asked)
 
@@ -127,7 +127,8 @@ class ScriptStage:
 
 
 def _key(job: Job) -> str:
-    return digest(job.path, job.content or job.raw, " ".join(job.codes), repr(job.context))
+    asked = " ".join((*job.codes, SYNTAX_ERROR.code) if job.is_named else job.codes)
+    return digest(job.path, job.content or job.raw, asked, repr(job.context))
 
 
 def _pool(workers: int, jobs: Sequence[Job], begin: Callable[[], None]) -> Pool[Job, Judged]:
@@ -175,8 +176,8 @@ def _check_chunk(jobs: Sequence[Job]) -> list[Judged]:
     with stage_of(profile, "byte tests of scripts"):
         looked = iter(list(_look(others, _enabled, profile)))
     marked = [job if job.is_marked else next(looked) for job in jobs]
-    judged = iter(list(_check_all(_judge, [job for job in marked if job.codes])))
-    found = [next(judged) if job.codes else Judged([]) for job in marked]
+    judged = iter(list(_check_all(_judge, [job for job in marked if job.codes or job.is_named])))
+    found = [next(judged) if job.codes or job.is_named else Judged([]) for job in marked]
     for job, before, one in zip(marked, jobs, found, strict=True):
         one.codes = None if before.is_marked else job.codes
     if profile is not None:

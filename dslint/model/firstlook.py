@@ -127,3 +127,8 @@ def may_write_config(raw: bytes) -> bool:
 def may_be_config(body: str) -> bool:
     """Whether a heredoc may hold a DeepSpeed config."""
     return _HEREDOC_KEYS.search(body) is not None
+
+
+def may_train(raw: bytes) -> bool:
+    """A script that names one of the libraries that this is about."""
+    return any(word in raw for word in (b"torch", b"deepspeed", b"accelerate", b"transformers", b"lightning"))
