@@ -145,3 +145,20 @@ def rewrite(entries, wanted):
     dist.barrier()
 """
     assert findings(dsl201, code) == []
+
+
+def test_equal_numbers_of_places_are_not_told_as_a_difference() -> None:
+    code = """\
+import torch.distributed as dist
+
+
+def load(path, cache):
+    if dist.get_rank() == 0:
+        if not cache.fill(path):
+            return
+        dist.barrier()
+    else:
+        dist.barrier()
+"""
+    (found,) = findings(dsl201, code)
+    assert "in places of their own, and on some way not equally often" in found.message

@@ -28,7 +28,9 @@ def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:
     if guard.ranks is Ranks.SOME:
         return "only some ranks call it", "the others go on without it"
     if min(main_calls, others_call):
-        times = f"rank 0 calls it {main_calls} times and the other ranks {others_call}"
+        times = f"rank 0 calls it {_often(main_calls)} and the other ranks {_often(others_call)}"
+        if main_calls == others_call:
+            times = "rank 0 and the other ranks call it in places of their own, and on some way not equally often"
         return times, "the last calls find no partner"
     if found.may_leave:
         who = "the other ranks" if guard.ranks is Ranks.MAIN else "rank 0"
@@ -37,6 +39,10 @@ def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:
         each = " of each node" if "local" in ctx.text(guard.test).lower() else ""
         return f"only rank 0{each} calls it", "the other ranks go on without it"
     return "rank 0 never calls it", "the others wait for rank 0"
+
+
+def _often(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def guard_place(ctx: ScriptContext, guard: Guard) -> Location:
