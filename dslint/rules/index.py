@@ -1427,7 +1427,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "device_map\\s*=|low_cpu_mem_usage",
             "from_pretrained",
-            "deepspeed|accelerat|TrainingArguments|trl|zero",
+            "deepspeed|accelerat|Train|trl|zero",
         ),
         fix="none",
         since="0.1.0",

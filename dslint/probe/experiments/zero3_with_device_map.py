@@ -59,5 +59,5 @@ def _load(rank: RankApi, arguments: dict[str, Any]) -> Json:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """``auto``, or one device; the probe has the CPU only."""
-    stated = "auto" if subject.finding.fact("device_map") == "auto" else "cpu"
+    stated = {"auto": "auto", "one device": "cpu"}.get(str(subject.finding.fact("device_map")))
     return {} if (stated, 3) == (case.params["device_map"], case.params["stage"]) else None

@@ -6,7 +6,9 @@ transformers has been told of it (`HfDeepSpeedConfig`, `TrainingArguments`, `acc
 **Why it hurts.** Stage 3 places the weights itself. transformers refuses the combination: `ValueError: DeepSpeed Zero-3
 is not compatible with passing a device_map` on every rank, when the model is loaded.
 
-`low_cpu_mem_usage=True` is refused in the same way by the releases before 5.0; later ones ignore it.
+In a job of several processes without ZeRO, `device_map="auto"` spreads the model of each process over the GPUs of all,
+and accelerate refuses to train it. At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=True`
+as well; later ones ignore it.
 
 **Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
 
@@ -18,7 +20,8 @@ it does depends on the size of the model.
 
 **Evidence.** `check_and_set_device_map` of transformers 5.23 raises the `ValueError`. Two ranks at stage 3: `"auto"`
 and one device both raise on every rank; at stage 2 the model loads. `from_pretrained` of transformers 4.28 to 4.57
-raises for `low_cpu_mem_usage=True` as well (read from the sources).
+raises for `low_cpu_mem_usage=True` as well, and `Accelerator.prepare_model` of accelerate 1.15 for a model on more than
+one device in a distributed run (both read from the sources).
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ META = RuleMeta(
     markers=(
         r"device_map\s*=|low_cpu_mem_usage",
         r"from_pretrained",
-        r"deepspeed|accelerat|TrainingArguments|trl|zero",
+        r"deepspeed|accelerat|Train|trl|zero",
     ),
     references=(
         "check_and_set_device_map in transformers/integrations/accelerate.py",
@@ -51,6 +54,8 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
+# The maps that use every GPU that the process sees.
+_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
 _REFUSES = ">=4.28,<5"
 _TRAIN = """\
 import torch
@@ -72,7 +77,35 @@ def _loads(call: str, stage: int = 3) -> dict[str, str]:
     return {"train.py": _TRAIN % (stage, call)}
 
 
+_PLAIN = """\
+from transformers import AutoModelForCausalLM, Trainer
+
+
+def main(data, local_rank):
+    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=%s)
+    Trainer(model=model, train_dataset=data).train()
+"""
+
 EXAMPLES = (
+    bad(
+        "`auto` on each of four processes, without ZeRO",
+        {
+            "train.py": _PLAIN % '"auto"',
+            "run.sh": "torchrun --nproc_per_node 4 train.py\n",
+        },
+        at="train.py:5 warning",
+    ),
+    good(
+        "`auto` in one process",
+        {"train.py": _PLAIN % '"auto"', "run.sh": "python train.py\n"},
+    ),
+    good(
+        "a device for each of four processes",
+        {
+            "train.py": _PLAIN % '{"": local_rank}',
+            "run.sh": "torchrun --nproc_per_node 4 train.py\n",
+        },
+    ),
     bad(
         "`low_cpu_mem_usage`, with a release that refuses it",
         {
@@ -228,7 +261,8 @@ class Check(ScriptCheck):
             self._judge_memory(node, self.ctx.argument(node, "low_cpu_mem_usage"))
             return
         here = self.ctx.zero.at(node)
-        if here.is_open or not here.may_be(3):
+        self._judge_ranks(node, value)
+        if self.findings or here.is_open or not here.may_be(3):
             return
         said = self._values(value, 0)
         at_3 = [v for v in said or () if self.ctx.zero.at(v).may_be(3) or self.ctx.zero.at(v).is_open]
@@ -251,6 +285,29 @@ class Check(ScriptCheck):
             facts={"device_map": "auto" if shown.strip("\"'") == "auto" else "one device"},
         )
 
+    def _judge_ranks(self, node: cst.Call, value: cst.BaseExpression) -> None:
+        """`"auto"` in a job of several processes on a machine: each spreads the model over the GPUs of all of them."""
+        run = self.ctx.run
+        several = run.processes_per_node.get_or(1) > 1
+        if (
+            not several
+            or self.ctx.zero.stated.get_or(0) == 3
+            or self.ctx.constant(value).get_or(None) not in _SPREADING
+        ):
+            return
+        trains = any(self.ctx.kind(call) == "trainer" for call in self.ctx.tree.every(cst.Call))
+        if not trains or self.ctx.guards.is_conditional(node) or self.ctx.guard(node) is not None:
+            return
+        self.report(
+            value,
+            f"`device_map={self.ctx.text(value)}` in each of {run.processes_per_node.get_or(0)} processes on a machine"
+            " spreads every copy of the model over all GPUs, and accelerate refuses to train it",
+            hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
+            related=tuple(o.labelled("several processes are started here") for o in run.processes_per_node.origins),
+            severity=Severity.WARNING,
+            facts={"device_map": "auto in several processes"},
+        )
+
     def _judge_memory(self, node: cst.Call, value: cst.BaseExpression | None) -> None:
         """`low_cpu_mem_usage=True`, which the releases before 5.0 refuse."""
         stated = self.ctx.run.libraries.get("transformers")
@@ -266,6 +323,7 @@ class Check(ScriptCheck):
             f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
             hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
             related=(*self.ctx.zero.origins(here), *([stated.origin] if stated.origin is not None else [])),
+            facts={"device_map": "none"},
         )
 
     def _values(self, node: cst.BaseExpression, steps: int) -> list[cst.BaseExpression] | None:
