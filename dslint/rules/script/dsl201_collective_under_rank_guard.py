@@ -221,6 +221,25 @@ class Metrics:
         "metric.py:5 info",
     ),
     good(
+        "a search on rank 0 that may end the job",
+        {
+            "train.py": """\
+import torch.distributed as dist
+
+
+def check(wanted, entries):
+    if dist.get_rank() == 0:
+        for name in wanted:
+            for entry in entries:
+                if entry == name:
+                    break
+            else:
+                raise ValueError(name)
+    dist.barrier()
+"""
+        },
+    ),
+    good(
         "A helper of another file that chooses the rank itself, and one that both sides call",
         {
             "tools.py": """\
