@@ -266,6 +266,9 @@ def test_a_likely_kind_is_the_one_that_an_arm_makes() -> None:
         ("one() if a else two()", True, False),
         ("a and one()\na or two()", True, False),
         ("assert a\ntwo()\nif a: one()", False, True),
+        ("b = x > 1\nif b:\n    one()\nif x > 1:\n    pass\nelse:\n    two()", True, False),
+        ("b = True if x else False\nif b:\n    one()\nif not b:\n    two()", True, False),
+        ("a = ask()\nif a:\n    one()\nb = ask()\nif not b:\n    two()", False, False),
     ],
 )
 def test_arms_of_tests(code: str, excluded: bool, implied: bool) -> None:

@@ -12,6 +12,7 @@ from dslint.core.fact import Fact
 from dslint.core.source import Location, Span
 from dslint.model.context import Context, Vocabulary
 from dslint.model.script.constants import Constants
+from dslint.model.script.given import given
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Loop, Tree
 from dslint.parse.python import ScriptDoc
@@ -104,6 +105,10 @@ class ScriptContext:
         """
         return self.names.qualified(node)
 
+    def called(self, call: cst.Call) -> str:
+        """The last part of the name of what a call calls, as it is called where it is defined."""
+        return self.names.called(call)
+
     def constant(self, node: cst.CSTNode | None, *, origins: bool = False) -> Fact[object]:
         """The value of an expression: literals, names assigned once, arithmetic, defaults of ``args.x``.
 
@@ -113,17 +118,12 @@ class ScriptContext:
         return self.constants.value(node, origins=origins)
 
     def argument(self, call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
-        """The expression passed as ``name=`` (or at ``position``, when no ``*args`` comes before)."""
-        for index, arg in enumerate(call.args):
-            if arg.keyword is not None and arg.keyword.value == name:
-                return arg.value
-            if arg.keyword is None and not arg.star and index == position:
-                return None if any(a.star for a in call.args[:index]) else arg.value
-        return None
+        """The expression passed as ``name=`` (or at ``position``), also by what is unpacked where the file tells it."""
+        return given(self.names, call).argument(name, position)
 
     def has_unpacked_arguments(self, call: cst.Call) -> bool:
-        """``f(*a)`` or ``f(**k)``: any argument may be there."""
-        return any(a.star for a in call.args)
+        """``f(*a)`` or ``f(**k)`` of which the file does not tell what they hold: any argument may be there."""
+        return given(self.names, call).is_open
 
     def class_bases(self, name: str) -> list[str]:
         """All bases of a class of this file, nearest first: qualified names, bare names of local classes."""

@@ -31,14 +31,14 @@ class Arguments:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._argparse: dict[str, Argument | None] = {}
-        self._rewritten: set[str] = set()
+        self.rewritten: set[str] = set()
         for node in names.tree.order:
-            if isinstance(node, cst.Call) and last_name(node.func) == "add_argument":
+            if isinstance(node, cst.Call) and self._names.called(node) == "add_argument":
                 self._declare(node)
-            elif isinstance(node, cst.Call) and last_name(node.func) == "set_defaults":
-                self._rewritten.update(a.keyword.value for a in node.args if a.keyword is not None)
+            elif isinstance(node, cst.Call) and self._names.called(node) == "set_defaults":
+                self.rewritten.update(a.keyword.value for a in node.args if a.keyword is not None)
             elif isinstance(node, cst.AssignTarget | cst.AugAssign) and isinstance(node.target, cst.Attribute):
-                self._rewritten.add(node.target.attr.value)
+                self.rewritten.add(node.target.attr.value)
 
     def at(self, node: cst.Attribute) -> Argument | None:
         """The argument that ``args.x`` reads, unless the file also assigns to ``.x``."""
@@ -51,12 +51,12 @@ class Arguments:
             return False
         value = found[0].value
         if isinstance(value, cst.Call):
-            return last_name(value.func) in _PARSE_CALLS
+            return self._names.called(value) in _PARSE_CALLS
         return found[0].kind == "param" and space.value in _USUAL_NAMES
 
     def named(self, space: cst.Name, name: str) -> Argument | None:
         """The argument of that name in the namespace that a variable holds, unless the file also assigns to it."""
-        if name in self._rewritten:
+        if name in self.rewritten:
             return None
         found = self._names.bindings(space.value, space)
         if len(found) != 1:

@@ -11,6 +11,8 @@ import libcst as cst
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.script.arguments import Argument, Arguments
+from dslint.model.script.data.labels import items_of
+from dslint.model.script.dotted import keyword
 from dslint.model.script.names import Names
 from dslint.parse.python import ScriptDoc
 
@@ -28,6 +30,7 @@ _BINARY: dict[type[cst.BaseBinaryOp], Callable[[Any, Any], Any]] = {
 }
 _CONVERTERS: dict[str, Callable[[Any], object]] = {"int": int, "float": float, "str": str, "bool": bool}
 _NUMBER = (int, float)
+_NAMESPACES = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
 
 
 class Constants:
@@ -63,6 +66,12 @@ class Constants:
         places = (*fact.origins, *dict.fromkeys(self._doc.location(literal) for literal in literals))
         return Fact("known", fact.value, places or (self._doc.location(node),))
 
+    def likely(self, node: cst.CSTNode | None) -> Fact[object]:
+        """The value of an expression; of a parameter its default, which a caller may replace."""
+        fact = self.value(node)
+        found = self._names.bindings(node.value, node) if isinstance(node, cst.Name) and not fact.is_known else []
+        return self.value(found[0].value) if len(found) == 1 and found[0].kind == "param" else fact
+
     def _value(self, node: cst.CSTNode, steps: int) -> Fact[object]:
         if steps > _MAX_STEPS:
             return unknown("the value takes too many steps")
@@ -91,15 +100,41 @@ class Constants:
         if len(found) != 1:
             return unknown(f"`{node.value}` has {'several values' if found else 'no value in this file'}")
         if found[0].kind == "assign" and found[0].value is not None:
-            return self._value(found[0].value, steps)
+            value = found[0].value
+            is_table = isinstance(value, cst.Dict) or (
+                isinstance(value, cst.Call) and self._names.called(value) == "dict"
+            )
+            if is_table and items_of(node, self._names) is None:
+                return unknown(f"`{node.value}` may be changed")
+            return self._value(value, steps)
         return unknown(f"`{node.value}` is not a constant")
 
     def _attribute(self, node: cst.Attribute, steps: int) -> Fact[object]:
         argument = self.arguments.at(node)
         if argument is not None:
             return self._argument(argument, steps)
-        value = self._names.single_value(node) or self._names.class_value(node)
+        value = self._names.single_value(node) or self._names.class_value(node) or self._of_namespace(node)
         return self._value(value, steps) if value is not None else unknown("an attribute of an object")
+
+    def is_stated(self, node: cst.Attribute) -> bool:
+        """A class of the file, or a namespace that it makes, gives the attribute its value."""
+        return self._names.class_value(node) is not None or self._of_namespace(node) is not None
+
+    def _of_namespace(self, node: cst.Attribute) -> cst.BaseExpression | None:
+        """``settings = SimpleNamespace(timeout=30)``, whose attributes nobody sets later."""
+        made = self._names.single_value(node.value) if isinstance(node.value, cst.Name) else None
+        is_plain = isinstance(made, cst.Call) and self._names.qualified(made.func) in _NAMESPACES
+        if not is_plain or not isinstance(made, cst.Call) or node.attr.value in self.arguments.rewritten:
+            return None
+        return keyword(made, node.attr.value)
+
+    def _subscript(self, node: cst.Subscript, steps: int) -> Fact[object]:
+        """``SETTINGS["timeout"]`` of a dictionary that nothing changes."""
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        items = items_of(node.value, self._names) if isinstance(node.value, cst.Name) else None
+        key = self._value(index.value, steps).get_or(None) if isinstance(index, cst.Index) else None
+        value = items.get(key) if items is not None and isinstance(key, str) else None
+        return self._value(value, steps) if value is not None else unknown("an item of a table")
 
     def _argument(self, argument: Argument, steps: int) -> Fact[object]:
         stated = self._stated.get(argument.name)
@@ -170,6 +205,10 @@ class Constants:
         name = self._names.qualified(node.func)
         if name in _CONVERTERS and len(node.args) == 1 and not node.args[0].star:
             return _converted(self._value(node.args[0].value, steps), name)
+        if name == "dict" and node.args and all(a.keyword is not None for a in node.args):
+            items = {a.keyword.value: self._value(a.value, steps) for a in node.args if a.keyword is not None}
+            if all(fact.is_known for fact in items.values()):
+                return known({key: fact.value for key, fact in items.items()})
         return unknown("the result of a call")
 
 
@@ -199,4 +238,5 @@ _EVALUATORS: dict[type[cst.CSTNode], Callable[[Constants, Any, int], Fact[object
     cst.List: Constants._sequence,
     cst.Dict: Constants._dict,
     cst.Call: Constants._call,
+    cst.Subscript: Constants._subscript,
 }

@@ -42,3 +42,11 @@ def is_true(call: cst.Call, name: str) -> bool:
     """The call passes ``name=True``."""
     value = keyword(call, name)
     return type(value) is cst.Name and value.value == "True"
+
+
+def is_main_test(test: cst.CSTNode) -> bool:
+    """``__name__ == "__main__"``."""
+    return isinstance(test, cst.Comparison) and any(
+        isinstance(side, cst.Name) and side.value == "__name__"
+        for side in (test.left, *(part.comparator for part in test.comparisons))
+    )

@@ -94,6 +94,7 @@ class Told(Marked):
         given += [(n.value, _targets(n)) for n in nodes.nodes(ast.Assign)]
         given += [(n.value, {name_of(n.target)}) for n in nodes.nodes(ast.AnnAssign) if n.value is not None]
         given += [(n.value, {name_of(n.target)}) for n in nodes.nodes(ast.NamedExpr)]
+        given += [(n.test, _flags(n)) for n in nodes.nodes(ast.If)]
         pending = [([nodes.place(part) for part in _handed_on(value)], names) for value, names in given]
         while True:
             told = [names for places, names in pending if any(map(self.inside, places))]
@@ -140,11 +141,19 @@ def _handed_on(value: ast.expr) -> Iterator[ast.expr]:
     elif isinstance(value, ast.IfExp):
         yield from _handed_on(value.body)
         yield from _handed_on(value.orelse)
+        if isinstance(value.body, ast.Constant):  # ``True if rank == 0 else False``
+            yield value.test
     elif isinstance(value, ast.BoolOp):
         for side in value.values:
             yield from _handed_on(side)
     else:
         yield value
+
+
+def _flags(node: ast.If) -> set[str]:
+    """``if rank == 0: leads = True``."""
+    assigned = (s for s in node.body if isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
+    return {name for s in assigned if s.value.value in (True, False) for name in _targets(s)}  # type: ignore[attr-defined]
 
 
 def _targets(node: ast.Assign) -> set[str]:
@@ -166,6 +175,8 @@ class Calls:
         for at, call in zip(nodes.places(ast.Call), nodes.nodes(ast.Call), strict=True):
             name = call_name(call)
             self._by_name.setdefault(name, []).append(at)
+            if type(call.func) is ast.Name and call.func.id != name:  # as the file calls it
+                self._by_name.setdefault(call.func.id, []).append(at)
             if waits(call, name, holders) or (name == "backward" and wraps):
                 self._direct.append(at)
         self._names = frozenset(_engines(nodes) | _wrappers(nodes) | _made(nodes, SHARDING))

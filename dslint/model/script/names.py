@@ -86,7 +86,19 @@ class Names:
             found = self.bindings(node.value, node)
         elif type(node) is cst.Attribute:
             found = self.attribute_bindings(node)
+        if len(found) == 2 and isinstance(node, cst.Name) and self._is_replaced(found, node):
+            return found[1].value
         return found[0].value if len(found) == 1 and found[0].kind == "assign" else None
+
+    def _is_replaced(self, found: list[Binding], use: cst.Name) -> bool:
+        """``x = None``, then ``x = make()`` in the same block, and a use behind it."""
+        first, last = found
+        if first.kind != "assign" or last.kind != "assign" or not _is_none(first.value):
+            return False
+        lines = [self.tree.enclosing(b.node, cst.SimpleStatementLine) for b in found]
+        if None in lines or self.tree.parent(lines[0]) is not self.tree.parent(lines[1]):  # type: ignore[arg-type]
+            return False
+        return self.tree.position(lines[0]) < self.tree.position(lines[1]) < self.tree.position(use)  # type: ignore[arg-type]
 
     def class_value(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """The expression behind ``self.x`` or ``Class.x`` that only the class body assigns, once."""
@@ -130,7 +142,18 @@ class Names:
         # ``dist = torch.distributed``: an alias, not a value of its own.
         if len(found) == 1 and only.kind == "assign" and isinstance(only.value, cst.Attribute | cst.Name):
             return self._qualified(only.value, depth + 1)
+        if len(found) == 1 and only.kind == "assign" and isinstance(only.value, cst.Call):
+            return self._imported_by_call(only.value, depth)
         return None
+
+    def _imported_by_call(self, call: cst.Call, depth: int) -> str | None:
+        """``dist = importlib.import_module("torch.distributed")``."""
+        given = call.args[0].value if len(call.args) == 1 else None
+        if not isinstance(given, cst.SimpleString) or last_name(call.func) != "import_module":
+            return None
+        name = given.evaluated_value
+        is_import = self._qualified(call.func, depth + 1) == "importlib.import_module"
+        return name if is_import and isinstance(name, str) else None
 
     def is_own(self, node: cst.BaseExpression, words: tuple[str, ...]) -> bool:
         """The expression has a name that the project's settings list."""
@@ -138,6 +161,13 @@ class Names:
             return False
         full = self.qualified(node)
         return is_named(full or last_name(node), words) if full or isinstance(node, cst.Name | cst.Attribute) else False
+
+    def called(self, call: cst.Call) -> str:
+        """The last part of what a call calls, by the name that it has where it is defined: ``barrier`` for ``wait()``
+        after ``wait = dist.barrier``; of an attribute of an object, the name of the attribute."""
+        if type(call.func) is cst.Name and (full := self.qualified(call.func)):
+            return full.rpartition(".")[2]
+        return last_name(call.func)
 
     # -- definitions --------------------------------------------------------------------------------------------
 
@@ -233,7 +263,12 @@ class Names:
                 targets += [dotted(alias.name) or "" for alias in binding.node.names]
             else:
                 targets.append(binding.target)
+        targets += filter(None, (self._imported_by_call(call, 0) for call in self.tree.every(cst.Call)))
         return list(dict.fromkeys(targets))
+
+
+def _is_none(value: cst.BaseExpression | None) -> bool:
+    return isinstance(value, cst.Name) and value.value == "None"
 
 
 def _is_nothing(value: cst.BaseExpression | None) -> bool:

@@ -60,6 +60,21 @@ class Flat:
         self.ends = _ends(parents)
         self._by_type = dict(by_type)
         self._index: dict[int, int] = {}
+        self._name_as_defined()
+
+    def _name_as_defined(self) -> None:
+        """Names under which the file imports something else get the name of that thing: see :func:`call_name`."""
+        imports = (a for n in self.nodes(ast.ImportFrom) for a in n.names)
+        imported = {a.asname: a.name for a in imports if a.asname and a.asname != a.name}
+        if imported:
+            for name in self.nodes(ast.Name):
+                if name.id in imported:
+                    name.meant = imported[name.id]  # type: ignore[attr-defined]
+        given = ((n.targets[0], n.value) for n in self.nodes(ast.Assign) if isinstance(n.value, ast.Attribute))
+        aliases = {t.id: v.attr for t, v in given if isinstance(t, ast.Name)}
+        for call in self.nodes(ast.Call) if aliases else ():
+            if type(call.func) is ast.Name and call.func.id in aliases:
+                call.func.meant = aliases[call.func.id]  # type: ignore[attr-defined]
 
     def place(self, node: ast.AST) -> int:
         """The index of a node of this module."""
@@ -108,10 +123,14 @@ def flat(tree: ast.Module) -> Flat:
 
 
 def call_name(call: ast.Call) -> str:
-    """The last part of the called name: ``barrier`` for ``dist.barrier()``; "" for other callees."""
+    """The last part of the called name: ``barrier`` for ``dist.barrier()``; "" for other callees.
+
+    What the file imports under another name, or calls by way of a variable, has its own name once :func:`flat` was
+    asked for the nodes.
+    """
     func = call.func
     if type(func) is ast.Name:
-        return func.id
+        return func.__dict__.get("meant") or func.id
     return func.attr if type(func) is ast.Attribute else expression_name(func)
 
 
@@ -121,7 +140,7 @@ def expression_name(node: ast.expr | None) -> str:
         node = node.func
     if isinstance(node, ast.Attribute):
         return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    return (node.__dict__.get("meant") or node.id) if isinstance(node, ast.Name) else ""
 
 
 def writes_environment(tree: ast.Module, name: str) -> bool:

@@ -257,3 +257,20 @@ class Tree:
                 found.append(outer)
             inner = outer
         return tuple(found)
+
+
+def block_of_one_turn(loop: cst.While) -> list[cst.BaseStatement] | None:
+    """The statements of ``while True: ...; break`` before the ``break``, where nothing else ends or repeats a turn."""
+    body = list(loop.body.body) if isinstance(loop.body, cst.IndentedBlock) else []
+    last = body[-1] if body else None
+    is_break = isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[0], cst.Break)
+    endless = isinstance(loop.test, cst.Name) and loop.test.value == "True"
+    return body[:-1] if endless and is_break and not any(map(_jumps, body[:-1])) else None
+
+
+def _jumps(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.Break | cst.Continue):
+        return True
+    if isinstance(node, cst.FunctionDef | cst.ClassDef | cst.BaseExpression):
+        return False
+    return any(map(_jumps, node.children))

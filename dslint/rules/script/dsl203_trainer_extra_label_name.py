@@ -267,7 +267,7 @@ class Check(ScriptCheck):
 
     def _makes_arguments(self, call: cst.Call) -> bool:
         """`TrainingArguments(...)`, a config of TRL, or a copy; other classes have other label names."""
-        name = last_name(call.func)
+        name = self.ctx.called(call)
         if name.endswith("TrainingArguments"):
             return True
         if not name.endswith(("Config", "Arguments")) and name != "replace":
@@ -308,7 +308,7 @@ class Check(ScriptCheck):
 
     def _default(self, value: cst.BaseExpression) -> cst.BaseExpression:
         """What `field(default_factory=lambda: [...])` makes; other values are themselves."""
-        if isinstance(value, cst.Call) and last_name(value.func) == "field":
+        if isinstance(value, cst.Call) and self.ctx.called(value) == "field":
             factory = self.ctx.argument(value, "default_factory")
             if isinstance(factory, cst.Lambda):
                 return factory.body

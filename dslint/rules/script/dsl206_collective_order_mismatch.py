@@ -22,11 +22,11 @@ call is on a subgroup (`group=`), where each group may have its own root; the ot
 from __future__ import annotations
 
 import ast
-import re
 
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.behind import with_callees
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE, ROOTS
 from dslint.model.script.dotted import is_self
 from dslint.model.script.marked import ranks_of
@@ -95,7 +95,8 @@ class Check(ScriptCheck):
                 return False
             if isinstance(outer, cst.If) and inner is not outer.test:
                 other = outer.orelse if inner is outer.body else outer.body
-                if other is not None and re.search(rf"\b{name}\(", self.ctx.text(other)):
+                found = with_callees(self.ctx.names, other) if other is not None else ()
+                if any(isinstance(n, cst.Call) and self.ctx.called(n) == name for n in found):
                     return True
             inner = outer
         return False

@@ -46,7 +46,7 @@ META = RuleMeta(
     markers=(
         r"rank|process_index|split_between_processes",
         r"world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
-        r"range\((?:[^\n]*,){2}|range\(\s*\n|::|islice|array_split|chunk\(|tensor_split|split_between_processes|\.shard\("
+        r"range\((?:[^:]{0,200}?,){2}|::|islice|array_split|chunk\(|tensor_split|split_between_processes|\.shard\("
         r"|split_dataset_by_node|%|while|rank\)? \*|\* \(?(?:\w+\.)?\w*rank",
         r"torch|accelerate",
     ),

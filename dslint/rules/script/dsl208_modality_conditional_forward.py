@@ -168,6 +168,8 @@ _DUMMIES = re.compile(
     r"|\[[\"']\w*(?:image|pixel|audio|video)\w*[\"']\]\s*=\s*\w+\.zeros",
     re.I,
 )
+# A blank image that a sample without one gets: its shape is written out.
+_BLANK = re.compile(r"\(\s*\(?(?:1,\s*)?3,\s*\d{2,4},\s*\d{2,4}")
 
 
 def applies(_: str, context: Context, raw: bytes) -> bool:
@@ -207,7 +209,7 @@ class Check(ScriptCheck):
         for part in PartialModels(self.ctx.tree, self.ctx.names).of(node):
             if part.kind == "experts" and here.is_among(3) and "z3_leaf" not in text:
                 self._report_experts(part)
-            elif part.kind == "images" and not _DUMMIES.search(text):
+            elif part.kind == "images" and not _DUMMIES.search(text) and not _BLANK.search(text):
                 self._report_images(part, here.stage)
 
     def _report_images(self, part: PartialPart, stage: int | None) -> None:

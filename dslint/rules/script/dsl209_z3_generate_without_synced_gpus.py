@@ -31,7 +31,6 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
 from dslint.model.script.callargs import keyword_edit
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.model.versions.resolve import covers
@@ -211,8 +210,12 @@ class Check(ScriptCheck):
         most, least = (self.ctx.argument(call, f"{which}_new_tokens") for which in ("max", "min"))
         if most is None:
             return False
-        limit = self.ctx.constant(most).get_or(None)
-        return limit == 1 or (least is not None and self.ctx.text(least) == self.ctx.text(most))
+        limit = self.ctx.constants.likely(most).get_or(None)
+        if limit == 1 or least is None:
+            return limit == 1
+        lower = self.ctx.constants.likely(least).get_or(None)
+        # Two values of which nobody knows whether they are one.
+        return self.ctx.text(least) == self.ctx.text(most) or limit == lower or None in (limit, lower)
 
     def _is_same_everywhere(self, call: cst.Call) -> bool:
         """One prompt that stands in the file, decoded without sampling."""
@@ -226,7 +229,7 @@ class Check(ScriptCheck):
             if self.ctx.constant(node).is_known:
                 return True
             if isinstance(node, cst.Call):
-                prompt = node.args[0].value if node.args and last_name(node.func) != "to" else None
+                prompt = node.args[0].value if node.args and self.ctx.called(node) != "to" else None
                 if prompt is not None and self.ctx.constant(prompt).is_known:
                     return True
                 if not isinstance(node.func, cst.Attribute):

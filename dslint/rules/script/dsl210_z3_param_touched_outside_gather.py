@@ -274,7 +274,7 @@ class Check(ScriptCheck):
         return self._touch(write.node, write.target, op, "the write is lost, or raises")
 
     def _load(self, node: cst.CSTNode, model: cst.BaseExpression) -> bool:
-        if not (isinstance(node, cst.Call) and last_name(node.func) == "load_state_dict"):
+        if not (isinstance(node, cst.Call) and self.ctx.called(node) == "load_state_dict"):
             return False
         if not (self.ctx.zero3.models.is_engine(model) or self.ctx.zero3.models.is_loaded(model)):
             return False

@@ -222,7 +222,7 @@ class Check(ScriptCheck):
         return False
 
     def _counts(self, gather: Gather) -> bool:
-        if gather.enabled is not None and self.ctx.constant(gather.enabled).get_or(True) in (False, None):
+        if gather.enabled is not None and self.ctx.constants.likely(gather.enabled).get_or(True) in (False, None):
             return False
         return self.ctx.zero.at(gather.call).may_be(3) and not self.ctx.has_unpacked_arguments(gather.call)
 

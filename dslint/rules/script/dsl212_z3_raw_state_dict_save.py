@@ -30,7 +30,6 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.context import Context
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.rules.base import RuleMeta, bad, good
@@ -205,7 +204,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on the raw state dict of a partitioned model."""
-        name = last_name(node.func)
+        name = self.ctx.called(node)
         if name == "save_pretrained" and isinstance(node.func, cst.Attribute):
             # Adapters are small: DeepSpeed leaves weights below 100,000 numbers whole, unless the config says less.
             if (
@@ -238,7 +237,7 @@ class Check(ScriptCheck):
             return [model for value in values for model in self._models(value, steps + 1)]
         if isinstance(node, cst.DictComp):
             iterated = node.for_in.iter
-            if isinstance(iterated, cst.Call) and last_name(iterated.func) == "items":
+            if isinstance(iterated, cst.Call) and self.ctx.called(iterated) == "items":
                 owner = iterated.func.value if isinstance(iterated.func, cst.Attribute) else iterated
                 return self._models(owner, steps + 1)
             return []

@@ -30,7 +30,6 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.trlclasses import TRL_ARGUMENTS
 from dslint.rules.base import RuleMeta, bad, good
@@ -253,7 +252,7 @@ class Check(ScriptCheck):
                 continue
             if isinstance(later, cst.Name) and later.value == target.value:
                 return ""
-            if isinstance(later, cst.Call) and last_name(later.func) not in _QUIET_CALLS:
+            if isinstance(later, cst.Call) and self.ctx.called(later) not in _QUIET_CALLS:
                 return ""
         return "local"
 

@@ -43,7 +43,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
     markers=(
-        r"device_map\s*=|low_cpu_mem_usage",
+        r"device_map[\"']?\s*[=:]|low_cpu_mem_usage",
         r"from_pretrained",
         r"deepspeed|accelerat|Train|trl|zero",
     ),

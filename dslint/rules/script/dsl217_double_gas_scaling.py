@@ -40,7 +40,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="the loss is divided by the accumulation steps, and the library divides it again",
     fix="unsafe",
-    markers=(r"\.backward\([^)\n]", rf"{ENGINE_WORDS}|Accelerator", r"\w\)? */=? *[\w(]"),
+    markers=(r"\.backward\(\s*[^)\s]", rf"{ENGINE_WORDS}|Accelerator", r"\w\)? */=? *[\w(]"),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/7439",
         "https://github.com/huggingface/accelerate/issues/1773",
@@ -171,6 +171,7 @@ class Check(ScriptCheck):
             kind not in ("engine", "accelerator")
             or loss is None
             or self.ctx.argument(node, "scale_wrt_gas") is not None
+            or self.ctx.has_unpacked_arguments(node)
         ):
             return
         for division, divisor in self.ctx.training.divisions(loss):
@@ -213,6 +214,8 @@ class Check(ScriptCheck):
         """What the backward gets is divided: in all its arms, or where there is more than one micro batch."""
         if self.ctx.implies(backward, division):
             return True
+        if self.ctx.excludes(backward, division):
+            return False
         conditions = self.ctx.objects.conditions
         here = {c.text for c in conditions.of(backward)}
         return all(_COUNTS.search(c.text) for c in conditions.of(division) if c.text not in here)

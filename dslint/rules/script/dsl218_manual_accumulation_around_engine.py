@@ -28,6 +28,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
+from dslint.model.script.behind import question
 from dslint.model.script.quick import flat
 from dslint.model.script.training.enginewords import ENGINE, method_calls
 from dslint.rules.base import RuleMeta, bad, good
@@ -221,19 +222,19 @@ class Check(ScriptCheck):
             return None, ""
         return Severity.WARNING, f"{thrown}, unless the config accumulates, which then comes on top"
 
-    def _remainder(self, node: cst.Call) -> tuple[cst.If, cst.BaseExpression] | None:
+    def _remainder(self, node: cst.Call) -> tuple[cst.If | cst.IfExp, cst.BaseExpression] | None:
         """The `if x % n == 0` around a step, within its loop, with the `n`."""
         loops = self.ctx.loops(node)
         for outer in self.ctx.parents(node) if loops else ():
             if outer is loops[0]:
                 return None
-            if isinstance(outer, cst.If) and self.ctx.tree.contains(outer.body, node):
-                for part in self.ctx.descendants(outer.test):
+            if isinstance(outer, cst.If | cst.IfExp) and not self.ctx.tree.contains(outer.test, node):
+                for part in self.ctx.descendants(question(self.ctx.names, outer.test)[0]):
                     if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Modulo):
                         return (outer, part.right) if self.ctx.constant(part.right).get_or(0) != 1 else None
         return None
 
-    def _has_backward_outside(self, node: cst.Call, test: cst.If) -> bool:
+    def _has_backward_outside(self, node: cst.Call, test: cst.If | cst.IfExp) -> bool:
         """The same engine runs its backward in the loop without the test."""
         mine = self.ctx.objects.made(node.func.value) if isinstance(node.func, cst.Attribute) else None
         for call in self.ctx.training.beside(node, "engine", "backward"):
@@ -242,7 +243,7 @@ class Check(ScriptCheck):
                 return True
         return False
 
-    def _steps_otherwise(self, node: cst.Call, test: cst.If) -> bool:
+    def _steps_otherwise(self, node: cst.Call, test: cst.If | cst.IfExp) -> bool:
         """The same engine steps in the same loop where the test is false: it may step on every micro batch."""
         loop = self.ctx.loops(node)[0]
         mine = self.ctx.objects.made(node.func.value) if isinstance(node.func, cst.Attribute) else None

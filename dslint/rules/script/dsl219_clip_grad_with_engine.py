@@ -160,7 +160,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when the parameters are certainly those of an engine."""
-        if not last_name(node.func).startswith("clip_grad_") or self.ctx.qualified_name(node.func) not in _CLIPS:
+        if not self.ctx.called(node).startswith("clip_grad_") or self.ctx.qualified_name(node.func) not in _CLIPS:
             return
         given = self.ctx.argument(node, "parameters", 0)
         owner = _owner(given)

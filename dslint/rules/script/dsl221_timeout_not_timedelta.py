@@ -253,7 +253,10 @@ class Check(ScriptCheck):
             hint=f"Write `timedelta(seconds={text})`" if kind == "number" else "Write `timedelta(seconds=...)`",
             fix=self._fix(value) if kind == "number" and not maybe else None,
             severity=Severity.WARNING if maybe else None,
-            facts={"call": last_name(node.func), "value": known if isinstance(known, int | float | str) else None},
+            facts={
+                "call": self.ctx.called(node),
+                "value": known if isinstance(known, int | float | str) else None,
+            },
         )
 
     def _check_seconds(self, node: cst.Call, value: cst.BaseExpression) -> None:

@@ -38,7 +38,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="A timeout of `timedelta(N)` is N days, not N seconds",
     fix="safe",
-    markers=(r"timedelta\(\s*[\w.]", r"timeout|init_process_group|init_distributed|new_group"),
+    markers=(r"timedelta\(\s*[\w.]|timedelta as", r"timeout|init_process_group|init_distributed|new_group"),
     references=("https://docs.python.org/3/library/datetime.html#datetime.timedelta",),
 )
 

@@ -40,7 +40,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="The process group is created with the default timeout",
-    markers=(r"init_process_group\s*\(|init_distributed\s*\(",),
+    markers=(r"init_process_group\b|init_distributed\b",),
     references=(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",
         "https://github.com/pytorch/pytorch/issues/135352",
@@ -163,7 +163,10 @@ class Check(ScriptCheck):
         slow = self._slow_rank()
         reason = slow or self._zero3_inference()
         # Where the others wait for the late rank.
-        facts = {"call": last_name(node.func), "waits_in": ("barrier" if slow else "all_gather") if reason else None}
+        facts = {
+            "call": self.ctx.called(node),
+            "waits_in": ("barrier" if slow else "all_gather") if reason else None,
+        }
         if reason:
             text, places = reason
             self.report(
@@ -197,7 +200,7 @@ class Check(ScriptCheck):
                 )
                 return f"here the others wait while rank 0 runs `{last_name(slow.func)}`", places
         for node in self.ctx.tree.every(cst.Call):
-            if last_name(node.func) not in ("barrier", "wait_for_everyone"):
+            if self.ctx.called(node) not in ("barrier", "wait_for_everyone"):
                 continue
             function = self.ctx.enclosing_function(node) or self.ctx.doc.module
             for slow in slow_calls(self.ctx.tree, function):

@@ -35,8 +35,8 @@ META = RuleMeta(
     severity=Severity.INFO,
     summary="A subgroup does not have the timeout of the default process group",
     markers=(
-        r"init_(?:process_group|distributed)\s*\(",
-        r"new_group\s*\(|new_subgroups\w*\s*\(|init_device_mesh\s*\(|HYBRID_SHARD",
+        r"init_(?:process_group|distributed)\b",
+        r"new_group\b|new_subgroups|init_device_mesh\b|HYBRID_SHARD",
         r"timeout|timedelta",
     ),
     references=(

@@ -70,7 +70,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when the timeout certainly has no effect."""
-        if last_name(node.func) == _PARSE:
+        if self.ctx.called(node) == _PARSE:
             self._check_command(node)
             return
         timeout = self.ctx.argument(node, "ddp_timeout", None)

@@ -47,7 +47,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="The ranks make other process groups, since the members or their number come from the rank",
-    markers=(r"new_group\s*\(|new_subgroups_by_enumeration\s*\(", r"rank|RANK", r"distributed|deepspeed"),
+    markers=(r"new_group\b|new_subgroups_by_enumeration\b", r"rank|RANK", r"distributed|deepspeed"),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.new_group",),
 )
 _MAKERS = frozenset(
@@ -75,9 +75,12 @@ def precheck(tree: ast.Module) -> bool:
 def _rank_names(nodes: Flat) -> set[str]:
     """The variables that may hold something computed from the rank."""
     given = [(_words(n.value), {expression_name(t) for t in _targets(n)}) for n in nodes.nodes(ast.Assign)]
+    typed = (n for n in nodes.nodes(ast.AnnAssign) if n.value is not None)
+    given += [(_words(n.value), {expression_name(n.target)}) for n in typed]  # type: ignore[arg-type]
     for at, test in zip(nodes.places(ast.If), nodes.nodes(ast.If), strict=True):
-        inside = (n for n in nodes.order[at : nodes.ends[at]] if isinstance(n, ast.Assign))
-        chosen = {expression_name(target) for assign in inside for target in _targets(assign)}
+        inside = nodes.order[at : nodes.ends[at]]
+        chosen = {expression_name(t) for n in inside if isinstance(n, ast.Assign) for t in _targets(n)}
+        chosen |= {expression_name(n.target) for n in inside if isinstance(n, ast.AnnAssign)}
         if chosen:
             given.append((_words(test.test), chosen))
     found: set[str] = set()
@@ -178,7 +181,7 @@ class Check(ScriptCheck):
         return (
             isinstance(value, cst.Call)
             and not self.ctx.guards.rank_values.is_rank(value)
-            and last_name(value.func) not in ("list", "range", "sorted", "tuple", "set", "int", "max", "min")
+            and self.ctx.called(value) not in ("list", "range", "sorted", "tuple", "set", "int", "max", "min")
         )
 
     def _is_other(self, node: cst.Name) -> bool:

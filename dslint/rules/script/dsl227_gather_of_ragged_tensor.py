@@ -28,7 +28,6 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.data.ragged import Ragged
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -173,7 +172,7 @@ class Check(ScriptCheck):
         """The room that a rank makes has the shape of its own tensor: `[torch.empty_like(x) for ...]`."""
         room = call.args[0].value
         made = self.ctx.names.single_value(room) or room
-        return any(isinstance(n, cst.Call) and last_name(n.func).endswith("_like") for n in self.ctx.descendants(made))
+        return any(isinstance(n, cst.Call) and self.ctx.called(n).endswith("_like") for n in self.ctx.descendants(made))
 
     def _report(self, call: cst.Call, value: cst.BaseExpression, source: cst.BaseExpression, what: str) -> None:
         text = " ".join(self.ctx.text(value).split())
@@ -184,5 +183,5 @@ class Check(ScriptCheck):
             "aborts or reads memory that nobody wrote, and NCCL waits for ever",
             hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
             related=(self.ctx.location(source, f"{what}, as many as the data of this rank gives"),),
-            facts={"call": last_name(call.func)},
+            facts={"call": self.ctx.called(call)},
         )

@@ -176,7 +176,7 @@ class Check(ScriptCheck):
         made = self.ctx.names.single_value(given) or given
         if found is not None or not isinstance(made, cst.Call):
             return found
-        owner = self.ctx.names.local_class(last_name(made.func)) if isinstance(made.func, cst.Name) else None
+        owner = self.ctx.names.local_class(self.ctx.called(made)) if isinstance(made.func, cst.Name) else None
         members = owner.body.body if owner is not None else ()
         return next((m for m in members if isinstance(m, cst.FunctionDef) and m.name.value == "__call__"), None)
 

@@ -29,7 +29,6 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.ownvalues import OwnValue, OwnValues
 from dslint.rules.base import RuleMeta, bad, good
@@ -43,7 +42,7 @@ META = RuleMeta(
     summary="The tag or folder of a checkpoint is not the same on all ranks",
     markers=(
         r"save(?:_checkpoint|_state)?\(|TrainingArguments",
-        r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(|(?:deepspeed|fsdp)\s*=",
+        r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(|distributed\.checkpoint|(?:deepspeed|fsdp)\s*=",
         r"time|uuid|getpid|mkdtemp|secrets|random|gethostname|platform\.node|rank|item\(",
         r"deepspeed|accelerat|torch\.distributed|fsdp",
     ),
@@ -119,7 +118,12 @@ class Check(ScriptCheck):
             hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
             related=origin,
             severity=Severity.ERROR if certain else Severity.WARNING,
-            facts={"call": last_name(node.func), "argument": argument, "kind": found.kind, "stage": self.ctx.stage},
+            facts={
+                "call": self.ctx.called(node),
+                "argument": argument,
+                "kind": found.kind,
+                "stage": self.ctx.stage,
+            },
         )
 
 

@@ -24,8 +24,8 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Fix
+from dslint.model.script.behind import with_callees
 from dslint.model.script.dedent import only_statement_dedented
-from dslint.model.script.dotted import last_name
 from dslint.model.script.marked import defined, holds
 from dslint.model.script.precheck import has_guarded_call
 from dslint.model.script.quick import call_name, flat
@@ -70,8 +70,9 @@ class Check(ScriptCheck):
         inner = (node if self._loads(node) else self._loads_inside(node)) if guard is not None else None
         if guard is None or inner is None:
             return
-        method = last_name(inner.func)
-        if self._others_get_it(node, method) or (inner is not node and self._others_get_it(inner, method)):
+        method = self.ctx.called(inner)
+        mine = {id(node), id(inner)}
+        if self._others_get_it(node, method, mine) or (inner is not node and self._others_get_it(inner, method, mine)):
             return
         what = "calls" if inner is node else f"runs `{self.ctx.text(inner.func)}` by way of"
         self.report(
@@ -86,7 +87,7 @@ class Check(ScriptCheck):
 
     def _loads(self, node: cst.Call) -> bool:
         """The call loads what the ranks share."""
-        method = last_name(node.func)
+        method = self.ctx.called(node)
         if method not in _LOADS or not isinstance(node.func, cst.Attribute):
             return False
         return self.ctx.kind(node.func.value) in _LOADS[method]
@@ -98,14 +99,20 @@ class Check(ScriptCheck):
         calls = (n for n in inside if isinstance(n, cst.Call) and self._loads(n))
         return next((call for call in calls if self.ctx.guard(call) is None), None)
 
-    def _others_get_it(self, node: cst.Call, method: str) -> bool:
-        """The function loads at another place as well, or hands the weights round."""
-        scope = self.ctx.enclosing_function(node) or self.ctx.doc.module
-        for other in self.ctx.tree.own_nodes(scope):
-            if isinstance(other, cst.Call) and other is not node:
-                name = last_name(other.func)
-                if name == method or "broadcast" in name:
-                    return True
+    def _others_get_it(self, node: cst.Call, method: str, mine: set[int]) -> bool:
+        """The function, or one that calls it, loads at another place as well, or hands the weights round."""
+        function = self.ctx.enclosing_function(node)
+        scopes: list[cst.CSTNode] = [function or self.ctx.doc.module]
+        if function is not None:
+            callers = self.ctx.objects.reaching.callers(function)
+            scopes += [self.ctx.enclosing_function(call) or self.ctx.doc.module for call in callers]
+        for other in (n for scope in scopes for n in self.ctx.tree.own_nodes(scope)):
+            inside = with_callees(self.ctx.names, other) if isinstance(other, cst.Call) else ()
+            for call in inside:
+                if isinstance(call, cst.Call) and id(call) not in mine:
+                    name = self.ctx.called(call)
+                    if name == method or "broadcast" in name:
+                        return True
         return False
 
     def _fix(self, node: cst.Call, guard: Guard) -> Fix | None:

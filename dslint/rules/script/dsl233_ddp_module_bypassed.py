@@ -26,7 +26,6 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, expression_name, flat
 from dslint.model.script.training.enginewords import method_calls
 from dslint.rules.base import RuleMeta, bad, good
@@ -248,7 +247,7 @@ class Check(ScriptCheck):
         """The loss of `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
         if self.ctx.kind(receiver) == "accelerator" and node.args:
             return node.args[0].value
-        if isinstance(receiver, cst.Call) and last_name(receiver.func) == "scale" and receiver.args:
+        if isinstance(receiver, cst.Call) and self.ctx.called(receiver) == "scale" and receiver.args:
             return receiver.args[0].value
         return receiver
 
@@ -260,9 +259,9 @@ class Check(ScriptCheck):
         for node in self.ctx.tree.own_nodes(function):
             if self.ctx.tree.position(node) > here:
                 break
-            if isinstance(node, cst.Call) and last_name(node.func) in ("train", "eval"):
+            if isinstance(node, cst.Call) and self.ctx.called(node) in ("train", "eval"):
                 owner = node.func.value if isinstance(node.func, cst.Attribute) else node.func
-                mode = last_name(node.func) if called.startswith(self.ctx.text(owner)) else mode
+                mode = self.ctx.called(node) if called.startswith(self.ctx.text(owner)) else mode
         return mode == "eval"
 
     def _report(self, forward: cst.Call, backward: cst.Call, is_certain: bool) -> None:
@@ -293,12 +292,12 @@ class Check(ScriptCheck):
 
     def _is_gradient_reduction(self, call: cst.Call) -> bool:
         """`all_reduce(p.grad)`: the script averages by hand."""
-        if not last_name(call.func).startswith(("all_reduce", "reduce", "allreduce", "average_gradients")):
+        if not self.ctx.called(call).startswith(("all_reduce", "reduce", "allreduce", "average_gradients")):
             return False
         loop = next((o for o in self.ctx.tree.parents(call) if isinstance(o, cst.For | cst.FunctionDef)), None)
         # ``for p in model.parameters(): total = p.grad.float()`` ... ``dist.all_reduce(total)``
         told = [loop.body] if isinstance(loop, cst.For) else [a.value for a in call.args]
         inside = (n for node in told for n in self.ctx.descendants(node))
-        return "grad" in last_name(call.func) or any(
+        return "grad" in self.ctx.called(call) or any(
             isinstance(n, cst.Attribute) and n.attr.value == "grad" for n in inside
         )

@@ -30,6 +30,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.data.submodules import Layer, Submodules
 from dslint.model.script.dotted import last_name
+from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -143,8 +144,8 @@ class Check(ScriptCheck):
         name = self.ctx.qualified_name(node.func) or ""
         if not name.endswith(".DistributedDataParallel") or not name.startswith("torch.") or not node.args:
             return
-        given = {a.keyword.value for a in node.args if a.keyword is not None}
-        if given & {"find_unused_parameters", "static_graph"} or self.ctx.has_unpacked_arguments(node):
+        named = given(self.ctx.names, node).named.keys()
+        if named & {"find_unused_parameters", "static_graph"} or self.ctx.has_unpacked_arguments(node):
             return
         for owner in self._classes(node.args[0].value):
             layers = Submodules(self.ctx.tree, self.ctx.names, owner)
@@ -183,9 +184,8 @@ class Check(ScriptCheck):
         at = params.index(layer.parameter) if layer.parameter in params else len(params)
         calls = [n for n in self.ctx.tree.order if isinstance(n, cst.Call) and self.ctx.kind(n.func) == "ddp"]
         for call in calls:
-            given = {a.keyword.value for a in call.args if a.keyword is not None}
-            positional = sum(a.keyword is None for a in call.args)
-            if self.ctx.has_unpacked_arguments(call) or layer.parameter in given or positional > at:
+            passed = given(self.ctx.names, call)
+            if passed.is_open or layer.parameter in passed.named or len(passed.positional) > at:
                 return None
         return calls[0] if calls else None
 

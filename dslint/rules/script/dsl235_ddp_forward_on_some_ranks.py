@@ -27,7 +27,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
+from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.guards import Guard
 from dslint.rules.base import RuleMeta, bad, good
@@ -112,10 +112,10 @@ _NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 
 def precheck(tree: ast.Module) -> bool:
-    """A wrapper is made in this file, and no wrapper leaves its buffers alone."""
+    """A wrapper is made in this file."""
     calls = flat(tree).nodes(ast.Call)
     made = [c for c in calls if call_name(c) in ("DistributedDataParallel", "DDP")]
-    return bool(made) and not any(k.arg == "broadcast_buffers" for c in made for k in c.keywords)
+    return bool(made)
 
 
 class Check(ScriptCheck):
@@ -124,10 +124,14 @@ class Check(ScriptCheck):
     def start(self) -> None:
         """One finding for each guard: the loop of an evaluation is one mistake."""
         self._seen: set[int] = set()
+        made = [n for n in self.ctx.tree.every(cst.Call) if self.ctx.called(n) == "DistributedDataParallel"]
+        # A wrapper leaves its buffers alone, or may do so.
+        passed = [given(self.ctx.names, call) for call in made]
+        self._is_silent = any(p.is_open or "broadcast_buffers" in p.named for p in passed)
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on a wrapper that is called, or handed to a helper that calls it."""
-        guard = self.ctx.guard(node)
+        guard = self.ctx.guard(node) if not self._is_silent else None
         if guard is None or id(guard.owner) in self._seen:
             return
         forward = node if self.ctx.kind(node.func) == "ddp" else self._inside(node)
@@ -199,7 +203,9 @@ class Check(ScriptCheck):
     def _report(self, node: cst.Call, forward: cst.Call, guard: Guard, grad: bool, after: cst.Call | None) -> None:
         name = self.ctx.text(forward.func)
         what = (
-            f"the DDP model `{name}` is called" if forward is node else f"`{last_name(node.func)}` calls the DDP model"
+            f"the DDP model `{name}` is called"
+            if forward is node
+            else f"`{self.ctx.text(node.func)}` calls the DDP model"
         )
         related = [self.ctx.location(guard.test, "only some ranks get past this test")]
         if forward is not node:

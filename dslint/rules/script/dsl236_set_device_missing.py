@@ -23,6 +23,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -104,6 +105,7 @@ EXAMPLES = (
     ),
 )  # fmt: skip
 
+_MAKERS = frozenset({"init_process_group", "init_distributed"})
 _CHOOSERS = frozenset(
     {"set_device", "device_ids", "device_id", "CUDA_VISIBLE_DEVICES", "device_mesh", "init_device_mesh"}
 )
@@ -175,11 +177,17 @@ class Check(ScriptCheck):
         if self.ctx.imports(*_CHOOSING) or self.ctx.startup.devices.choices:
             return True
         for node in self.ctx.tree.order:
-            if isinstance(node, cst.Call) and self._may_choose(node):
+            if isinstance(node, cst.Call) and (self._may_choose(node) or self._is_given_device(node)):
                 return True
             if isinstance(node, cst.SimpleString) and ("cuda:" in node.value or "CUDA_VISIBLE" in node.value):
                 return True
         return False
+
+    def _is_given_device(self, call: cst.Call) -> bool:
+        if self.ctx.called(call) not in _MAKERS or not any(a.star for a in call.args):
+            return False
+        passed = given(self.ctx.names, call)
+        return passed.is_open or not passed.named.keys().isdisjoint(_CHOOSERS)
 
     def _may_choose(self, call: cst.Call) -> bool:
         name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
@@ -189,6 +197,7 @@ class Check(ScriptCheck):
             return not found or any(b.kind != "assign" or not _is_plain(b.value) for b in found)
         if not isinstance(name, str):
             return True
+        name = self.ctx.called(call)  # as it is called where it comes from
         lowered = name.lower()
         is_foreign = self.ctx.names.local_function(call) is None and not (
             self.ctx.qualified_name(call.func) or "torch."

@@ -154,7 +154,8 @@ def precheck(tree: ast.Module) -> bool:
     """Some call or text chooses a device by something that is no literal and no arithmetic."""
     nodes = flat(tree)
     for call in nodes.nodes(ast.Call):
-        if call_name(call) in _CHOOSERS and call.args and _may_be_rank(call.args[-1]):
+        given = [*call.args[-1:], *(k.value for k in call.keywords)] if call_name(call) in _CHOOSERS else []
+        if any(map(_may_be_rank, given)):
             return True
         if any(_listed(k) for k in call.keywords):
             return True

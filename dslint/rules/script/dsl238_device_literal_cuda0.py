@@ -25,10 +25,10 @@ import re
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.lonely import on_some_ranks
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -193,11 +193,13 @@ class Check(ScriptCheck):
             return
         if not self.ctx.startup.is_entry or not self._joins():
             return
-        if self.ctx.imports(*_SERVERS) or any(
-            w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes
+        if (
+            self.ctx.imports(*_SERVERS)
+            or not self.ctx.names.words.isdisjoint(_SERVERS)
+            or any(w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes)
         ):
             return
-        if any(last_name(n.func) == _SHARES for n in self.ctx.tree.order if isinstance(n, cst.Call)):
+        if any(self.ctx.called(n) == _SHARES for n in self.ctx.tree.order if isinstance(n, cst.Call)):
             return  # the processes share a GPU on purpose; DSL258 looks at their parts
         for value in self.ctx.startup.devices.first_gpu:
             if self._every_rank_comes(value):
@@ -225,7 +227,7 @@ class Check(ScriptCheck):
         size = self.ctx.argument(call, "world_size")
         if isinstance(size, cst.Attribute) and isinstance(size.value, cst.Name):
             bound = [b.value for b in self.ctx.names.bindings(size.value.value, size.value)]
-            made = [v for v in bound if isinstance(v, cst.Call) and last_name(v.func).endswith("Namespace")]
+            made = [v for v in bound if isinstance(v, cst.Call) and self.ctx.called(v).endswith("Namespace")]
             sizes = [self.ctx.argument(v, size.attr.value) for v in made]
             return bool(made) and len(made) == len(bound) and all(map(_is_one, sizes))
         return _is_one(size)
@@ -235,7 +237,8 @@ class Check(ScriptCheck):
         return not any(True for _ in self.ctx.guards.conditions(call))
 
     def _every_rank_comes(self, node: cst.CSTNode) -> bool:
-        return not any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))
+        decided = any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))
+        return not decided and not on_some_ranks(self.ctx, node)
 
 
 def _is_one(node: cst.BaseExpression | None) -> bool:

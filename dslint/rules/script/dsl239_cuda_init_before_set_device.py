@@ -21,7 +21,6 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -32,7 +31,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="CUDA starts on GPU 0 before the process chooses its own",
-    markers=(r"cuda\.set_device",),
+    markers=(r"set_device", r"cuda"),
     references=("https://pytorch.org/docs/stable/generated/torch.cuda.set_device.html",),
     optional=True,
     no_experiment="a context on GPU 0 needs a GPU",
@@ -66,7 +65,8 @@ EXAMPLES = (
 def precheck(tree: ast.Module) -> bool:
     """Some device is chosen by something that is no literal."""
     calls = (call for call in flat(tree).nodes(ast.Call) if call_name(call) == "set_device")
-    return any(call.args and not isinstance(call.args[0], ast.Constant) for call in calls)
+    given = (v for call in calls for v in (*call.args[:1], *(k.value for k in call.keywords)))
+    return any(not isinstance(value, ast.Constant) for value in given)
 
 
 class Check(ScriptCheck):
@@ -74,7 +74,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on the first call above that starts CUDA on every way to the choice."""
-        if last_name(node.func) != "set_device" or len(node.args) != 1:
+        if self.ctx.called(node) != "set_device" or len(node.args) != 1:
             return
         if not self.ctx.guards.rank_values.is_rank(node.args[0].value):
             return
@@ -90,7 +90,7 @@ class Check(ScriptCheck):
 
     def _is_above(self, call: cst.Call, choice: cst.Call) -> bool:
         name = self.ctx.qualified_name(call.func)
-        if name == "torch.cuda.is_available" or last_name(call.func) == "set_device":
+        if name == "torch.cuda.is_available" or self.ctx.called(call) == "set_device":
             return False  # no context comes of the first; the second is a choice as well
         if self.ctx.enclosing_function(call) is not self.ctx.enclosing_function(choice):
             return False

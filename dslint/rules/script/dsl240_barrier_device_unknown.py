@@ -91,7 +91,7 @@ class Check(ScriptCheck):
             if not isinstance(node, cst.Call) or node is barrier:
                 continue
             named = any(a.keyword is not None and a.keyword.value in ("device_id", "device_ids") for a in node.args)
-            if named or last_name(node.func) in _CHOOSES:
+            if named or self.ctx.called(node) in _CHOOSES:
                 return True
             if self.ctx.tree.position(node) < end and self.collectives.of(node) is not None:
                 return True

@@ -24,6 +24,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.behind import wording
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
@@ -65,7 +66,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on a second group of torch, and on options that come too late."""
-        taker = last_name(node.func)
+        taker = self.ctx.called(node)
         if taker not in _TAKERS or not timeout_position(self.ctx.qualified_name(node.func))[0]:
             return
         made = self.setup.before(node)
@@ -85,7 +86,8 @@ class Check(ScriptCheck):
     def _is_asked(self, node: cst.Call, made: GroupMade) -> bool:
         """A test around the second call asks whether there is a group."""
         tests = self.setup.deciding_tests(node, made.site)
-        return any("initialized" in self.ctx.text(test) or "available" in self.ctx.text(test) for test in tests)
+        asked = [wording(self.ctx.names, test) for test in tests]
+        return any("initialized" in text or "available" in text for text in asked)
 
     def _differs(self, given: cst.BaseExpression, made: GroupMade, name: str) -> bool:
         """The first call certainly says something else, or leaves the timeout at its default."""
@@ -127,7 +129,7 @@ class Check(ScriptCheck):
             " group already, and it is adopted as it is",
             hint=f"Pass the {name} to the first call, or drop that call",
             related=(self.ctx.location(made.site, "the group is made here"),),
-            facts={"taker": last_name(node.func), "option": name},
+            facts={"taker": self.ctx.called(node), "option": name},
         )
 
 

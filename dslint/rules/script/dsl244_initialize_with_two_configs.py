@@ -33,7 +33,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="`deepspeed.initialize` gets a config as argument and in `args`",
-    markers=(r"deepspeed", r"initialize\s*\(", r"config(?:_params)?\s*=", r"\bargs?\b|opt"),
+    markers=(r"deepspeed", r"\binitialize\b", r"config(?:_params)?\s*=", r"\bargs?\b|opt"),
     references=("deepspeed.initialize in deepspeed/__init__.py",),
     depends_on_run=True,
 )

@@ -21,7 +21,6 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.rules.base import RuleMeta, bad, good
@@ -160,7 +159,7 @@ class Check(ScriptCheck):
                 return
 
     def _joins(self, call: cst.Call) -> bool:
-        return last_name(call.func) in _JOINING or self.ctx.qualified_name(call.func) in _JOINING_NAMES
+        return self.ctx.called(call) in _JOINING or self.ctx.qualified_name(call.func) in _JOINING_NAMES
 
     def _same_arm(self, join: cst.Call, wrap: cst.Call, owners: set[int]) -> bool:
         """Each test that decides about one of the two decides about the other alike."""
@@ -186,6 +185,9 @@ class Check(ScriptCheck):
 
     def _has_one_device(self, node: cst.Call) -> bool:
         devices = self.ctx.argument(node, "device_ids", 1)
+        if devices is None and self.ctx.has_unpacked_arguments(node):
+            return True  # for all that is known
+        devices = self.ctx.names.single_value(devices) or devices if devices is not None else None
         return isinstance(devices, cst.List) and len(devices.elements) == 1
 
     def _is_unwrapped(self, node: cst.Call) -> bool:

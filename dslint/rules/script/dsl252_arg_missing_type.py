@@ -24,7 +24,8 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.dotted import dotted
+from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -41,7 +42,7 @@ META = RuleMeta(
     markers=(
         r"add_argument",
         r"rank",
-        r"add_argument\((?:[^)\n]*,)?\s*[\"']--(?:local[_-]|global[_-]|node[_-])?rank[\"']",
+        r"add_argument\((?:[^)]*,)?\s*[\"']--(?:local[_-]|global[_-]|node[_-])?rank[\"']",
     ),
     references=("https://docs.python.org/3/library/argparse.html#type",),
 )
@@ -143,10 +144,11 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire where a number is read from an argument that is a text."""
-        if last_name(node.func) != "add_argument" or self.ctx.has_unpacked_arguments(node):
+        passed = given(self.ctx.names, node) if self.ctx.called(node) == "add_argument" else None
+        if passed is None or passed.is_open:
             return
-        keywords = {arg.keyword.value for arg in node.args if arg.keyword is not None}
-        flags = [self.ctx.constant(arg.value).get_or("") for arg in node.args if arg.keyword is None]
+        keywords = passed.named.keys()
+        flags = [self.ctx.constant(value).get_or("") for value in passed.positional]
         dest = next((_dest(flag) for flag in flags if isinstance(flag, str) and flag.startswith("--")), "")
         if dest not in _NAMES or keywords & {"type", "action", "dest", "nargs", "choices"}:
             return
@@ -188,7 +190,7 @@ class Check(ScriptCheck):
         """``parser.parse_args()``, or a function of this file that holds it."""
         function = self.ctx.names.local_function(call)
         calls = self.ctx.descendants(function) if function is not None else [call]
-        return any(isinstance(n, cst.Call) and last_name(n.func).startswith("parse_") for n in calls)
+        return any(isinstance(n, cst.Call) and self.ctx.called(n).startswith("parse_") for n in calls)
 
     def _use(self, node: cst.Attribute, parent: cst.CSTNode | None) -> str:
         if isinstance(parent, cst.ComparisonTarget):
@@ -202,7 +204,7 @@ class Check(ScriptCheck):
             return "number"
         call = self.ctx.parent(parent) if isinstance(parent, cst.Arg) else None
         if isinstance(call, cst.Call):
-            is_device = last_name(call.func) == "set_device" or (
+            is_device = self.ctx.called(call) == "set_device" or (
                 dotted(call.func) == "torch.device" and len(call.args) == 2 and call.args[1] is parent
             )
             return "number" if is_device else ""

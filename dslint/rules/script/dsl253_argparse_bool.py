@@ -22,7 +22,6 @@ import libcst as cst
 
 from dslint.core.fact import Fact, absent
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -94,7 +93,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on `type=bool`; what a command passes decides the severity."""
-        if last_name(node.func) != "add_argument":
+        if self.ctx.called(node) != "add_argument":
             return
         converter = self.ctx.argument(node, "type")
         if converter is None or self.ctx.qualified_name(converter) not in ("bool", "builtins.bool"):

@@ -40,8 +40,9 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="every rank trains on all items: no sampler deals them out",
     markers=(
-        r"DataLoader\(",
-        r"DistributedDataParallel|deepspeed\.initialize|FullyShardedDataParallel|fully_shard",
+        r"DataLoader\b",
+        r"DistributedDataParallel|deepspeed[\s\\]*\.initialize|deepspeed as|from deepspeed"
+        r"|FullyShardedDataParallel|fully_shard",
     ),
     references=("https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
 )
@@ -195,7 +196,7 @@ class Check(ScriptCheck):
             return None
         made = run.sources[0].node
         local = isinstance(made, cst.Call) and isinstance(made.func, cst.Name) and len(made.args) == 1
-        if isinstance(made, cst.Call) and local and self.ctx.names.local_class(last_name(made.func)) is not None:
+        if isinstance(made, cst.Call) and local and self.ctx.names.local_class(self.ctx.called(made)) is not None:
             inner = self.ctx.loaders.sources.of(made.args[0].value)
             made = inner[0].node if len(inner) == 1 else None
         return made if isinstance(made, cst.Call) and self.ctx.loaders.is_loader(made) else None
@@ -207,7 +208,7 @@ class Check(ScriptCheck):
         calls = [n for n in self.ctx.tree.own_nodes(run.node.body) if isinstance(n, cst.Call)]
         steps = [f for f in map(self.ctx.names.local_function, calls) if f is not None]
         calls += [n for f in steps for n in self.ctx.tree.own_nodes(f.body) if isinstance(n, cst.Call)]
-        if not any(last_name(c.func) == "backward" for c in calls):
+        if not any(self.ctx.called(c) == "backward" for c in calls):
             return None
         return next((c for c in calls if self.ctx.kind(c.func) in _WRAPPED), None)
 
@@ -241,15 +242,20 @@ class Check(ScriptCheck):
         if name in _WRAPPERS:
             return bool(made.args) and self._all_map_style(made.args[0].value, depth)
         if name in _HUB:
-            streams = self.ctx.argument(made, "streaming")
-            return streams is None or self.ctx.constant(streams).get_or(True) is False
+            return not self._may_stream(made)
         if name is not None:
             return name.startswith(_MAP_STYLE)
-        owner = self.ctx.names.local_class(last_name(made.func)) if isinstance(made.func, cst.Name) else None
+        owner = self.ctx.names.local_class(self.ctx.called(made)) if isinstance(made.func, cst.Name) else None
         if owner is None or self._is_own(owner):
             return False
         bases = self.ctx.class_bases(owner.name.value)
         return any(b in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset") for b in bases)
+
+    def _may_stream(self, made: cst.Call) -> bool:
+        streams = self.ctx.argument(made, "streaming")
+        if streams is None:
+            return self.ctx.has_unpacked_arguments(made)
+        return self.ctx.constant(streams).get_or(True) is not False
 
     def _all_map_style(self, value: cst.BaseExpression, depth: int) -> bool:
         """Every value that may stand here is one; `data = data.map(f)` leads back to the first."""
@@ -277,7 +283,7 @@ class Check(ScriptCheck):
         for call in self.ctx.tree.order:
             if not isinstance(call, cst.Call) or call is made or self.ctx.names.local_function(call) is not None:
                 continue
-            called = last_name(call.func)
+            called = self.ctx.called(call)
             takes = called.startswith(("prepare", "setup", "fit", "train", "initialize", "shard", "split"))
             if (takes or called.endswith(("Trainer", "Sampler"))) and any(
                 last_name(a.value) in names for a in call.args

@@ -43,7 +43,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a `DistributedSampler` shuffles every epoch in the same order: `set_epoch` is never called",
-    markers=(r"DistributedSampler\(|training_data=", r"\bfor\b", r"\.(?:backward|step|train_\w+)\("),
+    markers=(r"DistributedSampler\b|training_data\s*=", r"\bfor\b", r"\.(?:backward|step|train_\w+)\("),
     references=(
         "https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
         "DistributedSampler.__iter__ in torch/utils/data/distributed.py",
@@ -240,7 +240,9 @@ class Check(ScriptCheck):
 
     def _is_prepared(self, source: Source) -> bool:
         made = source.node
-        return isinstance(made, cst.Call) and last_name(made.func) in _PREPARE
+        if isinstance(made, cst.Subscript):  # ``accelerator.prepare(model, loader)[1]``
+            made = self.ctx.names.single_value(made.value) or made.value
+        return isinstance(made, cst.Call) and self.ctx.called(made) in _PREPARE
 
     def _trains(self, run: Pass) -> bool:
         """The loop (for an iterator: what repeats it) trains."""
@@ -267,15 +269,30 @@ class Check(ScriptCheck):
         names = (n.value for n in self.ctx.tree.order if isinstance(n, cst.Name))
         return any("curriculum" in name or "data_efficiency" in name for name in names)
 
+    def _holders(self, sampler: cst.Call) -> set[str]:
+        """The variables that hold the sampler, also by way of one another."""
+        found: set[str] = set()
+        pending: list[cst.CSTNode] = [sampler]
+        while pending:
+            parent = self.ctx.parent(pending.pop())
+            if not isinstance(parent, cst.Assign | cst.AnnAssign):
+                continue
+            targets = [t.target for t in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
+            fresh = {last_name(t) for t in targets} - found - {""}
+            found |= fresh
+            assigned = self.ctx.tree.some(cst.Assign, cst.AnnAssign) if fresh else []
+            values = (n.value for n in assigned if isinstance(n, cst.Assign | cst.AnnAssign))
+            pending += [value for value in values if value is not None and last_name(value) in fresh]
+        return found
+
     def _escapes(self, sampler: cst.Call) -> bool:
         """The sampler is passed to something that may tell it the epoch."""
-        parent = self.ctx.parent(sampler)
-        targets = {last_name(t.target) for t in parent.targets} if isinstance(parent, cst.Assign) else set()
+        targets = self._holders(sampler)
         for node in self.ctx.tree.order if targets else ():
             if isinstance(node, cst.Arg) and last_name(node.value) in targets:
                 call = self.ctx.parent(node)
                 known = isinstance(call, cst.Call) and (
-                    last_name(call.func) in _HARMLESS or self.ctx.names.local_function(call) is not None
+                    self.ctx.called(call) in _HARMLESS or self.ctx.names.local_function(call) is not None
                 )
                 if not known:
                     return True

@@ -38,7 +38,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`DataLoader` gets a sampler and an argument that excludes it",
     fix="safe",
-    markers=(r"DataLoader\(", r"sampler ?=", r"shuffle ?= ?True|batch_sampler ?="),
+    markers=(r"DataLoader\b", r"sampler ?=", r"shuffle ?= ?True|batch_sampler ?="),
     references=("DataLoader.__init__ in torch/utils/data/dataloader.py",),
 )
 
@@ -193,4 +193,4 @@ class Check(ScriptCheck):
     def _shuffles_itself(self, made: cst.Call) -> bool:
         if self.ctx.loaders.is_distributed_sampler(made):
             return self.ctx.loaders.shuffles(made)
-        return last_name(made.func) in ("RandomSampler", "WeightedRandomSampler", "SubsetRandomSampler")
+        return self.ctx.called(made) in ("RandomSampler", "WeightedRandomSampler", "SubsetRandomSampler")

@@ -25,7 +25,6 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -214,7 +213,7 @@ class Check(ScriptCheck):
 
     def _sharers(self) -> int:
         """How many processes of a machine work on one GPU: all of them where the file chooses GPU 0 by its name."""
-        if not any(last_name(parent.func) == "set_device" for parent in self._choosing_gpu_0()):
+        if not any(self.ctx.called(parent) == "set_device" for parent in self._choosing_gpu_0()):
             return 1
         return self.ctx.run.processes_per_node.get_or(1)
 
@@ -230,7 +229,7 @@ class Check(ScriptCheck):
 
     def _chooses_by_rank(self) -> bool:
         """Some call selects a device by a value that the file does not fix."""
-        chosen = (n for n in self.ctx.tree.order if isinstance(n, cst.Call) and last_name(n.func) == "set_device")
+        chosen = (n for n in self.ctx.tree.order if isinstance(n, cst.Call) and self.ctx.called(n) == "set_device")
         return any(n.args and self.ctx.guards.rank_values.is_rank(n.args[0].value) for n in chosen)
 
     def _is_distributed(self) -> bool:
@@ -241,10 +240,10 @@ class Check(ScriptCheck):
         chosen = ("set_device", "Accelerator", "PartialState", "init_distributed", "device")
         position = self.ctx.tree.position(node)
         before = self.ctx.tree.order[:position]
-        if any(isinstance(n, cst.Call) and last_name(n.func) in chosen for n in before):
+        if any(isinstance(n, cst.Call) and self.ctx.called(n) in chosen for n in before):
             return True
         # Inside a function, the caller may have chosen the device; only a file that chooses it later tells.
         later = self.ctx.tree.order[position:]
         return self.ctx.enclosing_function(node) is not None and not any(
-            isinstance(n, cst.Call) and last_name(n.func) == "set_device" for n in later
+            isinstance(n, cst.Call) and self.ctx.called(n) == "set_device" for n in later
         )

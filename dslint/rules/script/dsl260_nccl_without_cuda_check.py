@@ -18,7 +18,6 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.timeouts import GROUP_CREATORS
 from dslint.rules.base import RuleMeta, bad, good
@@ -61,7 +60,7 @@ class Check(ScriptCheck):
             )
 
     def _asks(self) -> bool:
-        return any(isinstance(n, cst.Call) and last_name(n.func) in _ASKS for n in self.ctx.tree.order)
+        return any(isinstance(n, cst.Call) and self.ctx.called(n) in _ASKS for n in self.ctx.tree.order)
 
 
 EXAMPLES = (

@@ -115,7 +115,7 @@ class Check(ScriptCheck):
             return
         is_notebook = (self.ctx.qualified_name(node.func) or "").endswith("notebook_launcher")
         count = self.ctx.argument(node, "num_processes" if is_notebook else "nprocs", 2)
-        number = self.ctx.constant(count).get_or(None)
+        number = self.ctx.constants.likely(count).get_or(None)
         if count is None or number == 1 or not self.ctx.startup.runs_always(node):
             return
         processes = self.ctx.run.processes_per_node

@@ -21,8 +21,10 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.lonely import on_some_ranks
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -34,7 +36,7 @@ META = RuleMeta(
     markers=(
         r"wandb",
         r"init_process_group|init_distributed|deepspeed|Accelerator",
-        r"wandb\.init\(|from wandb import",
+        r"wandb[\s\\]*\.init\(|from wandb import|wandb as",
     ),
     references=("https://docs.wandb.ai/guides/track/log/distributed-training/",),
     depends_on_run=True,
@@ -87,7 +89,7 @@ class Check(ScriptCheck):
             return
         if self.ctx.imports("transformers", "trl", "lightning", "pytorch_lightning"):
             return
-        names = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+        names = given(self.ctx.names, node).named.keys()
         if names & {"group", "mode"} or self.ctx.has_unpacked_arguments(node) or self._is_guarded(node):
             return
         self.report(
@@ -107,7 +109,7 @@ class Check(ScriptCheck):
         return any(self.ctx.qualified_name(call.func) in _JOINING for call in calls)
 
     def _is_guarded(self, node: cst.Call) -> bool:
-        if self.ctx.guard(node) is not None:
+        if on_some_ranks(self.ctx, node):
             return True
         function = self.ctx.enclosing_function(node)
         if function is None:
@@ -115,5 +117,4 @@ class Check(ScriptCheck):
         calls = [
             n for n in self.ctx.tree.order if isinstance(n, cst.Call) and self.ctx.names.local_function(n) is function
         ]
-        # Who calls a function that the file itself does not call is not known.
-        return not calls or all(self.ctx.guard(call) is not None for call in calls)
+        return not calls  # who calls a function that the file itself does not call is not known

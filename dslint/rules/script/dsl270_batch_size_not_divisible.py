@@ -199,7 +199,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """`range(rank, 6, world_size)` and `accelerator.split_between_processes(prompts)`."""
-        if not self.handled and last_name(node.func) in ("range", "islice", "split_between_processes"):
+        if not self.handled and self.ctx.called(node) in ("range", "islice", "split_between_processes"):
             self._cut(node)
 
     def _cut(self, node: cst.Call | cst.Subscript) -> None:
@@ -278,7 +278,7 @@ class Check(ScriptCheck):
 
     def _is_world(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call):
-            return last_name(node.func) == "get_world_size" and not node.args
+            return self.ctx.called(node) == "get_world_size" and not node.args
         if _WORLD_NAME.search(last_name(node).lower()):
             return True
         # ``n = dist.get_world_size()``; ``n_gpu`` alone counts the devices of one node.

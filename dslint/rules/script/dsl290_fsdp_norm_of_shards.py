@@ -130,7 +130,7 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when they are certainly the shards of FSDP."""
-        if not last_name(node.func).startswith("clip_grad_norm") or self.ctx.qualified_name(node.func) not in _CLIPS:
+        if not self.ctx.called(node).startswith("clip_grad_norm") or self.ctx.qualified_name(node.func) not in _CLIPS:
             return
         given = self.ctx.argument(node, "parameters", 0)
         owner = _owner(given)

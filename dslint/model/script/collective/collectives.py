@@ -97,7 +97,7 @@ class Collectives:
     def _of(self, call: cst.Call) -> Collective | None:
         name = self._names.qualified(call.func)
         if self._names.is_own(call.func, self._names.own.collectives):
-            return Collective((name or last_name(call.func)).rpartition(".")[2], "project")
+            return Collective((name or self._names.called(call)).rpartition(".")[2], "project")
         if name is not None:
             return self._function(name, call)
         found = self._method(call, call.func) if isinstance(call.func, cst.Attribute) else None

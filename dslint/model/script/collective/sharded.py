@@ -82,7 +82,7 @@ class ShardedCalls:
     def _is_full(self, function: str, call: cst.Call) -> bool:
         options = keyword(call, "options")
         made = options if isinstance(options, cst.Call) else self._names.single_value(options) if options else None
-        if not isinstance(made, cst.Call) or last_name(made.func) != "StateDictOptions":
+        if not isinstance(made, cst.Call) or self._names.called(made) != "StateDictOptions":
             return False
         if function.startswith("set_") and is_true(made, "broadcast_from_rank0"):
             return True

@@ -8,7 +8,6 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.data.labels import items_of
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 from dslint.model.trlclasses import PLAIN_TRAINERS
@@ -26,7 +25,7 @@ class Evaluation:
     def computes_metrics(self) -> bool:
         """A Trainer of this file has `compute_metrics`, or `predict` is called, or the Trainer is made elsewhere."""
         passed = self._trainer_arguments
-        if passed is None or any(last_name(n.func) == "predict" for n in self._calls()):
+        if passed is None or any(self._names.called(n) == "predict" for n in self._calls()):
             return True
         return any(
             "compute_metrics" in arguments and not _is_none(arguments["compute_metrics"]) for arguments in passed
@@ -47,7 +46,7 @@ class Evaluation:
 
     def renames_labels(self) -> bool:
         """Every Trainer of this file certainly has a collator of transformers that renames `label` to `labels`."""
-        made = [c for c in self._calls() if last_name(c.func).endswith("Trainer")]
+        made = [c for c in self._calls() if self._names.called(c).endswith("Trainer")]
         passed = self._trainer_arguments
         if not passed or any(self._names.qualified(c.func) not in PLAIN_TRAINERS for c in made):
             return False
@@ -64,7 +63,7 @@ class Evaluation:
 
     def is_called(self) -> bool:
         """The file calls `evaluate` or `predict` itself."""
-        return any(last_name(n.func) in ("evaluate", "predict") for n in self._calls())
+        return any(self._names.called(n) in ("evaluate", "predict") for n in self._calls())
 
     def is_replaced(self) -> bool:
         """A class of this file has its own `prediction_step` and `evaluation_loop`."""
@@ -81,7 +80,7 @@ class Evaluation:
     @cached_property
     def _trainer_arguments(self) -> list[dict[str, cst.BaseExpression]] | None:
         """What each Trainer of the file is made with; `None` when that is not certain."""
-        trainers = [c for c in self._calls() if last_name(c.func).endswith("Trainer")]
+        trainers = [c for c in self._calls() if self._names.called(c).endswith("Trainer")]
         passed = [self._keywords(c) for c in trainers]
         known = [arguments for arguments in passed if arguments is not None]
         return known if known and len(known) == len(passed) else None

@@ -10,6 +10,7 @@ from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _TENSOR_CALLS = ("tensor", "stack", "cat", "pad_sequence", "as_tensor", "from_numpy", "zeros", "ones", "full", "arange")
+_CHANGES = frozenset({"update", "pop", "setdefault", "clear", "popitem"})
 _TEXT_CALLS = ("str", "repr", "json.dumps", "join", "format")
 
 
@@ -50,7 +51,9 @@ def items_of(mapping: cst.BaseExpression, names: Names, depth: int = 0) -> dict[
     """All items of a dictionary that the file writes out, also as what its function returns; `None` when unknown."""
     if isinstance(mapping, cst.Name) and depth < 3:
         behind = names.single_value(mapping)
-        return items_of(behind, names, depth + 1) if behind is not None else None
+        if behind is None or _is_changed(mapping, names):
+            return None
+        return items_of(behind, names, depth + 1)
     if isinstance(mapping, cst.Dict):
         found: dict[str, cst.BaseExpression] = {}
         for element in mapping.elements:
@@ -69,6 +72,22 @@ def items_of(mapping: cst.BaseExpression, names: Names, depth: int = 0) -> dict[
     if len(returns) != 1 or returns[0].value is None or depth >= 3:
         return None
     return items_of(returns[0].value, names, depth + 1)
+
+
+def _is_changed(mapping: cst.Name, names: Names) -> bool:
+    """Something of the file adds to the dictionary after it was made, or takes something out."""
+    meant = names.bindings(mapping.value, mapping)
+    for node in names.tree.every(cst.Name):
+        if node.value != mapping.value or names.bindings(node.value, node) is not meant:
+            continue
+        outer = names.tree.parent(node)
+        if isinstance(outer, cst.Subscript) and isinstance(names.tree.parent(outer), cst.AssignTarget | cst.Del):
+            return True
+        if isinstance(outer, cst.Attribute) and outer.value is node and outer.attr.value in _CHANGES:
+            return True
+        if isinstance(outer, cst.AugAssign):
+            return True
+    return False
 
 
 def _resolved(value: cst.BaseExpression, names: Names) -> cst.BaseExpression:

@@ -106,7 +106,7 @@ class Loaders:
         for node in self._tree.some(cst.For, cst.Call):
             if isinstance(node, cst.For):
                 found.append(Pass(node, tuple(self.sources.of_items(node.iter)), self.repeating(node)))
-            elif isinstance(node, cst.Call) and last_name(node.func) == "iter" and len(node.args) == 1:
+            elif isinstance(node, cst.Call) and self._names.called(node) == "iter" and len(node.args) == 1:
                 loops = self._tree.loops(node)
                 if loops and not isinstance(self._tree.parent(node), cst.For):
                     found.append(Pass(node, tuple(self.sources.of_items(node)), self._first(loops)))
@@ -138,7 +138,7 @@ class Loaders:
         if isinstance(iterable, cst.Name):  # ``epochs = trange(n)`` before the loop
             iterable = self._names.single_value(iterable) or iterable
         while isinstance(iterable, cst.Call):
-            if last_name(iterable.func) in _COUNTERS:
+            if self._names.called(iterable) in _COUNTERS:
                 return iterable
             iterable = iterable.args[0].value if iterable.args else iterable.func
         return None
@@ -146,8 +146,14 @@ class Loaders:
     def _runs_once(self, counter: cst.Call) -> bool:
         """``range(1)``: the number is in the code, not the default of an argument that a command replaces."""
         args = [a.value for a in counter.args if a.keyword is None]
-        if len(args) != 1 or any(self._is_argument(n) for n in self._tree.descendants(args[0])):
+        if len(args) != 1 or (
+            not (isinstance(args[0], cst.Attribute) and self._constants.is_stated(args[0]))
+            and any(self._is_argument(n) for n in self._tree.descendants(args[0]))
+        ):
             return False
+        found = self._names.bindings(args[0].value, args[0]) if isinstance(args[0], cst.Name) else []
+        if len(found) == 1 and found[0].kind == "param" and found[0].value is not None:
+            return self._constants.value(found[0].value).get_or(None) in (0, 1)
         count: Fact[object] = self._constants.value(args[0])
         return count.get_or(None) in (0, 1)
 
@@ -155,14 +161,16 @@ class Loaders:
         if isinstance(node, cst.Name):
             value = self._names.single_value(node)
             return value is not None and any(isinstance(n, cst.Attribute) for n in self._tree.descendants(value))
-        return isinstance(node, cst.Attribute)
+        # What a class or a namespace of the file states is no argument.
+        is_stated = isinstance(node, cst.Attribute) and self._constants.is_stated(node)
+        return isinstance(node, cst.Attribute) and not is_stated
 
     def trains(self, body: cst.CSTNode, depth: int = 0) -> bool:
         """What runs with a node trains: a backward, a step, ``train_...``, also in helpers of this file."""
         for node in self._tree.own_nodes(body):
             if not isinstance(node, cst.Call):
                 continue
-            name = last_name(node.func)
+            name = self._names.called(node)
             if name in _TRAINS or (name.startswith("train_") and isinstance(node.func, cst.Attribute)):
                 return True
             helper = self._names.local_function(node) if depth < _MAX_HELPERS else None

@@ -57,6 +57,9 @@ class Partitions:
             return None
         if isinstance(iterable, cst.Name):
             return self._bound(iterable, steps)
+        if isinstance(iterable, cst.Attribute):  # ``self.mine``, assigned once
+            value = self._names.single_value(iterable)
+            return self.of(value, steps + 1) if value is not None else None
         if isinstance(iterable, cst.Subscript):
             return self._subscript(iterable)
         if isinstance(iterable, cst.Call):
@@ -166,7 +169,7 @@ class Partitions:
             return Partition(node, unknown("the parts are made one by one")) if dealt else None
         if isinstance(index, cst.Index) and self._ranks.is_rank(index.value) and isinstance(whole, cst.Call):
             call = whole
-            if last_name(call.func) in _SPLITS and any(self._ranks.is_world_size(a.value) for a in call.args):
+            if self._names.called(call) in _SPLITS and any(self._ranks.is_world_size(a.value) for a in call.args):
                 items = call.args[0].value
                 if isinstance(call.func, cst.Attribute) and self._ranks.is_world_size(items):
                     items = call.func.value  # ``data.chunk(world_size)``
@@ -174,7 +177,7 @@ class Partitions:
         return None
 
     def _call(self, call: cst.Call, steps: int) -> Partition | None:
-        name = last_name(call.func)
+        name = self._names.called(call)
         args = [a.value for a in call.args if a.keyword is None and not a.star]
         if name == "range":
             return self._range(args, call, steps)
@@ -229,14 +232,14 @@ class Partitions:
     def _range(self, args: list[cst.BaseExpression], call: cst.Call, steps: int) -> Partition | None:
         """``range(rank, n, world_size)``, or ``range(0, len(mine), batch)`` over a part cut before."""
         if len(args) == 3 and self._ranks.is_rank(args[0]) and self._ranks.is_world_size(args[2]):
-            return Partition(call, _integer(self._constants.value(args[1])))
+            return Partition(call, _integer(self._constants.likely(args[1])))
         stop = args[0] if len(args) == 1 else (args[1] if len(args) > 1 else None)
-        if isinstance(stop, cst.Call) and last_name(stop.func) == "len" and len(stop.args) == 1:
+        if isinstance(stop, cst.Call) and self._names.called(stop) == "len" and len(stop.args) == 1:
             return self.of(stop.args[0].value, steps + 1)
         return None
 
     def _split_between_processes(self, value: cst.BaseExpression) -> Partition | None:
-        if not isinstance(value, cst.Call) or last_name(value.func) != "split_between_processes" or not value.args:
+        if not isinstance(value, cst.Call) or self._names.called(value) != "split_between_processes" or not value.args:
             return None
         padding = next((a.value for a in value.args if a.keyword and a.keyword.value == "apply_padding"), None)
         if padding is None and len(value.args) > 1 and value.args[1].keyword is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
@@ -68,7 +67,7 @@ class Ragged:
         return binding.value is not None and self._tree.contains(binding.value, name)
 
     def _called(self, call: cst.Call, steps: int) -> tuple[cst.BaseExpression, str] | None:
-        name = last_name(call.func)
+        name = self._names.called(call)
         if not isinstance(call.func, cst.Attribute):
             return None
         if name == "generate":

@@ -71,13 +71,13 @@ class Randomness:
     def _made(self, value: object) -> cst.Call | None:
         """``np.random.permutation(n)``, ``torch.randperm(n).tolist()``, ``random.sample(x, len(x))``."""
         while isinstance(value, cst.Call):
-            if self._library(value) and last_name(value.func) != "shuffle":
+            if self._library(value) and self._names.called(value) != "shuffle":
                 return value
             value = value.func.value if isinstance(value.func, cst.Attribute) else None
         return None
 
     def _gets(self, call: cst.Call, name: str) -> bool:
-        return last_name(call.func) == "shuffle" and bool(call.args) and last_name(call.args[0].value) == name
+        return self._names.called(call) == "shuffle" and bool(call.args) and last_name(call.args[0].value) == name
 
     def _reaches(self, node: cst.CSTNode, use: cst.CSTNode) -> bool:
         """A statement that runs on every way to the use: its block is the block of the use, or one around it."""
@@ -134,7 +134,7 @@ class Randomness:
     def _seeds(self, call: cst.Call, library: str) -> bool:
         """The call may seed the generator of a library: by its own function, or by a helper with such a name."""
         name = self._names.qualified(call.func) or ""
-        called = last_name(call.func).lower()  # a Trainer seeds everything when it is made
+        called = self._names.called(call).lower()  # a Trainer seeds everything when it is made
         return _SEEDS[name] == library if name in _SEEDS else "seed" in called or called.endswith("trainer")
 
     def _is_whole_program(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.ranks.rankvalues import RankValues
@@ -33,7 +32,7 @@ class Shares:
 
     def _is_rounded_up(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call):
-            name = last_name(node.func)
+            name = self._names.called(node)
             if name == "int" and len(node.args) == 1:
                 return self._is_rounded_up(node.args[0].value)
             inner = node.args[0].value if name == "ceil" and len(node.args) == 1 else None

@@ -66,7 +66,7 @@ class Sources:
         """The calls of the class whose ``__init__`` it is."""
         owner = self._tree.enclosing(init, cst.ClassDef)
         calls = (n for n in self._tree.every(cst.Call) if isinstance(n.func, cst.Name))
-        return [c for c in calls if owner is not None and self._names.local_class(last_name(c.func), c) is owner]
+        return [c for c in calls if owner is not None and self._names.local_class(self._names.called(c), c) is owner]
 
     def _follow(
         self,

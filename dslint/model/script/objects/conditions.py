@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from dslint.model.script.behind import question
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
@@ -149,7 +150,12 @@ class Conditions:
             yield from self._split(test.left, holds)
             yield from self._split(test.right, holds)
         else:
-            yield self._condition(test, holds)
+            asked, same = question(self._names, test)
+            # Two calls with one text may give two answers: the variable tells which is meant.
+            if asked is test or any(isinstance(n, cst.Call) for n in self._tree.descendants(asked)):
+                yield self._condition(test, holds)
+            else:
+                yield from self._split(asked, holds == same)
 
     def _condition(self, test: cst.BaseExpression, holds: bool) -> Condition:
         if type(test) is cst.Comparison and len(test.comparisons) == 1:

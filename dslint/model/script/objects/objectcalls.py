@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
 from dslint.model.script.objects.instances import Instances
 from dslint.model.script.objects.objectkinds import (
     FLUENT,
@@ -124,7 +123,7 @@ class CallResults:
         if (
             not isinstance(made, cst.Call)
             or not made.args
-            or last_name(made.func) not in ("HfArgumentParser", "TrlParser")
+            or self._names.called(made) not in ("HfArgumentParser", "TrlParser")
         ):
             return _UNKNOWN
         classes = made.args[0].value
@@ -176,7 +175,7 @@ class CallResults:
             return self._flow.class_kind(name) or self._foreign_trainer(name, call)
         local = self._names.local_class(call.func.value, call) if isinstance(call.func, cst.Name) else None
         known = self.local_class_kind(local) if local is not None else ""
-        return known or self._flow.class_kind(last_name(call.func) if isinstance(call.func, cst.Name) else "")
+        return known or self._flow.class_kind(self._names.called(call) if isinstance(call.func, cst.Name) else "")
 
     def _foreign_trainer(self, name: str, call: cst.Call) -> str:
         """``CPMTrainer(model=model, args=args, ...)`` from another file of the project of a transformers user."""

@@ -20,7 +20,16 @@ _MAX_CALLS = 3
 # What binds something before one of its parts runs. LibCST's classes are abstract: ``isinstance`` runs Python code.
 _BINDING = frozenset(
     {
-        *(cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module, cst.For, cst.While, cst.With, cst.If),
+        *(
+            cst.IndentedBlock,
+            cst.SimpleStatementSuite,
+            cst.SimpleStatementLine,
+            cst.Module,
+            cst.For,
+            cst.While,
+            cst.With,
+            cst.If,
+        ),
         *(cst.Try, cst.TryStar, cst.FunctionDef, cst.CompFor),
     }
 )
@@ -139,7 +148,7 @@ class _Walk:
         """What an outer node has bound before its part ``inner`` runs."""
         if type(outer) not in _BINDING:
             return [], False
-        if isinstance(outer, cst.IndentedBlock | cst.SimpleStatementSuite | cst.Module):
+        if isinstance(outer, cst.IndentedBlock | cst.SimpleStatementSuite | cst.SimpleStatementLine | cst.Module):
             return self._statements(outer.body, inner)
         if isinstance(outer, cst.For | cst.While):
             return self._loop_around(outer, inner, at)

@@ -9,7 +9,7 @@ from typing import cast
 import libcst as cst
 
 from dslint.model.script.collective.vocabulary import MAIN_DECORATORS, OTHER_DECORATORS
-from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.dotted import dotted, is_main_test, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankexpr import RankExpressions
 from dslint.model.script.ranks.rankset import Branches, Ranks, by_rank, number_of
@@ -111,8 +111,8 @@ class Guards:
             if inner is not outer.right:
                 return None
             yes, no = self.branches(outer.left)
-            return Condition(yes if type(outer.operator) is cst.And else no, "test", outer.left, outer)
-        if inner is outer.test:
+            return Condition(yes if isinstance(outer.operator, cst.And) else no, "test", outer.left, outer)
+        if inner is outer.test or is_main_test(outer.test):
             return None
         yes, no = self.branches(outer.test)
         if inner is outer.body:
@@ -144,8 +144,8 @@ class Guards:
             return False
         made = self._group_makers.get(id(block))
         if made is None:
-            found = (n for n in self._tree.own_nodes(block) if type(n) is cst.Call)
-            made = [self._tree.position(n) for n in found if last_name(n.func) in GROUP_MAKERS]
+            found = (n for n in self._tree.own_nodes(block) if isinstance(n, cst.Call))
+            made = [self._tree.position(n) for n in found if self._names.called(n) in GROUP_MAKERS]
             self._group_makers[id(block)] = made
         return any(start < position < end for position in made)
 
@@ -183,7 +183,7 @@ class Guards:
             self._wrappers[id(made)] = None  # a decorator that decorates itself lets everybody in
             wrapped = made.params.params[0].name.value
             for node in self._tree.descendants(made.body):
-                if type(node) is cst.Call and last_name(node.func) == wrapped:
+                if isinstance(node, cst.Call) and self._names.called(node) == wrapped:
                     guard = self.guard(node)
                     self._wrappers[id(made)] = guard.ranks if guard is not None else None
         return self._wrappers[id(made)]
@@ -226,11 +226,15 @@ def leaves(body: cst.BaseSuite) -> bool:
     return type(last) is cst.Expr and is_exit(last.value)
 
 
-def is_exit(node: cst.BaseExpression) -> bool:
-    """``sys.exit(...)`` and the like."""
-    return type(node) is cst.Call and dotted(node.func) in _EXIT_CALLS
+def is_exit(node: cst.BaseExpression, names: Names | None = None) -> bool:
+    """``sys.exit(...)`` and the like, with ``names`` under whatever name it is imported."""
+    return isinstance(node, cst.Call) and _name(node, names) in _EXIT_CALLS
 
 
-def is_abort(node: cst.BaseExpression) -> bool:
+def is_abort(node: cst.BaseExpression, names: Names) -> bool:
     """``os.abort()``."""
-    return type(node) is cst.Call and dotted(node.func) == _ABORT
+    return isinstance(node, cst.Call) and _name(node, names) == _ABORT
+
+
+def _name(call: cst.Call, names: Names | None) -> str | None:
+    return (names.qualified(call.func) if names is not None else None) or dotted(call.func)

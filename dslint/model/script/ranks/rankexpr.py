@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
+from dslint.model.script.behind import is_flag, question
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
@@ -76,7 +77,16 @@ class RankExpressions:
             return self._comparison(test)
         if type(test) is cst.NamedExpr:
             return self.branches(test.value, depth)
+        if isinstance(test, cst.IfExp):
+            return self._behind(test, depth)
         return self._truth(test, depth)
+
+    def _behind(self, test: cst.BaseExpression, depth: int) -> Branches:
+        asked, holds = question(self._names, test)
+        if asked is test:
+            return ANY
+        yes, no = self.branches(asked, depth + 1)
+        return (yes, no) if holds else (no, yes)
 
     def _truth(self, node: cst.BaseExpression, depth: int) -> Branches:
         """A test that is a value: ``is_main``, ``args.should_save``, ``trainer.is_world_process_zero()``, ``rank``."""
@@ -109,8 +119,11 @@ class RankExpressions:
             function = self._names.function_named(node) if not found else None
             if function is not None and any(last_name(d.decorator).endswith("property") for d in function.decorators):
                 return self._returned(function, depth)
-        tests = [b for b in found if not _is_flag(b.value)]
-        if not tests and len(found) == 2 and type(node) is cst.Name:
+        tests = [b for b in found if not is_flag(b.value)]
+        if found and not tests:
+            behind = self._behind(node, depth)
+            if behind is not ANY or len(found) != 2 or type(node) is not cst.Name:
+                return behind
             return self._turned(found[0], found[1], node)
         if len(tests) != 1 or tests[0].kind != "assign" or tests[0].value is None:
             return ANY
@@ -192,7 +205,7 @@ class RankExpressions:
         if self._values.is_rank(subject):
             return by_rank(sign, number)
         if last_name(subject).lower() in _SIZES or (
-            type(subject) is cst.Call and last_name(subject.func) in WORLD_CALLS and not subject.args
+            isinstance(subject, cst.Call) and self._names.called(subject) in WORLD_CALLS and not subject.args
         ):
             return by_size(sign, number)
         return ANY
@@ -201,8 +214,8 @@ class RankExpressions:
         self, left: cst.BaseExpression, operator: cst.BaseCompOp, right: cst.BaseExpression
     ) -> Branches:
         """``is_main is True``, ``is_main == False``."""
-        if type(right) is cst.Name and right.value in ("True", "False"):
-            yes, no = self.branches(left, 1) if type(left) is not cst.Comparison else ANY
+        if isinstance(right, cst.Name) and right.value in ("True", "False"):
+            yes, no = self.branches(left, 1)
             positive = isinstance(operator, cst.Is | cst.Equal) == (right.value == "True")
             return (yes, no) if positive else (no, yes)
         return ANY
@@ -221,10 +234,6 @@ def _asks_for_group(call: cst.Call) -> bool:
     return any(last_name(a.value) not in ("args", "opt", "cfg", "config") for a in call.args)
 
 
-def _is_flag(node: cst.BaseExpression | None) -> bool:
-    return type(node) is cst.Name and node.value in ("True", "False")
-
-
 def _is_docstring(statement: cst.CSTNode) -> bool:
     small = statement.body if type(statement) is cst.SimpleStatementLine else ()
     return len(small) == 1 and type(small[0]) is cst.Expr and type(small[0].value) is cst.SimpleString
@@ -235,5 +244,5 @@ def _only_returns_flag(statement: cst.If) -> bool:
     inner: Sequence[cst.CSTNode] = statement.body.body
     if statement.orelse is not None or len(inner) != 1:
         return False
-    only = inner[0].body[0] if type(inner[0]) is cst.SimpleStatementLine else inner[0]
-    return type(only) is cst.Return and _is_flag(only.value)
+    only = inner[0].body[0] if isinstance(inner[0], cst.SimpleStatementLine) else inner[0]
+    return isinstance(only, cst.Return) and is_flag(only.value)

@@ -42,9 +42,12 @@ class RankValues:
         if type(node) is cst.Subscript:
             text = _subscript_text(node)
             return text in RANK_VARIABLES if _is_environ(node.value) else text in RANK_KEYS
-        if type(node) is cst.Attribute:
-            return node.attr.value.lower() in RANK_NAMES and not _is_of_matrix(node)
-        if type(node) is cst.Name:
+        if isinstance(node, cst.Attribute):
+            if node.attr.value.lower() in RANK_NAMES:
+                return not _is_of_matrix(node)
+            found = self._names.attribute_bindings(node) or self._of_object(node)
+            return self._holds_rank(found, depth) or self._is_property(node, depth)
+        if isinstance(node, cst.Name):
             if node.value == "rank" and _is_of_matrix(self._names.single_value(node)):
                 return False
             return node.value.lower() in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
@@ -60,8 +63,8 @@ class RankValues:
         """The expression is the number of processes of the job."""
         if depth > _MAX_ALIASES:
             return False
-        if type(node) is cst.Call:
-            name = last_name(node.func)
+        if isinstance(node, cst.Call):
+            name = self._names.called(node)
             if name in WORLD_CALLS:
                 return not node.args
             if name == "int" and node.args:
@@ -79,14 +82,41 @@ class RankValues:
         return False
 
     def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
-        name = last_name(node.func)
+        name = self._names.called(node)
         if name in RANK_CALLS:
-            return not node.args  # ``get_rank(group)`` is the rank within a subgroup
+            return all(a.star for a in node.args)  # ``get_rank(group)`` is the rank within a subgroup
         if name in ("int", "str") and len(node.args) == 1:
             return self.is_rank(node.args[0].value, depth + 1)
         if name == "getattr" and len(node.args) > 1:
             return _text(node.args[1].value).lower() in RANK_NAMES
-        return _environ_variable(node) in RANK_VARIABLES
+        if _environ_variable(node) in RANK_VARIABLES:
+            return True
+        function = self._names.local_function(node) if not node.args else None
+        return function is not None and self._returns_rank(function, depth)
+
+    def _class_of(self, node: cst.BaseExpression) -> cst.ClassDef | None:
+        """The class of this file of which an expression is an instance."""
+        made = node if isinstance(node, cst.Call) else self._names.single_value(node)
+        is_plain = isinstance(made, cst.Call) and isinstance(made.func, cst.Name)
+        return self._names.local_class(made.func.value, node) if is_plain else None  # type: ignore[union-attr]
+
+    def _of_object(self, node: cst.Attribute) -> list[Binding]:
+        """What ``state.number`` is given in the class of ``state``."""
+        owner = self._class_of(node.value)
+        return self._names.class_attribute(owner, node.attr.value) if owner is not None else []
+
+    def _is_property(self, node: cst.Attribute, depth: int) -> bool:
+        owner = self._class_of(node.value)
+        function = self._names.member(owner, node.attr.value) if owner is not None else self._names.function_named(node)
+        if function is None or not any(last_name(d.decorator).endswith("property") for d in function.decorators):
+            return False
+        return self._returns_rank(function, depth)
+
+    def _returns_rank(self, function: cst.FunctionDef, depth: int) -> bool:
+        """All that a function of the file returns is the rank, or the number that stands for it."""
+        values = [n.value for n in self._names.tree.own_nodes(function.body) if isinstance(n, cst.Return)]
+        ranks = [v for v in values if v is not None and number_of(v) is None]
+        return bool(ranks) and None not in values and all(self.is_rank(v, depth + 1) for v in ranks)
 
     def is_last(self, left: cst.BaseExpression, right: cst.BaseExpression) -> bool:
         """``rank == world_size - 1``."""

@@ -10,7 +10,7 @@ import libcst as cst
 
 from dslint.model.script.bindings import Binding
 from dslint.model.script.constants import Constants
-from dslint.model.script.dotted import dotted, last_name
+from dslint.model.script.dotted import dotted
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.tree import Tree
@@ -68,7 +68,7 @@ class Devices:
         return tuple(found)
 
     def _indices(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        name, values = last_name(call.func), [a.value for a in call.args if a.keyword is None and not a.star]
+        name, values = self._names.called(call), [a.value for a in call.args if a.keyword is None and not a.star]
         is_method = isinstance(call.func, cst.Attribute)
         if (name == "set_device" or (name == "cuda" and is_method)) and len(call.args) == 1:
             yield from values or [call.args[0].value]
@@ -118,7 +118,16 @@ class Devices:
             return self.is_global_rank(node.args[0].value, depth + 1)
         if name in ("os.environ.get", "os.getenv") and node.args:
             return self._constants.value(node.args[0].value).get_or(None) in _GLOBAL_VARIABLES
-        return name.endswith(".get_rank") and not node.args and name.startswith(_RANK_MODULES)
+        if name.endswith(".get_rank") and not node.args and name.startswith(_RANK_MODULES):
+            return True
+        function = self._names.local_function(node) if not node.args else None
+        return function is not None and self._returns_rank(function, depth)
+
+    def _returns_rank(self, function: cst.FunctionDef, depth: int) -> bool:
+        """All that a function of the file returns is the rank, or the number that stands for it."""
+        values = [n.value for n in self._tree.own_nodes(function.body) if isinstance(n, cst.Return)]
+        ranks = [v for v in values if not isinstance(v, cst.Integer)]
+        return bool(ranks) and all(v is not None and self.is_global_rank(v, depth + 1) for v in ranks)
 
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:
         """Every value of a variable is the rank, or the number that stands for it without distribution."""
@@ -126,7 +135,7 @@ class Devices:
         for binding in found:
             value = binding.value
             if binding.kind == "unpack" and isinstance(value, cst.Call):
-                if last_name(value.func) != "get_dist_info" or binding.position != 0:
+                if self._names.called(value) != "get_dist_info" or binding.position != 0:
                     return False
                 ranks += 1
             elif binding.kind == "assign" and value is not None:
@@ -150,7 +159,7 @@ class Devices:
 
     def _places(self, call: cst.Call) -> Iterator[tuple[cst.BaseExpression, bool]]:
         """What a call takes for a device, and whether a plain number may be one there."""
-        name, method = last_name(call.func), isinstance(call.func, cst.Attribute)
+        name, method = self._names.called(call), isinstance(call.func, cst.Attribute)
         positional = [a.value for a in call.args if a.keyword is None and not a.star]
         is_module = (self._names.qualified(call.func) or "").startswith("torch.")
         takes = name == "set_device" or (name in ("cuda", "to") and not is_module)
@@ -202,9 +211,9 @@ class Devices:
 
     def _is_on_current(self, call: cst.Call) -> bool:
         method = isinstance(call.func, cst.Attribute)
-        if last_name(call.func) == "cuda" and method and not call.args:
+        if self._names.called(call) == "cuda" and method and not call.args:
             return not (self._names.qualified(call.func) or "").startswith("torch.")
-        places = [call.args[0].value] if last_name(call.func) == "to" and method and call.args else []
+        places = [call.args[0].value] if self._names.called(call) == "to" and method and call.args else []
         places += [a.value for a in call.args if a.keyword is not None and a.keyword.value == "device"]
         return any(self._is_cuda(place) for place in places)
 
@@ -231,7 +240,7 @@ class Devices:
             for call in self._calls
             if self._names.qualified(call.func) in starting
             or self._is_on_current(call)
-            or any(id(arg.value) in first and last_name(call.func) != "device" for arg in call.args)
+            or any(id(arg.value) in first and self._names.called(call) != "device" for arg in call.args)
         )
 
 

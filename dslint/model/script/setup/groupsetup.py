@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.setup.timeouts import GROUP_CREATORS
 from dslint.model.script.tree import Tree
@@ -71,13 +70,15 @@ class GroupSetup:
             return False
         return all(tree.contains(block, node) for block in self._conditional_blocks(first))
 
-    def deciding_tests(self, node: cst.CSTNode, unless: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    def deciding_tests(self, node: cst.CSTNode, unless: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """The tests around a node that do not stand around another one."""
         for outer in self._tree.parents(node):
             if isinstance(outer, cst.FunctionDef):
                 return
-            if isinstance(outer, cst.If | cst.While) and not self._tree.contains(outer, unless):
+            if isinstance(outer, cst.If | cst.IfExp | cst.While) and not self._tree.contains(outer, unless):
                 yield outer.test
+            elif isinstance(outer, cst.BooleanOperation) and not self._tree.contains(outer, unless):
+                yield outer.left
 
     def _conditional_blocks(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         inner = node
@@ -88,7 +89,7 @@ class GroupSetup:
                 yield inner
             elif isinstance(outer, cst.IndentedBlock | cst.SimpleStatementSuite):
                 owner = self._tree.parent(outer)
-                if not isinstance(owner, _PLAIN_PARENTS):
+                if not isinstance(owner, _PLAIN_PARENTS) and not _is_gone_through(owner, outer):
                     yield outer
             inner = outer
 
@@ -102,6 +103,19 @@ class GroupSetup:
     def _is_destroyed(self, first: cst.CSTNode, node: cst.CSTNode) -> bool:
         start, end = self._tree.position(first), self._tree.position(node)
         return any(
-            isinstance(n, cst.Call) and last_name(n.func) == "destroy_process_group"
+            isinstance(n, cst.Call) and self._names.called(n) == "destroy_process_group"
             for n in self._tree.order[start:end]
         )
+
+
+def _is_gone_through(owner: cst.CSTNode | None, block: cst.CSTNode) -> bool:
+    """The block of a ``try`` that nothing but an error leaves half done, and no handler makes up for that."""
+    if not isinstance(owner, cst.Try):
+        return False
+    is_body = block is owner.body or (owner.finalbody is not None and block is owner.finalbody.body)
+    return is_body and all(isinstance(_last(h.body), cst.Raise) for h in owner.handlers)
+
+
+def _last(block: cst.BaseSuite) -> cst.CSTNode | None:
+    last = block.body[-1] if block.body else None
+    return last.body[-1] if isinstance(last, cst.SimpleStatementLine) and last.body else last

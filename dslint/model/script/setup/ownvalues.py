@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
+from dslint.model.script.given import given
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.rankvalues import RankValues
@@ -170,5 +170,7 @@ class OwnValues:
         """Some call but `backward` gets the variable: it may be reduced there."""
         tree = self._names.tree
         calls = (n for n in tree.order if isinstance(n, cst.Call))
-        others = (c for c in calls if last_name(c.func) not in ("backward", "print", "float"))
-        return any(isinstance(a.value, cst.Name) and a.value.value == node.value for c in others for a in c.args)
+        others = (c for c in calls if self._names.called(c) not in ("backward", "print", "float"))
+        given_to = ((given(self._names, c) if any(a.star for a in c.args) else None, c) for c in others)
+        passed = (v for g, c in given_to for v in (g.positional if g is not None else [a.value for a in c.args]))
+        return any(isinstance(value, cst.Name) and value.value == node.value for value in passed)

@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.constants import Constants
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_main_test
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
 from dslint.model.script.setup.devices import Devices
@@ -60,20 +60,20 @@ class Startup:
         """The file is started as a program: it asks for ``__main__``, reads its command line, joins the job at once."""
         return any(
             (isinstance(node, cst.If) and is_main_test(node.test))
-            or (isinstance(node, cst.Call) and last_name(node.func) in _PARSE_CALLS)
+            or (isinstance(node, cst.Call) and self._names.called(node) in _PARSE_CALLS)
             for node in self._tree.some(cst.If, cst.Call)
         ) or any(map(self.runs_always, self.group_makers))
 
     @cached_property
     def group_makers(self) -> tuple[cst.Call, ...]:
         """The calls that join the processes of the job to a group."""
-        return tuple(n for n in self._tree.every(cst.Call) if last_name(n.func) in GROUP_MAKERS)
+        return tuple(n for n in self._tree.every(cst.Call) if self._names.called(n) in GROUP_MAKERS)
 
     @cached_property
     def starts_processes(self) -> bool:
         """The file starts processes itself; their environment is not that of a launcher."""
         calls = self._tree.every(cst.Call)
-        return any(last_name(call.func) in _STARTERS for call in calls) or self._names.imported(*_STARTING_MODULES)
+        return any(self._names.called(call) in _STARTERS for call in calls) or self._names.imported(*_STARTING_MODULES)
 
     @cached_property
     def states_ranks(self) -> bool:
@@ -177,14 +177,6 @@ _STRAIGHT = frozenset(
         *(cst.Comparison, cst.Subscript, cst.AssignTarget),
     }
 )
-
-
-def is_main_test(test: cst.CSTNode) -> bool:
-    """``__name__ == "__main__"``."""
-    return isinstance(test, cst.Comparison) and any(
-        isinstance(side, cst.Name) and side.value == "__name__"
-        for side in (test.left, *(part.comparator for part in test.comparisons))
-    )
 
 
 def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:

@@ -52,9 +52,10 @@ class Agreements:
         """Where variables are handed to such calls, by name."""
         found: dict[str, list[int]] = {}
         for call in self._tree.every(cst.Call):
-            if agrees(last_name(call.func)):
+            if agrees(self._names.called(call)):
                 for arg in call.args:
-                    for given in _handed(arg.value):
+                    behind = self._names.single_value(arg.value) if arg.star else None  # ``all_reduce(*values)``
+                    for given in _handed(behind or arg.value):
                         found.setdefault(given, []).append(self._tree.position(call))
         return found
 

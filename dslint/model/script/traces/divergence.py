@@ -29,6 +29,9 @@ from dslint.model.script.tree import Tree
 # The nodes whose test may tell ranks apart.
 _SPLITTING = (cst.If, cst.While, cst.IfExp, cst.BooleanOperation, cst.Match)
 
+# A function that hands on what it is given is one of these.
+_MAX_CALLERS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
@@ -306,13 +309,16 @@ class Divergences:
         if not here:
             return False  # the same calls in another order, or left out by those that leave
 
-        def differs(caller: cst.CSTNode) -> bool:
+        def differs(caller: cst.CSTNode, steps: int = 0) -> bool:
             if not excess(caller) or self._may_meet(key, caller, sides):
                 return False
             base, other = sides[0].scope(caller), others.scope(caller)
             # Counts say nothing where one of the two leaves a loop before its end.
             leaves = _leaves_in_loop(base) or _leaves_in_loop(other)
-            return not leaves or any(m.op.key == key for m in compare(base, other))
+            if leaves and not any(m.op.key == key for m in compare(base, other)):
+                return False
+            above = self._callers(caller) if steps < _MAX_CALLERS else []
+            return not above or any(differs(c, steps + 1) for c in above)
 
         callers = self._callers(one.scope)
         if callers:

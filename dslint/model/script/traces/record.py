@@ -37,6 +37,7 @@ from dslint.model.script.traces.elements import (
 from dslint.model.script.traces.ground import Ground
 from dslint.model.script.traces.side import Side
 from dslint.model.script.traces.symbols import Symbols
+from dslint.model.script.tree import block_of_one_turn
 
 _MAX_DEPTH = 6
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
@@ -147,10 +148,10 @@ class Recorder:
         if type(node) is cst.Return:
             found.append(Leave("return"))
         elif isinstance(node, cst.Break | cst.Continue):
-            found.append(Leave("break" if type(node) is cst.Break else "continue"))
-        elif type(node) is cst.Expr and is_exit(node.value):
+            found.append(Leave("break" if isinstance(node, cst.Break) else "continue"))
+        elif isinstance(node, cst.Expr) and is_exit(node.value, self._names):
             found.append(Leave(ending(node.value)))
-        elif type(node) is cst.Expr and is_abort(node.value):
+        elif isinstance(node, cst.Expr) and is_abort(node.value, self._names):
             found.append(Leave("crash"))
         return found
 
@@ -213,6 +214,9 @@ class Recorder:
         return any(self._side.is_rank(n) for n in self._tree.descendants(test) if isinstance(n, cst.BaseExpression))
 
     def _while(self, node: cst.While) -> list[Element]:
+        once = block_of_one_turn(node)
+        if once is not None:
+            return self._block(once)
         header = self._expression(node.test)
 
         def body() -> list[Element]:
@@ -304,7 +308,7 @@ class Recorder:
         told = self._helper(call, found[0].function, found[1], found[0]) if found is not None else []
         if told:
             return told
-        name = last_name(call.func)
+        name = self._names.called(call)
         # Ranks that have left are no part of a group that the others make afterwards.
         if name in GROUP_MAKERS:
             return [Maybe(call)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.reaching import Reaching
 from dslint.model.script.ranks.guards import Guards
@@ -64,8 +63,8 @@ class Symbols:
     def _is_told(self, name: cst.Name) -> bool:
         """A use that makes the list the same on all ranks: its broadcast from rank 0."""
         outer = self._tree.parent(name)
-        call = self._tree.parent(outer) if type(outer) is cst.Arg else None
-        if type(call) is not cst.Call or "broadcast" not in last_name(call.func):
+        call = self._tree.parent(outer) if isinstance(outer, cst.Arg) else None
+        if not isinstance(call, cst.Call) or "broadcast" not in self._names.called(call):
             return False
         source = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "src"), None)
         return source is None or number_of(source) == 0

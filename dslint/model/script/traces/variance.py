@@ -15,6 +15,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from dslint.model.script.behind import question
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import last_name
 from dslint.model.script.objects.objects import Objects
@@ -96,13 +97,19 @@ class Variances:
             return Variant(lone, is_lone=True)
         if type(test) is cst.BooleanOperation:
             return self.test(test.left) or self.test(test.right)
-        if type(test) is cst.NamedExpr:
-            return self.test(test.value)
-        if type(test) is cst.Comparison:
+        asked, _ = question(self._names, test)
+        if asked is not test and not self._is_agreed(test):
+            return self.test(asked)
+        if isinstance(test, cst.Comparison):
             return self._comparison(test)
         found = self._clock(test) or (self.value(test) if self._may_tell(test, _counts(test)) else None)
         told = found is not None and (found.is_dealt or _counts(test) or self._asks_for_nan(test))
         return found if told else None
+
+    def _is_agreed(self, test: cst.BaseExpression) -> bool:
+        """A variable that something made the same on all ranks before it was tested."""
+        found = self._names.bindings(test.value, test) if isinstance(test, cst.Name) else []
+        return any(self._agreements.between(binding, test) for binding in found)
 
     def value(self, node: cst.CSTNode | None, steps: int = 0) -> Variant | None:
         """Why a value differs between ranks; ``None`` when it does not, or nobody knows."""
@@ -153,7 +160,7 @@ class Variances:
         if not self._speaks_of_nan:
             return False
         for inner in self._tree.descendants(node):
-            if type(inner) is cst.Call and last_name(inner.func) in _NOT_A_NUMBER:
+            if isinstance(inner, cst.Call) and self._names.called(inner) in _NOT_A_NUMBER:
                 return True
             value = self._names.single_value(inner) if type(inner) is cst.Name and depth < _MAX_ALIASES else None
             if value is not None and self._asks_for_nan(value, depth + 1):
@@ -199,7 +206,7 @@ class Variances:
         return self._variable(node, found, steps) if found else self.value(node.value, steps)
 
     def _call(self, node: cst.Call, steps: int) -> Variant | None:
-        name = last_name(node.func)
+        name = self._names.called(node)
         if agrees(name) or name in _SHAPES:
             return None
         if name in _WRAPPERS:
@@ -228,7 +235,7 @@ class Variances:
         return self._batches(inner, steps) or self.value(inner, steps)
 
     def _batches(self, iterable: cst.BaseExpression, steps: int) -> Variant | None:
-        if type(iterable) is cst.Call and last_name(iterable.func) in _WRAPPERS and iterable.args:
+        if isinstance(iterable, cst.Call) and self._names.called(iterable) in _WRAPPERS and iterable.args:
             return self._batches(iterable.args[0].value, steps)
         kind = self._objects.likely(iterable)
         if kind in _OWN_PART or kind == "prepared":  # of what accelerate prepared only a loader is looped over

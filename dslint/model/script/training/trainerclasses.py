@@ -6,6 +6,7 @@ import re
 
 import libcst as cst
 
+from dslint.model.script.behind import wording
 from dslint.model.script.dotted import is_super
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
@@ -57,13 +58,13 @@ class TrainerClasses:
         inner = node
         for outer in self._tree.parents(node):
             if isinstance(outer, cst.If | cst.IfExp) and inner is not outer.test:
-                if _ASKS.search(self._text(outer.test)):
+                if _ASKS.search(wording(self._names, outer.test)):
                     return True
             elif isinstance(outer, cst.BooleanOperation) and inner is outer.right:
-                if _ASKS.search(self._text(outer.left)):
+                if _ASKS.search(wording(self._names, outer.left)):
                     return True
             elif isinstance(outer, cst.Try) and inner is outer.body:
-                caught = {"" if h.type is None else self._text(h.type) for h in outer.handlers}
+                caught = {"" if h.type is None else self._text(h.type) for h in outer.handlers if not _raises_again(h)}
                 if any(not c or re.search("TypeError|AttributeError|Exception", c) for c in caught):
                     return True
             inner = outer
@@ -72,6 +73,9 @@ class TrainerClasses:
     def states_release(self, library: str) -> bool:
         """The file itself asks for releases up to one: `require_version("trl>=0.8.6,<=0.9.6")`."""
         pin = re.compile(rf"\s*{library}\s*(?:[><]=?|==|~=|!=)")
+        asked = (n for n in self._tree.every(cst.Call) if self._names.called(n) == "require_version" and n.args)
+        if any(not isinstance(n.args[0].value, cst.SimpleString) for n in asked):
+            return True  # for all that is known
         texts = (n for n in self._tree.order if isinstance(n, cst.SimpleString))
         values = (str(n.evaluated_value) for n in texts if library in n.value)
         return any(pin.match(value) and re.search(r"<|==|~=", value) for value in values)
@@ -90,3 +94,10 @@ def _fields(node: cst.ClassDef) -> set[str]:
 def _makes_itself(node: cst.ClassDef) -> bool:
     """The class has an `__init__` of its own."""
     return any(isinstance(item, cst.FunctionDef) and item.name.value == "__init__" for item in node.body.body)
+
+
+def _raises_again(handler: cst.ExceptHandler) -> bool:
+    """The error that was caught goes on."""
+    last = handler.body.body[-1] if handler.body.body else None
+    small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) and last.body else None
+    return isinstance(small, cst.Raise) and small.exc is None

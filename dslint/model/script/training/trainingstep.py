@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
+from dslint.model.script.behind import with_callees
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
@@ -62,13 +63,13 @@ class TrainingSteps:
     def has_other_arm(self, node: cst.CSTNode, method: str) -> bool:
         """The opposite arm of a test around ``node`` calls the method, on whatever: the arms are two ways to train."""
         function = self._tree.function(node) or self._tree.module
-        return any(
-            isinstance(other, cst.Call)
-            and isinstance(other.func, cst.Attribute)
-            and other.func.attr.value == method
-            and self._objects.conditions.excludes(node, other)
-            for other in self._tree.own_nodes(function)
-        )
+        calls = (n for n in self._tree.own_nodes(function) if isinstance(n, cst.Call))
+        return any(self._calls_method(c, method) and self._objects.conditions.excludes(node, c) for c in calls)
+
+    def _calls_method(self, call: cst.Call, method: str) -> bool:
+        """The call itself, or one in the function of the file that it runs."""
+        inside = (n.func for n in with_callees(self._names, call) if isinstance(n, cst.Call))
+        return any(isinstance(func, cst.Attribute) and func.attr.value == method for func in inside)
 
     # -- losses -------------------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class TrainingSteps:
 
     def _parts_of_call(self, call: cst.Call) -> list[cst.CSTNode]:
         # ``float(loss)`` is a number, ``logits.float()`` a tensor of the same graph.
-        if last_name(call.func) in _CUT or (isinstance(call.func, cst.Name) and call.func.value == "float"):
+        if self._names.called(call) in _CUT or (isinstance(call.func, cst.Name) and call.func.value == "float"):
             return []
         function = self._names.local_function(call)
         if function is not None:  # what a function of the file returns, whatever it was given

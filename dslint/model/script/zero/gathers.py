@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.model.script.dotted import is_self, last_name
+from dslint.model.script.given import given
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
@@ -61,12 +62,16 @@ class Write:
     is_module: bool = False
 
 
+_MAX_CALLERS = 3
+
+
 class Gathers:
     """The gathering blocks of one module."""
 
     def __init__(self, tree: Tree, names: Names) -> None:
         self._tree = tree
         self._names = names
+        self._callers: dict[int, list[cst.Call]] | None = None
 
     def of_block(self, block: cst.With) -> Iterator[Gather]:
         """The gathers that a ``with`` enters, made there or held in a variable before."""
@@ -75,17 +80,28 @@ class Gathers:
                 yield Gather(
                     block,
                     call,
-                    _argument(call, "params", _PARAMETERS),
-                    _argument(call, "modifier_rank", _MODIFIER),
-                    _argument(call, "enabled", _ENABLED),
+                    given(self._names, call).argument("params", _PARAMETERS),
+                    given(self._names, call).argument("modifier_rank", _MODIFIER),
+                    given(self._names, call).argument("enabled", _ENABLED),
                 )
 
-    def is_inside(self, node: cst.CSTNode) -> bool:
-        """A ``with`` around a node gathers parameters, or may do so by a context manager of the project."""
+    def is_inside(self, node: cst.CSTNode, steps: int = 0) -> bool:
+        """A ``with`` around a node, or around all calls of its function, gathers parameters, or may do so."""
         for outer in self._tree.parents(node):
             if isinstance(outer, cst.With) and any(self._may_gather(i.item) for i in outer.items):
                 return True
-        return False
+        function = self._tree.function(node) if steps < _MAX_CALLERS else None
+        calls = self._calls_of(function) if function is not None else []
+        return bool(calls) and all(self.is_inside(call, steps + 1) for call in calls)
+
+    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
+        if self._callers is None:
+            self._callers = {}
+            for call in self._tree.every(cst.Call):
+                local = self._names.local_function(call)
+                if local is not None:
+                    self._callers.setdefault(id(local), []).append(call)
+        return self._callers.get(id(function), [])
 
     def _may_gather(self, item: cst.BaseExpression) -> bool:
         if any(True for _ in self._calls(item)):
@@ -144,7 +160,7 @@ class Gathers:
             return False
         source, position = found[0].value, found[0].position
         while isinstance(source, cst.Call):
-            if last_name(source.func) == "zip" and position is not None and position < len(source.args):
+            if self._names.called(source) == "zip" and position is not None and position < len(source.args):
                 source, position = source.args[position].value, None
             elif isinstance(source.func, cst.Attribute):
                 source = source.func.value
@@ -185,14 +201,14 @@ class Gathers:
         return self._call(node) if isinstance(node, cst.Call) else None
 
     def _call(self, call: cst.Call) -> Write | None:
-        name = last_name(call.func)
+        name = self._names.called(call)
         if isinstance(call.func, cst.Attribute) and name in MODULE_WRITERS and not is_self(call.func.value):
             return Write(call.func.value, call, name in _RANDOM, is_module=True)
         if not name.endswith("_") or name.endswith("__") or name in _NO_WRITE:
             return None
         qualified = self._names.qualified(call.func) or ""
         if qualified.startswith("torch.nn.init."):
-            first = _argument(call, "tensor", 0)
+            first = given(self._names, call).argument("tensor", 0)
             return Write(_tensor(first), call, name in _RANDOM) if first is not None else None
         if isinstance(call.func, cst.Attribute) and not qualified:
             return Write(_tensor(call.func.value), call, name in _RANDOM)
@@ -217,12 +233,3 @@ def _tensor(node: cst.BaseExpression) -> cst.BaseExpression:
             node = node.value
         else:
             return node
-
-
-def _argument(call: cst.Call, name: str, position: int) -> cst.BaseExpression | None:
-    for index, arg in enumerate(call.args):
-        if arg.keyword is not None and arg.keyword.value == name:
-            return arg.value
-        if arg.keyword is None and not arg.star and index == position:
-            return arg.value
-    return None

@@ -53,7 +53,7 @@ class HfLoading:
         """``AutoModelForCausalLM.from_pretrained(...)`` and the like."""
         if not (isinstance(call.func, cst.Attribute) and call.func.attr.value in _LOADERS):
             return False
-        owner = last_name(call.func.value)
+        owner = (self._names.qualified(call.func.value) or "").rpartition(".")[2] or last_name(call.func.value)
         name = self._names.qualified(call.func) or dotted(call.func) or ""
         return bool(_MODEL.match(owner)) and not _NO_MODEL.search(owner) and not name.startswith(_OTHER_LIBRARIES)
 
@@ -63,9 +63,9 @@ class HfLoading:
 
     def is_teller(self, call: cst.Call) -> bool:
         """After this call transformers knows the DeepSpeed config of the run, if there is one."""
-        if self.is_hf_config(call) or last_name(call.func) in _PARSERS:
+        if self.is_hf_config(call) or self._names.called(call) in _PARSERS:
             return True
-        return self._objects.kind(call) == "training_arguments" or last_name(call.func) == "Accelerator"
+        return self._objects.kind(call) == "training_arguments" or self._names.called(call) == "Accelerator"
 
     def tellers_before(self, call: cst.Call) -> list[cst.Call]:
         """The calls of the same function, or of the module, that may have told transformers before a call."""

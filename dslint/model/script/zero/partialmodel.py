@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from dslint.model.script.behind import question, wording
 from dslint.model.script.dotted import is_self, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
@@ -77,7 +78,7 @@ class PartialModels:
 
     def _modality(self, branch: cst.If, offered: set[str]) -> PartialPart | None:
         asked = self._asked(branch.test, offered)
-        if not asked or _UNIFORM.search(self._text(branch.test)):
+        if not asked or _UNIFORM.search(wording(self._names, branch.test)):
             return None
         arms = self._arms(branch)
         if arms is None:
@@ -88,10 +89,22 @@ class PartialModels:
         used, other = (0, 1) if calls[0] else (1, 0)
         if self._mentions_parts(arms[other], {self._root(c) for c in calls[used]}) or self._raises(arms[other]):
             return None
+        if self._asks_alike(calls[used][0], branch):
+            return None
         return PartialPart(calls[used][0], branch.test, "images")
+
+    def _asks_alike(self, call: cst.Call, branch: cst.If) -> bool:
+        """A test between the two is the same on all ranks, and decides as well."""
+        for outer in self._tree.parents(call):
+            if outer is branch:
+                return False
+            if isinstance(outer, cst.If) and _UNIFORM.search(wording(self._names, outer.test)):
+                return True
+        return False
 
     def _asked(self, test: cst.BaseExpression, offered: set[str]) -> set[str]:
         """The parameters of which a test asks whether the batch has them."""
+        test, _ = question(self._names, test)
         if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             return self._asked(test.expression, offered)
         if isinstance(test, cst.BooleanOperation):
@@ -99,7 +112,7 @@ class PartialModels:
         if isinstance(test, cst.Comparison):
             return self._asked(test.left, offered)
         if isinstance(test, cst.Call):
-            if last_name(test.func) not in _ASKS:
+            if self._names.called(test) not in _ASKS:
                 return set()
             inner = [a.value for a in test.args]
             inner += [test.func.value] if isinstance(test.func, cst.Attribute) else []
@@ -139,7 +152,7 @@ class PartialModels:
         for node in (n for part in arm for n in self._tree.descendants(part)):
             if isinstance(node, cst.Call):
                 root = self._root(node)
-                if root in roots or _PARTS.search(root) or "dummy" in last_name(node.func):
+                if root in roots or _PARTS.search(root) or "dummy" in self._names.called(node):
                     return True
             if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
                 sides = (side for side in (node.left, node.right) if isinstance(side, cst.Integer | cst.Float))
@@ -179,7 +192,7 @@ class PartialModels:
         if isinstance(func, cst.Name):
             found = self._names.bindings(func.value, func)
             source = found[0].value if len(found) == 1 else None
-            if isinstance(source, cst.Call) and last_name(source.func) == "enumerate" and source.args:
+            if isinstance(source, cst.Call) and self._names.called(source) == "enumerate" and source.args:
                 source = source.args[0].value
             return source is not None and (self._is_list(source) or self._is_expert(source))
         return isinstance(func, cst.Subscript) and self._is_list(func.value)
@@ -211,7 +224,7 @@ class PartialModels:
             return False
         if any(isinstance(n, cst.Attribute) and n.attr.value == "shape" for n in nodes):
             return True
-        return any(isinstance(n, cst.Call) and last_name(n.func) in _DATA for n in nodes)
+        return any(isinstance(n, cst.Call) and self._names.called(n) in _DATA for n in nodes)
 
     def _text(self, node: cst.CSTNode) -> str:
         return self._tree.module.code_for_node(node)

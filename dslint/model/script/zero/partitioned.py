@@ -56,7 +56,7 @@ class Partitioned:
             return self._is_engine(node.body, steps + 1) and self._is_engine(node.orelse, steps + 1)
         if isinstance(node, cst.Attribute):
             return self._is_attribute(node, steps)
-        if isinstance(node, cst.Call) and last_name(node.func) in _UNWRAP and node.args:
+        if isinstance(node, cst.Call) and self._names.called(node) in _UNWRAP and node.args:
             return self._is_engine(node.args[0].value, steps + 1)
         return isinstance(node, cst.Name) and self._is_named(node, steps)
 
@@ -135,6 +135,7 @@ class Partitioned:
         if function is None:
             return []
         order = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        order = order[1:] if order[:1] in (["self"], ["cls"]) else order
         name, found = param.name.value, list[cst.BaseExpression | None]()
         for call in self._tree.every(cst.Call):
             if self._names.local_function(call) is function:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from dslint.model.script.behind import question, wording
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 
@@ -49,6 +50,14 @@ _COMPARE: dict[type[cst.BaseCompOp], Callable[[int, int], bool]] = {
     cst.GreaterThan: int.__gt__,
     cst.GreaterThanEqual: int.__ge__,
 }
+_TURNED: dict[type[cst.BaseCompOp], type[cst.BaseCompOp]] = {
+    cst.Equal: cst.Equal,
+    cst.NotEqual: cst.NotEqual,
+    cst.LessThan: cst.GreaterThan,
+    cst.LessThanEqual: cst.GreaterThanEqual,
+    cst.GreaterThan: cst.LessThan,
+    cst.GreaterThanEqual: cst.LessThanEqual,
+}
 
 
 class StageTests:
@@ -70,11 +79,13 @@ class StageTests:
         if isinstance(test, cst.BooleanOperation):
             return self._both(test, steps)
         if isinstance(test, cst.Comparison):
-            return self._comparison(test)
+            return self._behind(test, steps) or self._comparison(test)
         if isinstance(test, cst.Call):
             return self._call(test)
         if isinstance(test, cst.Name | cst.Attribute):
             return self._named(test, steps)
+        if isinstance(test, cst.NamedExpr | cst.IfExp):
+            return self._behind(test, steps) or self._other(test)
         return self._other(test)
 
     def _both(self, test: cst.BooleanOperation, steps: int) -> Outcome | None:
@@ -96,7 +107,10 @@ class StageTests:
         if last_name(test.left) == "distributed_type" and last_name(right) == "DEEPSPEED":
             # ``accelerator.distributed_type == DistributedType.DEEPSPEED``
             return (ALL, _OFF) if isinstance(operator, cst.Equal | cst.Is) else (_OFF, ALL)
-        if not _STAGE.search(_asked(test.left)):
+        left = test.left
+        if type(operator) in _TURNED and _number(left) is not None:  # ``3 == stage``
+            left, operator, right = right, _TURNED[type(operator)](), left
+        if not _STAGE.search(_asked(left)):
             return self._other(test)
         if isinstance(right, cst.Tuple | cst.List | cst.Set) and isinstance(operator, cst.In | cst.NotIn):
             numbers = {_number(element.value) for element in right.elements}
@@ -111,25 +125,37 @@ class StageTests:
         return yes, ALL - yes
 
     def _call(self, test: cst.Call) -> Outcome | None:
-        name = last_name(test.func)
+        name = self._names.called(test)
         if _IS_ZERO3.match(name) or name in _PARTITIONS:
             return ZERO3, _NOT_3
         if name == "hasattr" and len(test.args) == 2:
             attribute = test.args[1].value
             if isinstance(attribute, cst.SimpleString) and attribute.evaluated_value in _PARTITIONED:
                 return ZERO3, _NOT_3
+        if (
+            name in ("hasattr", "getattr")
+            and len(test.args) > 1
+            and not isinstance(test.args[1].value, cst.SimpleString)
+        ):
+            return None
         if _USES_DEEPSPEED.match(name):
             return ALL, _OFF
-        return self._other(test)
+        return self._returned(test) or self._other(test)
+
+    def _returned(self, test: cst.Call) -> Outcome | None:
+        """What a function of the file that only returns a test says."""
+        function = self._names.local_function(test)
+        lines = list(function.body.body) if function is not None else []
+        small = lines[-1].body[-1] if lines and isinstance(lines[-1], cst.SimpleStatementLine) else None
+        if len(lines) != 1 or not isinstance(small, cst.Return) or small.value is None:
+            return None
+        found = self._outcome(small.value, _MAX_STEPS - 1)
+        return found if found != _NOTHING else None
 
     def _named(self, test: cst.Name | cst.Attribute, steps: int) -> Outcome | None:
-        value = self._names.single_value(test)
-        if value is not None and isinstance(
-            value, cst.Comparison | cst.Call | cst.BooleanOperation | cst.UnaryOperation
-        ):
-            found = self._outcome(value, steps + 1)
-            if found is not None and found != _NOTHING:
-                return found
+        found = self._behind(test, steps)
+        if found is not None and found != _NOTHING:
+            return found
         name = last_name(test)
         if _IS_ZERO3.match(name):
             return ZERO3, _NOT_3
@@ -137,9 +163,22 @@ class StageTests:
             return ALL - _OFF, _OFF
         return (ALL, _OFF) if _USES_DEEPSPEED.match(name) else self._other(test)
 
+    def _behind(self, test: cst.BaseExpression, steps: int) -> Outcome | None:
+        asked, holds = question(self._names, test)
+        if asked is test or not isinstance(
+            asked, cst.Comparison | cst.Call | cst.BooleanOperation | cst.UnaryOperation | cst.Name | cst.Attribute
+        ):
+            return None
+        found = self._outcome(asked, steps + 1)
+        return found if found is None or holds else (found[1], found[0])
+
+    def at_case(self, case: cst.MatchCase, subject: cst.BaseExpression) -> bool:
+        """``match engine.zero_optimization_stage(): case 3:``."""
+        is_3 = isinstance(case.pattern, cst.MatchValue) and _number(case.pattern.value) == 3
+        return is_3 and _STAGE.search(_asked(subject)) is not None
+
     def _other(self, test: cst.BaseExpression) -> Outcome | None:
-        text = self._names.tree.module.code_for_node(test)
-        return None if _MAYBE.search(text) else _NOTHING
+        return None if _MAYBE.search(wording(self._names, test)) else _NOTHING
 
 
 def _asked(node: cst.BaseExpression) -> str:

@@ -13,17 +13,19 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, Span
 from dslint.model.context import Context
 from dslint.model.embedded.flow import EXPECTS_FAILURE
+from dslint.model.script.behind import with_callees
 from dslint.model.script.constants import Constants
-from dslint.model.script.dotted import last_name
+from dslint.model.script.data.labels import items_of
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
-from dslint.model.script.tree import Tree
+from dslint.model.script.tree import Tree, block_of_one_turn
 from dslint.model.script.zero.stagetests import ALL, ZERO3, StageTests
 from dslint.parse.python import ScriptDoc
 
 _MAX_CALLS = 3
 _SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
 # Whatever states a stage has one of these words in it: most files have none, and their calls are not looked at.
+_SECTION = "zero_optimization"
 _MAY_STATE = re.compile(r"zero_optimization|DeepSpeedPlugin|--zero[_-]stage")
 _NAMES_CONFIG = re.compile(r"\bdeepspeed\s*=(?!=)")
 _ARGUMENTS = re.compile(r"(?:Arguments|Config|Args)$")
@@ -85,7 +87,7 @@ class ZeroStages:
             return self._run.zero_stage
         text = self._doc.source.text
         may_state = _MAY_STATE.search(text) or ("deepspeed" in text and _MAY_BUILD.search(text))
-        nodes = self._tree.some(cst.DictElement, cst.Call) if may_state else ()
+        nodes = self._tree.some(cst.DictElement, cst.Call, cst.Arg, cst.Assign) if may_state else ()
         stages = [fact for node in nodes for fact in self._stated_by(node)]
         values = {fact.value for fact in stages}
         if len(values) == 1 and all(fact.is_known for fact in stages):
@@ -99,17 +101,18 @@ class ZeroStages:
         """``TrainingArguments(deepspeed=path)``: DeepSpeed is used, and what its config says stands elsewhere."""
         if _NAMES_CONFIG.search(self._doc.source.text) is None:
             return False
-        calls = (n for n in self._tree.every(cst.Call) if _ARGUMENTS.search(last_name(n.func)))
+        calls = (n for n in self._tree.every(cst.Call) if _ARGUMENTS.search(self._names.called(n)))
         given = (a.value for call in calls for a in call.args if a.keyword and a.keyword.value == "deepspeed")
         return any(not (isinstance(value, cst.Name) and value.value in ("None", "False")) for value in given)
 
     def _stated_by(self, node: cst.CSTNode) -> list[Fact[object]]:
         """What a node states: ``{"zero_optimization": {"stage": 3}}``, ``DeepSpeedPlugin(zero_stage=3)``, a flag."""
-        if isinstance(node, cst.DictElement) and _text(node.key) == "zero_optimization":
-            return [self._of_section(node)]
+        section = _section(node)
+        if section is not None:
+            return [self._of_section(*section)]
         if not isinstance(node, cst.Call):
             return []
-        name = last_name(node.func)
+        name = self._names.called(node)
         if name == "DeepSpeedPlugin":
             stage = next((a.value for a in node.args if a.keyword and a.keyword.value == "zero_stage"), None)
             return [self._value(stage)] if stage is not None else [unknown("set by accelerate's config")]
@@ -125,16 +128,16 @@ class ZeroStages:
     def _value(self, node: cst.BaseExpression) -> Fact[object]:
         return self._constants.value(node, origins=True)
 
-    def _of_section(self, node: cst.DictElement) -> Fact[object]:
+    def _of_section(self, key: cst.CSTNode, value: cst.BaseExpression) -> Fact[object]:
         """The stage of a section, as the reader of configs in dicts sees it, else as it is written."""
-        place = self._doc.location(node.key)
+        place = self._doc.location(key)
         read = self._read_stages.get(place.span)
         if read is not None:
             return read
-        inner = self._names.single_value(node.value) if isinstance(node.value, cst.Name) else node.value
-        if not isinstance(inner, cst.Dict):
+        items = items_of(value, self._names)
+        if items is None:
             return unknown("the section is computed")
-        stage = _item(inner, "stage")
+        stage = items.get("stage")
         return self._value(stage) if stage is not None else known(0, place)
 
     @cached_property
@@ -187,14 +190,34 @@ class ZeroStages:
 
     def _saves_at_3(self, scope: cst.CSTNode) -> bool:
         for branch in self._tree.own_nodes(scope):
-            if not isinstance(branch, cst.If):
+            if isinstance(branch, cst.Match):
+                arms_of_3 = (c.body for c in branch.cases if self._tests.at_case(c, branch.subject))
+                if any(self._saves(arm) for arm in arms_of_3):
+                    return True
+            if isinstance(branch, cst.Call) and self._is_only_at_3(branch) and self._saves(branch):
+                return True
+            if not isinstance(branch, cst.If | cst.IfExp | cst.BooleanOperation):
+                continue
+            if isinstance(branch, cst.BooleanOperation):
+                told = self._tests.outcome(branch.left) or (ALL, ALL)
+                is_at_3 = told[0 if isinstance(branch.operator, cst.And) else 1] == ZERO3
+                if is_at_3 and self._saves(branch.right):
+                    return True
                 continue
             outcome = self._tests.outcome(branch.test) or (ALL, ALL)
             arms = [arm for arm, stages in ((branch.body, outcome[0]), (branch.orelse, outcome[1])) if stages == ZERO3]
-            for node in (n for arm in arms if arm is not None for n in self._tree.descendants(arm)):
-                if isinstance(node, cst.Call) and _SAVES.search(last_name(node.func)):
-                    return True
+            if any(self._saves(arm) for arm in arms if arm is not None):
+                return True
         return False
+
+    def _is_only_at_3(self, call: cst.Call) -> bool:
+        """``if stage != 3: return`` stands before the call."""
+        outcomes = ((self._tests.outcome(test), is_true) for test, is_true in self._conditions(call))
+        return any(told is not None and told[0 if is_true else 1] == ZERO3 for told, is_true in outcomes)
+
+    def _saves(self, arm: cst.CSTNode) -> bool:
+        calls = (n for n in with_callees(self._names, arm) if isinstance(n, cst.Call))
+        return any(_SAVES.search(self._names.called(call)) for call in calls)
 
     def _narrowed(self, node: cst.CSTNode, before: StageHere, calls: int) -> StageHere:
         here = before
@@ -226,7 +249,7 @@ class ZeroStages:
     def _is_expected_to_fail(self, node: cst.CSTNode) -> bool:
         """Inside ``with pytest.raises(...)``: whatever the mistake is, it is meant."""
         items = (i.item for p in self._tree.parents(node) if isinstance(p, cst.With) for i in p.items)
-        return any(isinstance(item, cst.Call) and last_name(item.func) in EXPECTS_FAILURE for item in items)
+        return any(isinstance(item, cst.Call) and self._names.called(item) in EXPECTS_FAILURE for item in items)
 
     def _conditions(self, node: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, bool]]:
         """The tests between a node and its function with the answer that leads to the node."""
@@ -249,11 +272,23 @@ class ZeroStages:
         for statement in block.body:
             if statement is inner:
                 return
-            if isinstance(statement, cst.If):
+            if isinstance(statement, cst.While) and block_of_one_turn(statement) is not None:
+                yield from self._exits_before(statement.body, statement)  # type: ignore[arg-type]
+            elif isinstance(statement, cst.If):
                 if _ends(statement.body):
                     yield statement.test, False
                 elif isinstance(statement.orelse, cst.Else) and _ends(statement.orelse.body):
                     yield statement.test, True
+                yield from self._later_arms(statement)
+
+    def _later_arms(self, chain: cst.If) -> Iterator[tuple[cst.BaseExpression, bool]]:
+        """``elif is_zero3: return``: stage 3 has left, as far as the tests before it do not come first."""
+        arm = chain.orelse
+        while isinstance(arm, cst.If):
+            outcome = self._tests.outcome(arm.test)
+            if outcome is not None and outcome[0] == ZERO3 and _ends(arm.body):
+                yield arm.test, False
+            arm = arm.orelse
 
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
         if self._callers is None:
@@ -291,11 +326,17 @@ def _ends(body: cst.BaseSuite) -> bool:
     return isinstance(last, cst.Raise) or leaves(body)
 
 
-def _item(node: cst.Dict, key: str) -> cst.BaseExpression | None:
-    for element in node.elements:
-        if isinstance(element, cst.DictElement) and _text(element.key) == key:
-            return element.value
-    return None
+def _section(node: cst.CSTNode) -> tuple[cst.CSTNode, cst.BaseExpression] | None:
+    """Key and value of ``{"zero_optimization": x}``, of the keyword, and of ``config["zero_optimization"] = x``."""
+    if isinstance(node, cst.DictElement):
+        return (node.key, node.value) if _text(node.key) == _SECTION else None
+    if isinstance(node, cst.Arg):
+        return (node.keyword, node.value) if node.keyword is not None and node.keyword.value == _SECTION else None
+    target = node.targets[0].target if isinstance(node, cst.Assign) else None
+    if not isinstance(node, cst.Assign) or not isinstance(target, cst.Subscript) or len(target.slice) != 1:
+        return None
+    index = target.slice[0].slice
+    return (index.value, node.value) if isinstance(index, cst.Index) and _text(index.value) == _SECTION else None
 
 
 def _text(node: cst.CSTNode) -> str:

@@ -6,7 +6,6 @@ import re
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 from dslint.model.script.zero.partitioned import Partitioned
@@ -68,7 +67,7 @@ class ZeroParameters:
                 node = node.value
             elif (
                 isinstance(node, cst.Call)
-                and last_name(node.func) in _EMBEDDINGS
+                and self._names.called(node) in _EMBEDDINGS
                 and isinstance(node.func, cst.Attribute)
             ):
                 path.append("embeddings")
@@ -90,7 +89,7 @@ class ZeroParameters:
         if len(found) != 1 or found[0].kind != "loop":
             return False
         source, position = found[0].value, found[0].position
-        if isinstance(source, cst.Call) and last_name(source.func) in ("list", "tqdm", "reversed") and source.args:
+        if isinstance(source, cst.Call) and self._names.called(source) in ("list", "tqdm", "reversed") and source.args:
             source = source.args[0].value
         if not (isinstance(source, cst.Call) and isinstance(source.func, cst.Attribute)):
             return False
