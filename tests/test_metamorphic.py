@@ -1,8 +1,8 @@
 """The examples of the script rules, said in another way: what was reported still is, and nothing else ever.
 
 ``tests/metamorphic/`` holds the rewrites, none of which changes what a script does: other imports, aliases, tests
-turned round, functions, methods, modules, layout. Each example is judged after two or three of them; ``abstentions.toml``
-says which rules miss what, and an entry that is found again must leave it.
+turned round, functions, methods, modules, layout. Each example is judged after two or three of them, and
+``abstentions.toml`` says which rules miss what: an entry that is found again must leave it.
 ``python tests/metamorphic/long.py`` runs all rewrites on all examples, or thousands of compositions.
 """
 
