@@ -140,10 +140,7 @@ class Recorder:
     def _small(self, node: cst.CSTNode) -> list[Element]:
         if type(node) is cst.Raise:
             raised = node.exc.func if type(node.exc) is cst.Call else node.exc
-            kind = "crash"
-            if last_name(raised) == "SystemExit":
-                kind = ending(node.exc)
-            return [Leave(kind)]
+            return [Leave(ending(node.exc) if last_name(raised) == "SystemExit" else "crash")]
         found = self._expression(node)
         if type(node) is cst.Return:
             found.append(Leave("return"))
