@@ -1313,7 +1313,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "rank|process_index|split_between_processes",
             "world_size|WORLD_SIZE|num_processes|split_between_processes|num_replicas|n_?gpu",
-            "range\\((?:[^\\n]*,){2}|range\\(\\s*\\n|::|islice|array_split|chunk\\(|tensor_split|split_between_processes|\\.shard\\(|split_dataset_by_node|%|while|rank\\)? \\*|\\* \\(?(?:\\w+\\.)?\\w*rank",
+            "range\\((?:[^:]{0,200}?,){2}|::|islice|array_split|chunk\\(|tensor_split|split_between_processes|\\.shard\\(|split_dataset_by_node|%|while|rank\\)? \\*|\\* \\(?(?:\\w+\\.)?\\w*rank",
             "torch|accelerate",
         ),
         fix="none",
@@ -1425,7 +1425,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="`device_map` for a model that ZeRO stage 3 spreads over the ranks",
         module="dslint.rules.script.dsl214_z3_with_device_map",
         markers=(
-            "device_map\\s*=|low_cpu_mem_usage",
+            "device_map[\\\"']?\\s*[=:]|low_cpu_mem_usage",
             "from_pretrained",
             "deepspeed|accelerat|Train|trl|zero",
         ),
@@ -1476,7 +1476,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="the loss is divided by the accumulation steps, and the library divides it again",
         module="dslint.rules.script.dsl217_double_gas_scaling",
         markers=(
-            "\\.backward\\([^)\\n]",
+            "\\.backward\\(\\s*[^)\\s]",
             "deepspeed\\.initialize|\\binitialize\\(|model_engine|ds_engine|deepspeed_engine|DeepSpeedEngine|Accelerator",
             "\\w\\)? */=? *[\\w(]",
         ),
@@ -1560,7 +1560,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="A timeout of `timedelta(N)` is N days, not N seconds",
         module="dslint.rules.script.dsl222_timedelta_positional_days",
         markers=(
-            "timedelta\\(\\s*[\\w.]",
+            "timedelta\\(\\s*[\\w.]|timedelta as",
             "timeout|init_process_group|init_distributed|new_group",
         ),
         fix="safe",
@@ -1574,7 +1574,7 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="The process group is created with the default timeout",
         module="dslint.rules.script.dsl223_process_group_timeout_missing",
-        markers=("init_process_group\\s*\\(|init_distributed\\s*\\(",),
+        markers=("init_process_group\\b|init_distributed\\b",),
         fix="none",
         since="0.1.0",
         has_precheck=True,
@@ -1587,8 +1587,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="A subgroup does not have the timeout of the default process group",
         module="dslint.rules.script.dsl224_subgroup_timeout_missing",
         markers=(
-            "init_(?:process_group|distributed)\\s*\\(",
-            "new_group\\s*\\(|new_subgroups\\w*\\s*\\(|init_device_mesh\\s*\\(|HYBRID_SHARD",
+            "init_(?:process_group|distributed)\\b",
+            "new_group\\b|new_subgroups|init_device_mesh\\b|HYBRID_SHARD",
             "timeout|timedelta",
         ),
         fix="none",
@@ -1619,7 +1619,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="The ranks make other process groups, since the members or their number come from the rank",
         module="dslint.rules.script.dsl226_group_members_per_rank",
         markers=(
-            "new_group\\s*\\(|new_subgroups_by_enumeration\\s*\\(",
+            "new_group\\b|new_subgroups_by_enumeration\\b",
             "rank|RANK",
             "distributed|deepspeed",
         ),
@@ -1702,7 +1702,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl231_checkpoint_tag_per_rank",
         markers=(
             "save(?:_checkpoint|_state)?\\(|TrainingArguments",
-            "save_checkpoint\\(|save_state\\(|(?:dcp|checkpoint)\\.(?:async_)?save\\(|(?:deepspeed|fsdp)\\s*=",
+            "save_checkpoint\\(|save_state\\(|(?:dcp|checkpoint)\\.(?:async_)?save\\(|distributed\\.checkpoint|(?:deepspeed|fsdp)\\s*=",
             "time|uuid|getpid|mkdtemp|secrets|random|gethostname|platform\\.node|rank|item\\(",
             "deepspeed|accelerat|torch\\.distributed|fsdp",
         ),
@@ -1833,7 +1833,10 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="CUDA starts on GPU 0 before the process chooses its own",
         module="dslint.rules.script.dsl239_cuda_init_before_set_device",
-        markers=("cuda\\.set_device",),
+        markers=(
+            "set_device",
+            "cuda",
+        ),
         fix="none",
         since="0.1.0",
         has_precheck=True,
@@ -1911,7 +1914,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl244_initialize_with_two_configs",
         markers=(
             "deepspeed",
-            "initialize\\s*\\(",
+            "\\binitialize\\b",
             "config(?:_params)?\\s*=",
             "\\bargs?\\b|opt",
         ),
@@ -2029,7 +2032,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "add_argument",
             "rank",
-            "add_argument\\((?:[^)\\n]*,)?\\s*[\\\"']--(?:local[_-]|global[_-]|node[_-])?rank[\\\"']",
+            "add_argument\\((?:[^)]*,)?\\s*[\\\"']--(?:local[_-]|global[_-]|node[_-])?rank[\\\"']",
         ),
         fix="safe",
         since="0.1.0",
@@ -2060,8 +2063,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="every rank trains on all items: no sampler deals them out",
         module="dslint.rules.script.dsl254_training_loader_not_divided",
         markers=(
-            "DataLoader\\(",
-            "DistributedDataParallel|deepspeed\\.initialize|FullyShardedDataParallel|fully_shard",
+            "DataLoader\\b",
+            "DistributedDataParallel|deepspeed[\\s\\\\]*\\.initialize|deepspeed as|from deepspeed|FullyShardedDataParallel|fully_shard",
         ),
         fix="none",
         since="0.1.0",
@@ -2075,7 +2078,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="a `DistributedSampler` shuffles every epoch in the same order: `set_epoch` is never called",
         module="dslint.rules.script.dsl255_set_epoch_missing",
         markers=(
-            "DistributedSampler\\(|training_data=",
+            "DistributedSampler\\b|training_data\\s*=",
             "\\bfor\\b",
             "\\.(?:backward|step|train_\\w+)\\(",
         ),
@@ -2091,7 +2094,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="`DataLoader` gets a sampler and an argument that excludes it",
         module="dslint.rules.script.dsl256_shuffle_with_sampler",
         markers=(
-            "DataLoader\\(",
+            "DataLoader\\b",
             "sampler ?=",
             "shuffle ?= ?True|batch_sampler ?=",
         ),
@@ -2219,7 +2222,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "wandb",
             "init_process_group|init_distributed|deepspeed|Accelerator",
-            "wandb\\.init\\(|from wandb import",
+            "wandb[\\s\\\\]*\\.init\\(|from wandb import|wandb as",
         ),
         fix="none",
         since="0.1.0",
