@@ -153,6 +153,7 @@ def test_every_rank_may_pass(test: str) -> None:
         ("is_lead = True\nis_lead = rank == 0", "is_lead", "main"),
         ("if ddp:\n    is_lead = rank == 0\nelse:\n    is_lead = True", "is_lead", "main"),
         ("me = 0\nif ddp:\n    me = dist.get_rank()", "me == 0", "main"),
+        ("_rank = find()", "_rank == 0", "main"),
         ("me, n = dist.get_rank(), dist.get_world_size()", "me == 0", "main"),
         (
             "def lead():\n    if not is_initialized():\n        return True\n    return get_rank() == 0",

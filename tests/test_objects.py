@@ -275,3 +275,75 @@ def test_arms_of_tests(code: str, excluded: bool, implied: bool) -> None:
     ctx = script(code)
     one, two = next(calls(ctx, "one")), next(calls(ctx, "two"))
     assert (ctx.excludes(two, one), ctx.implies(two, one)) == (excluded, implied)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [
+        ("ema = Ema()\n        ema.update(engine)", "engine"),
+        ("Loop(Ema()).run(engine)", "engine"),
+        ("ema = Ema() if x else Other()\n        ema.update(engine)", ""),
+        ("ema = Other()\n        ema.update(engine)", ""),
+    ],
+)
+def test_a_method_of_an_instance_gets_what_its_calls_pass(made: str, kind: str) -> None:
+    code = f"""
+    class Ema:
+        @torch.no_grad()
+        def update(self, engine):
+            show(engine)
+
+    class Other:
+        def update(self, engine):
+            pass
+
+    class Loop:
+        def __init__(self, ema):
+            self.ema = ema
+
+        def run(self, model):
+            self.ema.update(model)
+
+    def main(m, x):
+        engine, _, _, _ = deepspeed.initialize(model=m)
+        {made}
+    """
+    assert kinds(code) == [kind]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"), [("Saver", "ddp"), ('Optional["Saver"]', "ddp"), ("Base", ""), ("Saver | None", "ddp")]
+)
+def test_an_annotation_says_the_class_unless_another_derives_from_it(annotation: str, kind: str) -> None:
+    code = f"""
+    from typing import Optional
+
+    class Base:
+        def save(self, model):
+            show(model)
+
+    class Saver:
+        def save(self, model):
+            show(model)
+
+    class Child(Base):
+        pass
+
+    def main(m, saver: {annotation}):
+        saver.save(DDP(m))
+    """
+    assert kinds(code) == (["", kind] if annotation != "Base" else ["", ""])
+
+
+def test_hasattr_tells_the_wrapper_from_the_model() -> None:
+    code = """
+    class Trainer:
+        def __init__(self, n, distributed):
+            self.model = torch.nn.Linear(n, n)
+            if distributed:
+                self.model = DDP(self.model)
+
+        def inner(self):
+            return show(self.model.module) if hasattr(self.model, "module") else show(self.model)
+    """
+    assert kinds(code) == ["ddp_module", "model"]

@@ -29,7 +29,8 @@ except ImportError:  # Python 3.10
 FOLDER = Path(__file__).parent / "fixtures" / "recall"
 TABLE: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "table.toml").read_text())
 SCRIPT_RULES = frozenset(rule.code for rule in RULES if rule.kind == "script")
-FOUND_AT_LEAST = 37
+# By set: the first was there when the rules were written, the second was not.
+FOUND_AT_LEAST = {1: 37, 2: 27}
 # The finding may stand at the guard, the call or the loop that the root cause is made of.
 NEAR = 8
 
@@ -83,9 +84,11 @@ def test_the_mended_twin_is_silent(slug: str) -> None:
     ]
 
 
-def test_most_incidents_are_found() -> None:
-    assert len(TABLE) >= 40
-    assert sum(map(is_found, TABLE)) >= FOUND_AT_LEAST
+@pytest.mark.parametrize(("number", "least"), FOUND_AT_LEAST.items())
+def test_as_many_incidents_are_found_as_before(number: int, least: int) -> None:
+    slugs = [slug for slug, entry in TABLE.items() if entry.get("set", 1) == number]
+    assert len(slugs) >= 40
+    assert sum(map(is_found, slugs)) >= least
 
 
 def test_every_entry_has_its_scripts_and_scripts_are_of_real_size() -> None:

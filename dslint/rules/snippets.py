@@ -88,3 +88,25 @@ def train(args, model, loader, optimizer):
             loss.backward()
             optimizer.step()
 """
+# Callbacks that look for a file on the first process: what they do then is left open.
+HF_CALLBACK = """\
+import os
+
+from transformers import TrainerCallback
+
+class StopFile(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.is_world_process_zero and os.path.exists("stop"):
+%s        return control
+"""
+LIGHTNING_CALLBACK = """\
+import os
+
+from lightning.pytorch.callbacks import Callback
+
+class StopFile(Callback):
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.is_global_zero and os.path.exists("stop"):
+            trainer.should_stop = True
+        %s
+"""

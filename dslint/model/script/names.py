@@ -11,6 +11,7 @@ import libcst as cst
 from dslint.model.context import Vocabulary, is_named
 from dslint.model.script.bindings import Binding, bindings_of
 from dslint.model.script.dotted import dotted, is_self, is_super, last_name
+from dslint.model.script.instances import Instances
 from dslint.model.script.tree import Tree
 
 _BUILTINS = frozenset(dir(builtins))
@@ -26,6 +27,7 @@ class Names:
         self._scopes: dict[int, cst.CSTNode] = {}
         self._bound = bindings_of(tree)
         self._meant: dict[tuple[int, str], list[Binding]] = {}
+        self._instances = Instances(self)
 
     # -- scopes -------------------------------------------------------------------------------------------------
 
@@ -176,11 +178,13 @@ class Names:
         return self.function_named(call.func)
 
     def function_named(self, node: cst.BaseExpression) -> cst.FunctionDef | None:
-        """The function of this file that a name, ``self.method`` or ``super().method`` means."""
+        """The function of this file that a name, ``self.method``, ``super().method`` or ``x.method`` means."""
         if type(node) is cst.Name:
             found = self.bindings(node.value, node)
         elif type(node) is cst.Attribute and (is_self(node.value) or is_super(node.value)):
             found = self._method_bindings(node)
+        elif type(node) is cst.Attribute:
+            return self._instances.method(node)
         else:
             return None
         if len(found) == 1 and type(found[0].node) is cst.FunctionDef:
@@ -199,6 +203,10 @@ class Names:
             if found:
                 break
         return found
+
+    def passed(self, param: cst.Param) -> list[cst.BaseExpression | None]:
+        """What the calls of a function of this file pass for a parameter, with its default where they pass nothing."""
+        return self._instances.passed(param)
 
     def member(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """The method that the body of a class of this file defines, once, under a name."""

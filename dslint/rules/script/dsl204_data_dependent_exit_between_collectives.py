@@ -11,6 +11,9 @@ steps are averaged without a word.
 **Fix.** Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
 let all of them skip; or keep the graph and multiply the loss by 0.
 
+The loops of `transformers` and Lightning look at flags (`control.should_training_stop`, `trainer.should_stop`) that are
+each rank's own: setting one behind a test of the rank is the same mistake.
+
 **When it stays quiet.** The tested value went through an `all_reduce`, `gather` or `broadcast`; the test asks for a
 step counter, an argument, a shape, a key or `None`, which are usually the same on all ranks; the branch raises (the
 launcher then ends the other ranks); both branches run the same collectives; no engine, DDP model or collective is in
@@ -26,13 +29,16 @@ from __future__ import annotations
 import ast
 import re
 
+import libcst as cst
+
 from dslint.core.finding import Severity
-from dslint.model.script.marked import defined, ranks_of
+from dslint.model.script.dotted import last_name
 from dslint.model.script.precheck import may_skip_collective
-from dslint.model.script.quick import Flat, call_name, expression_name, flat
+from dslint.model.script.quick import flat
 from dslint.model.script.traces.data import DataDivergence
+from dslint.model.script.traces.lookahead import asks_alone
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import DDP_LOOP
+from dslint.rules.snippets import DDP_LOOP, HF_CALLBACK, LIGHTNING_CALLBACK
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -42,9 +48,11 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="one rank skips a collective because of its own data, and the others wait for it",
     markers=(
-        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|time\(|perf_counter|rank|RANK|is_main|process_index",
-        r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast",
-        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
+        r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|time\(|perf_counter|rank|RANK|is_main|process_index"
+        r"|_zero\b",
+        r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast|\.should_\w+ *= *True",
+        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed"
+        r"|lightning|TrainerCallback",
     ),
     references=(
         "https://github.com/pytorch/pytorch/issues/38174",
@@ -56,102 +64,20 @@ META = RuleMeta(
 def precheck(tree: ast.Module) -> bool:
     """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
     nodes = flat(tree)
-    asks = _sets_on_some(nodes) or _asks_for_nan(nodes) or (_has_own_data(nodes) and _asks_in_loop(nodes))
-    return asks and may_skip_collective(tree)
+    if any(isinstance(t, ast.Attribute) and t.attr in _FLAGS for a in nodes.nodes(ast.Assign) for t in a.targets):
+        return True
+    return asks_alone(nodes) and may_skip_collective(tree)
 
 
-def _has_own_data(nodes: Flat) -> bool:
-    """Some name is that of a loader or of what makes one, or the clock is read: all that differs between ranks."""
-    used = {n.attr for n in nodes.nodes(ast.Attribute)} | {n.id for n in nodes.nodes(ast.Name)}
-    renamed = {n.name for n in nodes.nodes(ast.alias) if n.asname}
-    called = {call_name(n) for n in nodes.nodes(ast.Call)}
-    return any(map(_LOADER.search, used | renamed)) or not _SOURCES.isdisjoint(called | renamed)
-
-
-def _asks_for_nan(nodes: Flat) -> bool:
-    """Something is tested for being a number at all: that of a loss needs no loop over batches in sight."""
-    return any(call_name(n) in _NOT_A_NUMBER for n in nodes.nodes(ast.Call))
-
-
-def _asks_in_loop(nodes: Flat) -> bool:
-    """A test inside a loop asks for a sum, a length, a NaN or the time, or for a variable that holds such an answer."""
-    asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in _ASKING}
-    if not asking:
-        return False
-    functions = [nodes.order[at] for at in nodes.places(ast.FunctionDef)]
-    holders = {defined(f) for f in functions if any(n in asking for n in nodes.inside(f))}
-    asking |= {c for c in nodes.nodes(ast.Call) if call_name(c) in holders}
-    told = {
-        target.id
-        for assign in nodes.nodes(ast.Assign)
-        if any(n in asking for n in nodes.inside(assign.value))
-        for target in assign.targets
-        if isinstance(target, ast.Name)
-    }
-    for at in nodes.places(ast.For, ast.While, ast.AsyncFor):
-        for node in nodes.order[at : nodes.ends[at]]:
-            if isinstance(node, ast.If | ast.While):
-                inside = nodes.inside(node.test)
-                if any(n in asking or (isinstance(n, ast.Name) and n.id in told) for n in inside):
-                    return True
-    return False
-
-
-def _sets_on_some(nodes: Flat) -> bool:
-    """A variable that is tested is assigned a call or comparison behind a test of the rank."""
-    ranks = ranks_of(nodes)
-
-    def is_by_rank(test: ast.expr) -> bool:
-        return _asks_for_rank(nodes, test) and ranks.inside(nodes.place(test))
-
-    for assign in nodes.nodes(ast.Assign):
-        choice = next((n for n in nodes.inside(assign.value) if isinstance(n, ast.IfExp)), None)
-        if choice is not None and is_by_rank(choice.test) and _is_tested(nodes, assign.targets[0], nodes.order[0]):
-            return True
-    for node in nodes.nodes(ast.If):
-        if not is_by_rank(node.test):
-            continue
-        for inner in nodes.inside(node):
-            target: ast.expr | None = inner.target if isinstance(inner, ast.AugAssign) else None
-            if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call | ast.Compare):
-                target = inner.targets[0]
-            # What a function does behind its own test of the rank is told from that of others.
-            if target is not None and _is_tested(nodes, target, nodes.function(inner)):
-                return True
-    return False
-
-
-def _is_tested(nodes: Flat, target: ast.expr, scope: ast.AST) -> bool:
-    """A test in a scope asks for what is assigned: for the variable, or for an item of one."""
-    start = nodes.place(scope)
-    tests = (nodes.order[at] for at in nodes.places(ast.If, ast.While) if start <= at < nodes.ends[start])
-    parts = (part for node in tests if isinstance(node, ast.If | ast.While) for part in nodes.inside(node.test))
-    if isinstance(target, ast.Subscript):
-        name = expression_name(target.value)
-        return any(isinstance(part, ast.Subscript) and expression_name(part.value) == name for part in parts)
-    return isinstance(target, ast.Name) and any(isinstance(p, ast.Name) and p.id == target.id for p in parts)
-
-
-def _asks_for_rank(nodes: Flat, test: ast.expr) -> bool:
-    """The test, or a variable in it, has a name that speaks of ranks."""
-    for node in nodes.inside(test):
-        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            name = node.value
-        if _RANK.search(name):
-            return True
-    return False
-
-
-_RANK = re.compile(r"rank|main|master|process_zero|process_index", re.I)
-# By a name like these a variable is a loader; ``DataLoader`` under another name is imported by its own.
-_LOADER = re.compile(r"loader|^(?:train|data)_?iter", re.I)
-_CLOCKS = frozenset({"time", "perf_counter", "monotonic", "now"})
-# Clocks, and calls that return a loader among other things.
-_SOURCES = _CLOCKS | {"prepare", "initialize"}
-_NOT_A_NUMBER = frozenset({"isnan", "isinf", "isfinite"})
-_ASKING = _NOT_A_NUMBER | frozenset({"item", "sum", "len", "any", "all", "numel", "count_nonzero"})
-_ASKING |= _CLOCKS
+# What the loops of a Trainer look at, without a word to the other ranks: owner, attribute, library.
+_FLAGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "should_stop": ("trainer", ("lightning", "pytorch_lightning")),
+    **dict.fromkeys(
+        ("should_training_stop", "should_epoch_stop", "should_save", "should_evaluate", "should_log"),
+        ("control", ("transformers",)),
+    ),
+}
+_TELLS = re.compile(r"reduce|gather|broadcast|bcast")
 
 
 class Check(ScriptCheck):
@@ -161,6 +87,34 @@ class Check(ScriptCheck):
         """One finding a test."""
         for found in self.ctx.data_divergences.tests():
             self._report(found)
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
+        """`trainer.should_stop = True` of Lightning, `control.should_training_stop = True` of transformers."""
+        target = node.target
+        if not isinstance(target, cst.Attribute) or target.attr.value not in _FLAGS:
+            return
+        owner, libraries = _FLAGS[target.attr.value]
+        statement = self.ctx.parent(node)
+        is_set = isinstance(statement, cst.Assign) and last_name(statement.value) == "True"
+        guard = self.ctx.guard(node) if is_set and last_name(target.value) == owner else None
+        if guard is None or not self.ctx.imports(*libraries) or self._is_told(node):
+            return
+        self.report(
+            target,
+            f"`{self.ctx.text(target)}` is set on some ranks only, and the loop of each rank looks at its own: a rank"
+            " that stops (or saves, or evaluates) alone leaves the others in their next collective",
+            hint="Set it on every rank from a value that they share: broadcast it, or"
+            " `trainer.strategy.reduce_boolean_decision(...)`",
+            related=(self.ctx.location(guard.test, "only some ranks get past this test"),),
+            facts={"collective": "flag", "family": libraries[0]},
+        )
+
+    def _is_told(self, node: cst.CSTNode) -> bool:
+        """The function hands values on among the ranks afterwards."""
+        function = self.ctx.enclosing_function(node)
+        after = self.ctx.tree.position(node)
+        calls = (n for n in self.ctx.tree.own_nodes(function) if isinstance(n, cst.Call)) if function else ()
+        return any(self.ctx.tree.position(c) > after and _TELLS.search(last_name(c.func)) for c in calls)
 
     def _report(self, found: DataDivergence) -> None:
         test = self.ctx.text(found.node)
@@ -191,6 +145,22 @@ def _loop(body: str) -> str:
     return DDP_LOOP + body
 
 
+_POSITIVES = """\
+import torch
+import torch.distributed as dist
+
+
+def mean(found):
+    count = torch.tensor(float(len(found)), device=found.device)
+    dist.all_reduce(count)
+    return count / dist.get_world_size()
+
+
+def loss(losses, labels):
+    found = labels.nonzero().reshape(-1)
+    %s%s
+    return losses.sum()
+"""
 EXAMPLES = (
     bad(
         "A batch with a NaN loss is skipped by the rank that has it",
@@ -267,6 +237,39 @@ def train(steps, path, grads):
 """
         },
         "train.py:11",
+    ),
+    bad(
+        "A callback of transformers stops the training of the first process",
+        {"callbacks.py": HF_CALLBACK % "            control.should_training_stop = True\n"},
+        "callbacks.py:8",
+    ),
+    bad(
+        "A callback of Lightning stops the training of the first process",
+        {"callbacks.py": LIGHTNING_CALLBACK % "trainer.strategy.barrier()"},
+        "callbacks.py:8",
+    ),
+    good(
+        "All of them stop when one does",
+        {
+            "callbacks.py": LIGHTNING_CALLBACK
+            % "trainer.should_stop = trainer.strategy.reduce_boolean_decision(trainer.should_stop, all=False)"
+        },
+    ),
+    good(
+        "Every process sees the same steps",
+        {
+            "callbacks.py": HF_CALLBACK.replace("if state.is_world_process_zero and os", "if os")
+            % "            control.should_training_stop = True\n"
+        },
+    ),
+    bad(
+        "A loss is normalised over all ranks where this one has found something",
+        {"loss.py": _POSITIVES % ("if len(found) > 0:\n        ", "return losses[found].sum() / mean(found)")},
+        "loss.py:13",
+    ),
+    good(
+        "It is normalised on every rank",
+        {"loss.py": _POSITIVES % ("", "return losses[found].sum() / mean(found)")},
     ),
     good(
         "Rank 0 tells the others",

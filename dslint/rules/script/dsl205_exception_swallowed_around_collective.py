@@ -11,10 +11,14 @@ the others: the job hangs at the end, or sums belong to different steps and noth
 **Fix.** Let the exception end the job, and resume from a checkpoint; or catch it around the loading of the data only;
 or let the ranks agree (`all_reduce` of a flag) before any of them makes the step.
 
-**When it stays quiet.** A `try` that comes to its end is the failure (`else: raise`, `assert 0` behind it), or the
-function is a test, so that the exception is expected everywhere; the handler ends with `raise`, `sys.exit(1)`,
-`os._exit(1)` or `os.abort()`; it makes the same calls as the body; the body holds no call of a distributed model (in a
-loop: nor a function of the file that makes one). The severity is *error* where the handler goes on with the loop.
+A handler that makes a collective of its own (it saves a last checkpoint of the engine, or waits at a barrier) is
+reported too: the rank that has failed waits there, the others in the step.
+
+**When it stays quiet.** `KeyboardInterrupt`, which all ranks get. A `try` that comes to its end is the failure (`else:
+raise`, `assert 0` behind it), or the function is a test, so that the exception is expected everywhere; the handler ends
+with `raise`, `sys.exit(1)`, `os._exit(1)` or `os.abort()`; it makes the same calls as the body; the body holds no call
+of a distributed model (in a loop: nor a function of the file that makes one). The severity is *error* where the handler
+goes on with the loop.
 
 **Evidence.** Two ranks of a DDP model: out of memory caught on one rank ends in the timeout of the other; a swallowed
 `ValueError` before an `all_reduce` made one rank receive the sum of another record, 21 instead of 30, with exit code 0
@@ -76,6 +80,31 @@ class Check(ScriptCheck):
             function = self.ctx.enclosing_function(found.node)
             if function is None or not function.name.value.startswith("test"):  # a test provokes it on every rank
                 self._report(found)
+        for node, handler in self.ctx.data_divergences.catching():
+            function = self.ctx.enclosing_function(node)
+            is_test = function is not None and function.name.value.startswith("test")
+            if not is_test and self.ctx.loaders.trains(node.body):
+                self._look_into(node, handler)
+
+    def _look_into(self, node: cst.Try | cst.TryStar, handler: cst.CSTNode) -> None:
+        """What only the rank that has met the exception calls, and what waits for the others."""
+        for call in self.ctx.tree.own_nodes(handler):
+            event = self.ctx.summaries.event(call) if isinstance(call, cst.Call) else None
+            if event is None or event.guard is not None or event.collectives[0].needs_stage3:
+                continue
+            key = event.collectives[0].key
+            what = f"`{self.ctx.text(event.call.func)}`"
+            what += "" if event.through is None else f", which runs `{key}`"
+            self.report(
+                event.call,
+                f"a rank that catches an exception of its own calls {what}, and waits there for the other ranks, which"
+                " are still in the code above: the job hangs, and the exception is not seen",
+                hint="Let the exception end the job; save regularly in the loop, which all ranks run",
+                related=(self.ctx.location(node.body, "one rank may fail here"),),
+                severity=Severity.WARNING,
+                facts={"collective": key, "family": event.collectives[0].family},
+            )
+            return
 
     def _report(self, found: DataDivergence) -> None:
         name = self.ctx.text(found.op.call.func)
@@ -100,6 +129,58 @@ def _header(node: cst.CSTNode) -> cst.CSTNode:
 
 
 EXAMPLES = (
+    bad(
+        "The rank that has failed saves a last checkpoint",
+        {
+            "train.py": """\
+import deepspeed
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    try:
+        run(engine, loader)
+    except Exception:
+        engine.save_checkpoint(args.out)
+        raise
+
+
+def run(engine, loader):
+    for batch in loader:
+        engine.backward(engine(batch))
+        engine.step()
+"""
+        },
+        "train.py:9 warning",
+    ),
+    good(
+        "The user has stopped all ranks, and one of them writes what it knows",
+        {
+            "train.py": """\
+import deepspeed
+import torch.distributed as dist
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    try:
+        run(engine, loader)
+    except KeyboardInterrupt:
+        engine.save_checkpoint(args.out)
+    except RuntimeError as error:
+        print("failed", error)
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def run(engine, loader):
+    for batch in loader:
+        engine.backward(engine(batch))
+        engine.step()
+"""
+        },
+    ),
     bad(
         "The step is a function of the file",
         {

@@ -41,14 +41,40 @@ META = RuleMeta(
     markers=(
         r"gather\w*\(",
         r"\.distributed|from torch import|accelerat|deepspeed",
-        r"\.generate\(|nonzero|masked_select|argwhere|\bunique|\w\[[^\]\n]*(?:[<>=!]=|[<>]|mask|~|keep|valid)",
+        r"\.generate\(|nonzero|masked_select|argwhere|\bunique|\w\[[^\]\n]*(?:[<>=!]=|[<>]|mask|~|keep|valid|:, ?:\w)",
     ),
     references=("https://huggingface.co/docs/accelerate/package_reference/accelerator#accelerate.Accelerator.gather",),
 )
 
 _HEAD = "from accelerate import Accelerator\n\naccelerator = Accelerator()\n\n\n"
 
+_CUT = """\
+import torch
+import torch.distributed as dist
+
+
+def gather(tensor):
+    parts = [torch.ones_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    return torch.cat(parts)
+
+
+def queries(ids, mask):
+    longest = mask.sum(1).max()%s
+    ids, mask = ids[:, :length], mask[:, :length]
+    return gather(ids), mask
+"""
+
 EXAMPLES = (
+    bad(
+        "cut at the longest row of this rank",
+        {"queries.py": (_CUT % ".item()").replace("longest", "length")},
+        "queries.py:7",
+    ),
+    good(
+        "cut at the longest row of all ranks",
+        {"queries.py": _CUT % "\n    dist.all_reduce(longest, op=dist.ReduceOp.MAX)\n    length = longest.item()"},
+    ),
     bad(
         "generated ids of different length",
         {
@@ -128,9 +154,15 @@ def precheck(tree: ast.Module) -> bool:
         return False
     makes = {"generate", "nonzero", "masked_select", "argwhere", "unique", "unique_consecutive"}
     return any(call_name(c) in makes for c in calls) or any(
-        isinstance(s.slice, ast.Name | ast.Compare | ast.UnaryOp | ast.BinOp | ast.Call)
+        isinstance(s.slice, ast.Name | ast.Compare | ast.UnaryOp | ast.BinOp | ast.Call) or _is_cut(s.slice)
         for s in nodes.nodes(ast.Subscript)
     )
+
+
+def _is_cut(index: ast.expr) -> bool:
+    """``[:, :length]``"""
+    last = index.elts[-1] if isinstance(index, ast.Tuple) and len(index.elts) == 2 else None
+    return isinstance(last, ast.Slice) and isinstance(last.upper, ast.Name | ast.Call)
 
 
 class Check(ScriptCheck):

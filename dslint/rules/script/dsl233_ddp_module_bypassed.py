@@ -1,6 +1,7 @@
 """Training runs the model inside `DistributedDataParallel` instead of the wrapper.
 
-**What.** The loss of a training step comes from `model.module(batch)`, from the model kept from before it was wrapped,
+**What.** The loss of a training step comes from `model.module(batch)`, from a method of `model.module` where nothing
+ever calls the wrapper, from the model kept from before it was wrapped,
 or from `accelerator.unwrap_model(model)(batch)`, and runs its backward.
 
 **Why it hurts.** The forward of the wrapper prepares the averaging of the gradients. Without it every rank steps with
@@ -26,8 +27,10 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.quick import call_name, expression_name, flat
+from dslint.model.script.dotted import last_name
+from dslint.model.script.quick import Flat, call_name, expression_name, flat
 from dslint.model.script.training.enginewords import method_calls
+from dslint.model.script.training.trainingstep import ADMINISTRATIVE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -75,6 +78,27 @@ def train(net, loader, optimizer, rank):
         optimizer.zero_grad()
 """
 _TARGET = (_REFERENCE % "model").replace("reference(batch)", "model.module(batch)")
+
+_GETTER = """\
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Trainer:
+    def __init__(self, net, distributed):
+        self.model = net
+        if distributed:
+            self.model = DistributedDataParallel(net)
+
+    def inner(self):
+        return self.model.module if hasattr(self.model, "module") else self.model
+
+    def train(self, loader, optimizer):
+        optimizer.add(self.inner().parameters())
+        for batch in loader:
+            loss = %s
+            loss.backward()
+            optimizer.step()
+"""
 
 EXAMPLES = (
     bad(
@@ -129,6 +153,39 @@ def train(loader):
         {"train.py": _REFERENCE % "model.module"},
         "train.py:12 error",
         fixed={"train.py": _REFERENCE % "model"},
+    ),
+    bad(
+        "past the wrapper, behind a criterion",
+        {
+            "train.py": (_TRAIN % "model.module")
+            .replace("F.cross_entropy", "criterion")
+            .replace("    for batch", "    criterion = torch.nn.CrossEntropyLoss()\n    for batch")
+            .replace("import torch.nn.functional as F", "import torch")
+        },
+        "train.py:9 error",
+        fixed={
+            "train.py": (_TRAIN % "model")
+            .replace("F.cross_entropy", "criterion")
+            .replace("    for batch", "    criterion = torch.nn.CrossEntropyLoss()\n    for batch")
+            .replace("import torch.nn.functional as F", "import torch")
+        },
+    ),
+    bad(
+        "a method of the model inside",
+        {"train.py": (_TRAIN % "model").replace("F.cross_entropy(model(batch), labels)", "model.module.loss(batch)")},
+        "train.py:8 error",
+    ),
+    bad(
+        "a helper hands out the model inside", {"train.py": _GETTER % "self.inner().loss(batch)"}, "train.py:16 warning"
+    ),
+    good("the helper gives the names of the parameters", {"train.py": _GETTER % "self.model(batch)"}),
+    good(
+        "the head inside judges what the wrapper has computed",
+        {
+            "train.py": (_TRAIN % "model").replace(
+                "F.cross_entropy(model(batch), labels)", "model.module.loss(model(batch), labels)"
+            )
+        },
     ),
     good("the wrapper", {"train.py": _TRAIN % "model"}),
     good("the wrapper, and the model inside gives a target without a gradient", {"train.py": _TARGET}),
@@ -193,8 +250,8 @@ def precheck(tree: ast.Module) -> bool:
     """Something is called on the inside of a wrapper, or a model is kept beside its wrapper."""
     nodes = flat(tree)
     called = {expression_name(call.func) for call in nodes.nodes(ast.Call)}
-    if "module" in called or any(name == "module" for name, _ in method_calls(nodes, "forward")):
-        return True  # ``model.module(x)``, ``model.module.forward(x)``
+    if "module" in called or _asks_inside(nodes):
+        return True  # ``model.module(x)``, ``model.module.forward(x)``, ``model.module.loss(x)``
     # ``inner = model.module``, ``inner = accelerator.unwrap_model(model)``, and ``inner(x)`` or ``inner.forward(x)``
     used = called | {name for name, _ in method_calls(nodes, "forward")}
     for node in nodes.nodes(ast.Assign):
@@ -205,6 +262,17 @@ def precheck(tree: ast.Module) -> bool:
     imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.name == "DistributedDataParallel")
     wrappers = {"DistributedDataParallel", *(a.asname or a.name for a in imports)}
     return any(_keeps(n, wrappers) for n in nodes.nodes(ast.Assign))
+
+
+def _asks_inside(nodes: Flat) -> bool:
+    """A method of `model.module` is called, or a function returns that model."""
+    for call in nodes.nodes(ast.Call):
+        func = call.func
+        is_work = isinstance(func, ast.Attribute) and func.attr not in ADMINISTRATIVE
+        if is_work and isinstance(func, ast.Attribute) and expression_name(func.value) == "module":
+            return True
+    returned = (n for r in nodes.nodes(ast.Return) if r.value is not None for n in nodes.inside(r.value))
+    return any(isinstance(n, ast.Attribute) and n.attr == "module" for n in returned)
 
 
 def _names(node: ast.Assign) -> set[str]:
@@ -232,7 +300,12 @@ class Check(ScriptCheck):
         """Fire when all forwards of the loss pass over the wrapper."""
         if self.reduces or not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward":
             return
-        forwards = self.ctx.training.forwards(self._loss(node, node.func.value))
+        loss = self._loss(node, node.func.value)
+        for call in self.ctx.training.inner_methods(loss):
+            if id(call) not in self.seen and not self._evaluates(call) and not self._is_wrapper_called(call):
+                self.seen.add(id(call))
+                self._report(call, node, self.ctx.kind(self._inside(call)) == "ddp_module")
+        forwards = self.ctx.training.forwards(loss)
         kinds = {self.ctx.training.forward_kind(f) for f in forwards}
         if kinds == {"prepared_module"} and self.ctx.run.zero_stage.is_known:
             return  # an engine, whose hooks sit in the parameters
@@ -242,6 +315,21 @@ class Check(ScriptCheck):
             if id(forward) not in self.seen and not self._evaluates(forward):
                 self.seen.add(id(forward))
                 self._report(forward, node, kinds == {"ddp_module"})
+
+    def _inside(self, call: cst.Call) -> cst.BaseExpression:
+        """The model inside the wrapper, whose forward or method a call runs."""
+        func = call.func
+        is_model = self.ctx.training.is_forward(call) and last_name(func) != "forward"
+        return func if is_model or not isinstance(func, cst.Attribute) else func.value
+
+    def _is_wrapper_called(self, call: cst.Call) -> bool:
+        """The forward of the wrapper runs somewhere: perhaps it prepares the gradients of this step."""
+        inside = self._inside(call)
+        wrapper = self.ctx.text(inside.value) if isinstance(inside, cst.Attribute) else ""
+        for other in self.ctx.tree.every(cst.Call):
+            if self.ctx.objects.called(other.func) == "ddp" and wrapper in ("", self.ctx.text(other.func)):
+                return True
+        return False
 
     def _loss(self, node: cst.Call, receiver: cst.BaseExpression) -> cst.BaseExpression:
         """The loss of `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
@@ -267,7 +355,8 @@ class Check(ScriptCheck):
     def _report(self, forward: cst.Call, backward: cst.Call, is_certain: bool) -> None:
         text = self.ctx.text(forward.func)
         where = "`DistributedDataParallel`" if is_certain else "what accelerate prepared (DDP with several processes)"
-        model = forward.func.value if isinstance(forward.func, cst.Attribute) else forward.func
+        inside = self._inside(forward)
+        model = inside.value if isinstance(inside, cst.Attribute) else inside
         taken = self.ctx.objects.taken(forward.func) or self.ctx.objects.made(model)
         related = [self.ctx.location(backward, "this backward follows")]
         related += [self.ctx.location(taken, "wrapped here")] if taken is not None else []
@@ -275,11 +364,11 @@ class Check(ScriptCheck):
             forward,
             f"`{text}(...)` in a training step passes over {where}: no gradient is averaged, and the ranks train "
             "different models",
-            hint="Call the wrapped model",
+            hint="Call the wrapped model" if inside is forward.func else "Let `forward` do this, and call the wrapper",
             related=tuple(related),
             severity=Severity.ERROR if is_certain else Severity.WARNING,
             fix=self._fix(forward),
-            facts={"kept": not text.endswith((".module", ".forward"))},
+            facts={"kept": ".module" not in text and not text.endswith(".forward")},
         )
 
     def _fix(self, forward: cst.Call) -> Fix | None:

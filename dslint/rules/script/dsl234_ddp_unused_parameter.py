@@ -90,6 +90,17 @@ EXAMPLES = (
         {"train.py": _HEAD + _CONDITIONAL + _TRAIN},
         at="train.py:19",
     ),
+    bad(
+        "a layer that nothing uses, in a part of the model",
+        {
+            "train.py": _HEAD
+            + "    def forward(self, text):\n        return self.text(text)\n\n\n"
+            + "class Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            + "        self.part = Model()\n\n    def forward(self, text):\n        return self.part(text)\n\n\n"
+            + _TRAIN.replace("Model()", "Whole()")
+        },
+        at="train.py:25",
+    ),
     good(
         "every layer is used, or DDP is told",
         {
@@ -136,6 +147,10 @@ def precheck(tree: ast.Module) -> bool:
     return bool(plain) and any(last.bases for last in nodes.nodes(ast.ClassDef))
 
 
+# How deep the classes of a model's parts are followed.
+_MAX_DEPTH = 4
+
+
 class Check(ScriptCheck):
     """Looks at every wrapper whose model class the file holds."""
 
@@ -147,13 +162,20 @@ class Check(ScriptCheck):
         named = given(self.ctx.names, node).named.keys()
         if named & {"find_unused_parameters", "static_graph"} or self.ctx.has_unpacked_arguments(node):
             return
-        for owner in self._classes(node.args[0].value):
+        pending, seen = [(owner, 0) for owner in self._classes(node.args[0].value)], set[int]()
+        while pending:
+            owner, depth = pending.pop(0)
+            if id(owner) in seen or depth > _MAX_DEPTH:
+                continue
+            seen.add(id(owner))
             layers = Submodules(self.ctx.tree, self.ctx.names, owner)
             for layer in layers.left_out():
-                call = self._call_without(layer, layers.forward) if layer.parameter else None
+                # What a part of the model gets is up to the model: only what nothing at all uses is told there.
+                call = self._call_without(layer, layers.forward) if layer.parameter and not depth else None
                 if not layer.parameter or call is not None:
                     self._report(node, layer, call)
                     return
+            pending += [(part, depth + 1) for part in layers.parts()]
 
     def _classes(self, model: cst.BaseExpression) -> Iterator[cst.ClassDef]:
         """The class of the model that is wrapped, when it is certain."""

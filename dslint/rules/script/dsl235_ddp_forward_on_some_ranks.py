@@ -1,14 +1,16 @@
 """Only some ranks call the forward of a `DistributedDataParallel` model.
 
 **What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called behind a test that only some ranks
-pass, directly or in a helper of the file that gets the wrapper, mostly to evaluate on rank 0; and gradients are on, or
-the next thing that all ranks do is another collective.
+pass, directly or in a helper of the file that gets the wrapper (or has it as `self.model`), mostly to evaluate on rank
+0 or to show images; and gradients are on, or the next thing that all ranks do is another collective.
 
 **Why it hurts.** Before a forward the wrapper broadcasts the buffers of the model (running statistics of BatchNorm,
 rotary frequencies) from rank 0 to all ranks, in evaluation mode as well. The broadcast of rank 0 meets whatever the
 others do next, a barrier or the gradients of the next step: both sides wait until the process-group timeout.
 
 **Fix.** Call `model.module(batch)` (or the model that was wrapped) behind the test, or evaluate on every rank.
+
+A model that accelerate has prepared counts as a wrapper where its class stands in the file and has a BatchNorm.
 
 **When it stays quiet.** `model.module(...)`; `broadcast_buffers=False`; a forward without gradients after which
 training goes on, because the wrapper then leaves out its next broadcast and the counts agree again; a test that every
@@ -27,6 +29,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import is_self, last_name
 from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.guards import Guard
@@ -39,7 +42,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="only some ranks call a DDP model, whose forward broadcasts buffers to all of them",
-    markers=(r"DistributedDataParallel", r"rank|is_main|master|main_process"),
+    markers=(r"DistributedDataParallel|\.prepare\(", r"rank|is_main|master|main_process"),
     versions=("torch>=1.8",),
     references=(
         "https://github.com/pytorch/pytorch/pull/59666",
@@ -63,7 +66,51 @@ def evaluate(model, loader):
 
 """
 
+_TRAINER = """\
+from accelerate import Accelerator
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.%s(8))
+
+    def forward(self, images):
+        return self.layers(images)
+
+
+class Trainer:
+    def __init__(self, optimizer, loader):
+        self.accelerator = Accelerator()
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(Net(), optimizer, loader)
+
+    def show(self, images):
+        save(self.model(images))
+
+    def train(self):
+        for images in self.loader:
+            self.accelerator.backward(self.model(images).mean())
+            self.optimizer.step()
+            if self.accelerator.is_main_process:
+                self.show(images)
+"""
+
 EXAMPLES = (
+    bad(
+        "a method of the trainer shows images on the main process",
+        {"train.py": _TRAINER % "BatchNorm2d"},
+        "train.py:27",
+    ),
+    good("the model has no buffers", {"train.py": _TRAINER % "InstanceNorm2d"}),
+    good(
+        "the model without the wrapper",
+        {
+            "train.py": (_TRAINER % "BatchNorm2d").replace(
+                "save(self.model(images))", "save(self.accelerator.unwrap_model(self.model)(images))"
+            )
+        },
+    ),
     bad(
         "rank 0 evaluates while the others wait at a barrier",
         {
@@ -114,6 +161,9 @@ _NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
 def precheck(tree: ast.Module) -> bool:
     """A wrapper is made in this file."""
     calls = flat(tree).nodes(ast.Call)
+    names = {call_name(c) for c in calls}
+    if "prepare" in names and any(name.startswith("BatchNorm") for name in names):
+        return True
     made = [c for c in calls if call_name(c) in ("DistributedDataParallel", "DDP")]
     return bool(made)
 
@@ -134,7 +184,7 @@ class Check(ScriptCheck):
         guard = self.ctx.guard(node) if not self._is_silent else None
         if guard is None or id(guard.owner) in self._seen:
             return
-        forward = node if self.ctx.kind(node.func) == "ddp" else self._inside(node)
+        forward = node if self._is_wrapper(node.func) else self._inside(node)
         if forward is None:
             return
         grad = not (self._without_gradients(forward) or self._without_gradients(node))
@@ -146,6 +196,9 @@ class Check(ScriptCheck):
     def _inside(self, call: cst.Call) -> cst.Call | None:
         """The forward in a helper of this file that gets the wrapper as an argument."""
         helper = self.ctx.names.local_function(call)
+        own = self._own_forward(helper) if helper is not None else None
+        if own is not None:
+            return own
         given = [a for a in call.args if isinstance(a.value, cst.Name | cst.Attribute) and not a.star]
         if helper is None or not any(self.ctx.kind(a.value) == "ddp" for a in given):
             return None
@@ -154,6 +207,31 @@ class Check(ScriptCheck):
             if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in names:
                 return node if self.ctx.guard(node) is None else None
         return None
+
+    def _own_forward(self, method: cst.FunctionDef) -> cst.Call | None:
+        """The forward of `self.model` in a method."""
+        for node in self.ctx.tree.own_nodes(method.body):
+            func = node.func if isinstance(node, cst.Call) else None
+            if isinstance(func, cst.Attribute) and is_self(func.value) and self._is_wrapper(func):
+                return node if isinstance(node, cst.Call) and self.ctx.guard(node) is None else None
+        return None
+
+    def _is_wrapper(self, called: cst.BaseExpression) -> bool:
+        """A DDP model; or what accelerate makes one of, when the model certainly has buffers that change."""
+        kind = self.ctx.kind(called)
+        return kind == "ddp" or (kind == "prepared_model" and self._has_running_statistics(called))
+
+    def _has_running_statistics(self, called: cst.BaseExpression) -> bool:
+        """The class of the model stands in this file and has a BatchNorm."""
+        made = self.ctx.objects.made(called)
+        if made is None or self.ctx.run.zero_stage.is_known:
+            return False
+        given = [s.node for a in made.args for s in self.ctx.loaders.sources.of(a.value)]
+        names = {n.func.value for n in given if isinstance(n, cst.Call) and isinstance(n.func, cst.Name)}
+        classes = filter(None, map(self.ctx.names.local_class, sorted(names)))
+        models = [c for c in classes if "torch.nn.Module" in self.ctx.class_bases(c.name.value)]
+        inside = (n for owner in models for n in self.ctx.descendants(owner) if isinstance(n, cst.Call))
+        return len(models) == 1 and any(last_name(n.func).startswith("BatchNorm") for n in inside)
 
     def _parameters(self, helper: cst.FunctionDef, call: cst.Call) -> set[str]:
         """The parameters that hold the wrapper, where the helper does not assign them anew."""
@@ -187,7 +265,7 @@ class Check(ScriptCheck):
         for later in self._after(scope, guard.owner):
             if self.ctx.guard(later) is not None:
                 continue
-            if self.ctx.kind(later.func) == "ddp" or self._inside(later) is not None:
+            if self._is_wrapper(later.func) or self._inside(later) is not None:
                 return None
             event = self.ctx.summaries.event(later)
             if event is not None and event.collectives[0].family in ("torch", "accelerate"):

@@ -204,10 +204,13 @@ class Check(ScriptCheck):
         return f'Use `int(os.environ["LOCAL_RANK"])`, or `{text} % torch.cuda.device_count()`'
 
     def _report(self, index: cst.BaseExpression) -> None:
-        text = self.ctx.text(index)
+        devices = self.ctx.startup.devices
+        within = [value for value in devices.returned(index) if devices.is_global_rank(value)]
+        text = self.ctx.text(within[0] if within else index)
         self.report(
             index,
             f"the GPU is chosen by `{text}`, the rank in the whole job: on the second machine it is larger than the"
             " index of any GPU there, and the process stops with `invalid device ordinal`",
             hint=self._hint(text),
+            related=tuple(self.ctx.location(value, "the rank comes from here") for value in within),
         )

@@ -231,8 +231,11 @@ class Check(ScriptCheck):
             return False
         if isinstance(made, cst.Subscript):  # ``load_dataset(...)["train"]``
             return self._all_map_style(made.value, depth)
-        if not isinstance(made, cst.Call):
-            return False
+        if isinstance(made, cst.ListComp):  # rows of a data set, read into a list
+            return self._all_map_style(made.for_in.iter, depth)
+        return isinstance(made, cst.Call) and self._makes_map_style(made, depth)
+
+    def _makes_map_style(self, made: cst.Call, depth: int) -> bool:
         given = [s.node for a in made.args for s in self.ctx.loaders.sources.of(a.value)]
         if any(node is not None and self._is_own(node) for node in given):
             return False
@@ -249,7 +252,11 @@ class Check(ScriptCheck):
         if owner is None or self._is_own(owner):
             return False
         bases = self.ctx.class_bases(owner.name.value)
-        return any(b in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset") for b in bases)
+        # A stream that its workers share and its ranks do not: others may well draw their items at random.
+        calls = (n for n in self.ctx.descendants(owner) if isinstance(n, cst.Call))
+        shares = any(last_name(n.func) == "get_worker_info" for n in calls)
+        stream = shares and any(b.endswith(".IterableDataset") for b in bases)
+        return stream or any(b in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset") for b in bases)
 
     def _may_stream(self, made: cst.Call) -> bool:
         streams = self.ctx.argument(made, "streaming")

@@ -4,6 +4,9 @@
 `x[rank::world_size]` (or another cut by the rank) takes the part of this rank; but the seed of that shuffle holds the
 rank (`random.seed(seed + rank)`), or `random` has no seed at all in the program.
 
+The same for `dataset.train_test_split(...)` of `datasets` without a seed, in a program that seeds nothing: each process
+holds out other rows, and the evaluation counts rows that other ranks have trained on.
+
 **Why it hurts.** The parts come from different permutations: some items are in the parts of several ranks, and about as
 many in none. Nothing fails; part of the data is never trained on, and an evaluation counts some samples twice.
 
@@ -38,11 +41,11 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="each rank cuts its part out of another permutation: parts overlap and items are lost",
     markers=(
-        r"rand",
-        r"shuffle\(|permutation\(|randperm\(|random\.sample\(",
-        r"rank|process_index",
-        r"world_size|WORLD_SIZE|num_processes|num_replicas",
-        r"::|array_split|tensor_split|chunk\(",
+        r"rand|\.train_test_split\(",
+        r"shuffle\(|permutation\(|randperm\(|random\.sample\(|\.train_test_split\(",
+        r"rank|process_index|Accelerator|deepspeed|distributed",
+        r"world_size|WORLD_SIZE|num_processes|num_replicas|\.train_test_split\(",
+        r"::|array_split|tensor_split|chunk\(|\.train_test_split\(",
     ),
     references=("DistributedSampler.__iter__ in torch/utils/data/distributed.py",),
 )
@@ -51,7 +54,35 @@ _HEAD = "import random\n\nimport numpy as np\nimport torch\nimport torch.distrib
 _SEED = "    rank, world_size = dist.get_rank(), dist.get_world_size()\n    random.seed(args.seed + rank)\n"
 _CUT = "    return paths[rank::world_size]\n"
 
+_SPLIT = """\
+from accelerate import Accelerator
+from datasets import load_dataset
+
+
+def main(model, optimizer, make):
+    accelerator = Accelerator()
+    data = load_dataset("json", data_files="rows.jsonl", split="train").train_test_split(test_size=0.1%s)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, make(data["train"]))
+    for batch in loader:
+        accelerator.backward(model(batch).loss)
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 EXAMPLES = (
+    bad("each process holds out other rows", {"train.py": _SPLIT % ""}, at="train.py:7"),
+    good("the rows are the same", {"train.py": _SPLIT % ", seed=1"}),
+    good(
+        "everything is seeded before",
+        {
+            "train.py": (_SPLIT % "").replace(
+                "    accelerator = Accelerator()\n", "    accelerator = Accelerator()\n    set_seed(1)\n"
+            )
+        },
+    ),
     bad(
         "the seed holds the rank",
         {"data.py": _HEAD + "def part(args, paths):\n" + _SEED + "    random.shuffle(paths)\n" + _CUT},
@@ -120,14 +151,57 @@ def precheck(tree: ast.Module) -> bool:
     """Something is shuffled, and something is cut with a step or into parts."""
     nodes = flat(tree)
     calls = nodes.nodes(ast.Call)
+    if any(call_name(c) == "train_test_split" and not _is_seeded(c) for c in calls):
+        return True
     if not any(call_name(c) in ("shuffle", "permutation", "randperm", "sample") for c in calls):
         return False
     split = any(call_name(c) in ("array_split", "tensor_split", "chunk") for c in calls)
     return split or any(s.lower is not None and s.step is not None for s in nodes.nodes(ast.Slice))
 
 
+def _is_seeded(call: ast.Call) -> bool:
+    return any(k.arg in _FIXING or k.arg is None for k in call.keywords)
+
+
+# Arguments of ``Dataset.train_test_split`` that make it the same everywhere, or say something about it.
+_FIXING = frozenset({"seed", "generator", "shuffle"})
+_TRAINS = frozenset({"backward", "train", "fit"})
+
+
 class Check(ScriptCheck):
-    """Looks at every cut of a variable by the rank."""
+    """Looks at every cut of a variable by the rank, and at every cut of a data set into training and test."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire on `dataset.train_test_split(...)` without a seed, in a program that trains on several ranks."""
+        func = node.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "train_test_split":
+            return
+        given = {a.keyword.value for a in node.args if a.keyword is not None}
+        if given & _FIXING or self.ctx.has_unpacked_arguments(node) or not self.ctx.imports("datasets"):
+            return
+        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
+        if self.ctx.guard(node) is not None or randomness.is_seeded() or not self._trains_on_ranks():
+            return
+        self.report(
+            node,
+            "`train_test_split` has no seed, and each process draws its own: what one rank holds out for the"
+            " evaluation, the others train on",
+            hint="Pass `seed=42`",
+            facts={"library": "numpy", "seeded": False, "variable": last_name(func.value)},
+        )
+
+    def _trains_on_ranks(self) -> bool:
+        """The file is the program, and trains with accelerate, DDP, DeepSpeed or a Trainer."""
+        calls = list(self.ctx.tree.every(cst.Call))
+        if not any(last_name(c.func) in _TRAINS for c in calls):
+            return False
+        made = {self.ctx.qualified_name(c.func) or "" for c in calls}
+        makes = any(
+            n.endswith((".Accelerator", ".DistributedDataParallel")) or n == "deepspeed.initialize" for n in made
+        )
+        return makes and any(
+            isinstance(n, cst.Comparison) and last_name(n.left) == "__name__" for n in self.ctx.tree.order
+        )
 
     def visit_Subscript(self, node: cst.Subscript) -> None:
         """Fire when the variable was shuffled in an order of the rank's own."""

@@ -92,6 +92,36 @@ EXAMPLES = (
             )
         },
     ),
+    bad(
+        "a choice among strategies that shard",
+        {
+            "train.py": (_TRAIN % (", sharding_strategy=STRATEGIES[rank.sharding]", _CLIP)).replace(
+                "\n\n\ndef train",
+                "\n\nSTRATEGIES = {'full': ShardingStrategy.FULL_SHARD, 'grad': ShardingStrategy.SHARD_GRAD_OP}"
+                "\n\n\ndef train",
+            )
+        },
+        "train.py:13",
+        fixed={
+            "train.py": (
+                _TRAIN % (", sharding_strategy=STRATEGIES[rank.sharding]", "model.clip_grad_norm_(1.0)")
+            ).replace(
+                "\n\n\ndef train",
+                "\n\nSTRATEGIES = {'full': ShardingStrategy.FULL_SHARD, 'grad': ShardingStrategy.SHARD_GRAD_OP}"
+                "\n\n\ndef train",
+            )
+        },
+    ),
+    good(
+        "a choice among strategies, one of which does not shard",
+        {
+            "train.py": (_TRAIN % (", sharding_strategy=STRATEGIES[rank.sharding]", _CLIP)).replace(
+                "\n\n\ndef train",
+                "\n\nSTRATEGIES = {'full': ShardingStrategy.FULL_SHARD, 'none': ShardingStrategy.NO_SHARD}"
+                "\n\n\ndef train",
+            )
+        },
+    ),
     good("the method of the wrapper", {"train.py": _TRAIN % ("", "model.clip_grad_norm_(1.0)")}),
     good("nothing is sharded", {"train.py": _TRAIN % (", sharding_strategy=ShardingStrategy.NO_SHARD", _CLIP)}),
     good("a strategy that the caller chooses", {"train.py": _TRAIN % (", sharding_strategy=rank.strategy", _CLIP)}),
@@ -154,7 +184,18 @@ class Check(ScriptCheck):
         if any(arg.star for arg in made.args):
             return False
         strategy = self.ctx.argument(made, "sharding_strategy", 2)
-        return strategy is None or last_name(strategy) in _SHARDING
+        return strategy is None or self._is_sharding(strategy)
+
+    def _is_sharding(self, strategy: cst.BaseExpression) -> bool:
+        """One that shards gradients, or a choice among such: `STRATEGIES[args.sharding]`, `A if nodes > 1 else B`."""
+        if isinstance(strategy, cst.IfExp):
+            return self._is_sharding(strategy.body) and self._is_sharding(strategy.orelse)
+        if isinstance(strategy, cst.Subscript):
+            table = self.ctx.names.single_value(strategy.value)
+            parts = table.elements if isinstance(table, cst.Dict) else ()
+            return bool(parts) and all(isinstance(p, cst.DictElement) and self._is_sharding(p.value) for p in parts)
+        value = self.ctx.names.single_value(strategy) if isinstance(strategy, cst.Name) else None
+        return self._is_sharding(value) if value is not None else last_name(strategy) in _SHARDING
 
     def _fix(self, node: cst.Call, text: str) -> Fix | None:
         """`model.clip_grad_norm_(1.0)`, when the other arguments mean the same to the method."""

@@ -16,7 +16,7 @@ from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.tree import Tree
 
-_MAX_STEPS = 4
+_MAX_STEPS = 6
 # Wrappers that hand on their first argument item by item.
 _TRANSPARENT = frozenset({"enumerate", "tqdm", "trange", "list", "tuple", "iter", "zip", "track", "progress_bar"})
 _SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
@@ -133,6 +133,9 @@ class Partitions:
 
     def _bound(self, name: cst.Name, steps: int) -> Partition | None:
         found = self._names.bindings(name.value, name)
+        if len(found) == 1 and isinstance(found[0].node, cst.Param):
+            given = self._names.passed(found[0].node)
+            return self.of(given[0], steps + 1) if len(given) == 1 and given[0] is not None else None
         if len(found) > 1:
             found = self._replacement(found, name)
         if len(found) != 1 or found[0].value is None:

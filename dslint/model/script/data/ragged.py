@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
+from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
@@ -35,7 +36,7 @@ class Ragged:
         if steps > _MAX_STEPS:
             return None
         if isinstance(node, cst.Name):
-            found = [self.source(value, steps + 1) for value in self.last_values(node)]
+            found = [self.source(value, steps + 1) for value in self.last_values(node) or self._passed(node)]
             return found[-1] if found and all(f is not None for f in found) else None
         if isinstance(node, cst.Attribute):
             return self.source(node.value, steps + 1) if node.attr.value in _PARTS else None
@@ -53,14 +54,27 @@ class Ragged:
         before = [b for b in found if self._tree.position(b.node) < at and not self._assigns_here(b, name)]
         values: list[cst.BaseExpression] = []
         for binding in reversed(before):
-            if binding.kind != "assign" or binding.value is None:
+            value = self._assigned(binding)
+            if value is None or self._tree.function(binding.node) is not self._tree.function(name):
                 return []
-            if self._tree.function(binding.node) is not self._tree.function(name):
-                return []
-            values.append(binding.value)
+            values.append(value)
             if self._tree.always_before(binding.node, name):
                 return values
         return []
+
+    def _assigned(self, binding: Binding) -> cst.BaseExpression | None:
+        """``x = value``, and ``x, y = value, other``."""
+        if binding.kind == "unpack" and isinstance(binding.value, cst.Tuple) and isinstance(binding.position, int):
+            parts = binding.value.elements
+            return parts[binding.position].value if binding.position < len(parts) else None
+        return binding.value if binding.kind == "assign" else None
+
+    def _passed(self, name: cst.Name) -> list[cst.BaseExpression]:
+        """What the one call of a function of the file passes: ``gather_all(ids)``."""
+        found = self._names.bindings(name.value, name)
+        param = found[0].node if len(found) == 1 else None
+        given = self._names.passed(param) if isinstance(param, cst.Param) else []
+        return [given[0]] if len(given) == 1 and given[0] is not None else []
 
     def _assigns_here(self, binding: Binding, name: cst.Name) -> bool:
         """``x = gather(x)``: the target stands before the use, and is bound after it."""
@@ -85,8 +99,27 @@ class Ragged:
         # ``ids[:, length:]`` drops the prompt, the lengths still differ; ``ids[0, :5]`` is another matter.
         whole = isinstance(first, cst.Slice) and first.lower is None and first.upper is None
         last = node.slice[-1].slice
+        if len(node.slice) == 2 and whole and isinstance(last, cst.Slice) and self._is_own_length(last.upper):
+            return node, "what is left of a cut at the longest row of its own batch"
         open_end = isinstance(last, cst.Slice) and last.upper is None
         return self.source(node.value, steps + 1) if len(node.slice) == 2 and whole and open_end else None
+
+    def _is_own_length(self, bound: cst.BaseExpression | None) -> bool:
+        """``mask.sum(1).max().item()``: a maximum over the data, taken where it stands and from no other rank."""
+        if isinstance(bound, cst.Name):
+            values = self.last_values(bound)
+            return len(values) == 1 and self._is_own_length(values[0])
+        if not isinstance(bound, cst.Call):
+            return False
+        inner = bound.func.value if isinstance(bound.func, cst.Attribute) and bound.func.attr.value == "item" else None
+        if isinstance(bound.func, cst.Name) and bound.func.value == "int" and len(bound.args) == 1:
+            inner = bound.args[0].value
+        while isinstance(inner, cst.Call) and last_name(inner.func) in ("item", "max", "amax") and not inner.args:
+            if last_name(inner.func) != "item":
+                before = inner.func.value if isinstance(inner.func, cst.Attribute) else None
+                return isinstance(before, cst.Call) and last_name(before.func) == "sum"
+            inner = inner.func.value if isinstance(inner.func, cst.Attribute) else None
+        return False
 
     def _is_boolean(self, node: cst.BaseExpression, steps: int) -> bool:
         if steps > _MAX_STEPS:

@@ -109,6 +109,9 @@ class Sources:
             return [(node.elements[position].value, None)]
         if isinstance(node, cst.GeneratorExp | cst.ListComp) and through:
             return [(node.for_in.iter, None)]
+        if isinstance(node, cst.Subscript):
+            value = self._item(node)
+            return [(value if value is not None else node, None if value is not None else position)]
         return self._called(node, position, through) if isinstance(node, cst.Call) else [(node, position)]
 
     def _called(
@@ -120,7 +123,36 @@ class Sources:
             return [(a, None) for a in (args if name in ("zip", "chain") else args[:1])]
         function = self._names.local_function(call)
         returns = self.returned(function) if function is not None else []
+        if through and function is not None and not returns:
+            returns = self._yielded(function)
         return [(value, position) for value in returns] or [(call, position)]
+
+    def _item(self, node: cst.Subscript) -> cst.BaseExpression | None:
+        """``loaders["train"]`` of a dict that is written out."""
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        key = index.value if isinstance(index, cst.Index) else None
+        if not isinstance(key, cst.SimpleString):
+            return None
+        made = [s.node for s in self.of(node.value)]
+        table = made[0] if len(made) == 1 else None
+        for part in table.elements if isinstance(table, cst.Dict) else ():
+            if not isinstance(part, cst.DictElement):
+                return None
+            if isinstance(part.key, cst.SimpleString) and part.key.evaluated_value == key.evaluated_value:
+                return part.value
+        return None
+
+    def _yielded(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
+        """What a generator hands on item by item: ``while True: yield from loader``, ``for x in loader: yield x``."""
+        found = []
+        yields = [n for n in self._tree.own_nodes(function.body) if isinstance(n, cst.Yield)]
+        for node in yields:
+            loop = self._tree.loops(node)[:1]
+            if isinstance(node.value, cst.From):
+                found.append(node.value.item)
+            elif loop and isinstance(loop[0], cst.For) and last_name(node.value) == last_name(loop[0].target) != "":
+                found.append(loop[0].iter)
+        return found if len(found) == len(yields) else []
 
     def returned(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
         """What a function returns; nothing for a generator."""

@@ -62,6 +62,20 @@ class Submodules:
                 found.append(Layer(name, made, *first))
         return found
 
+    def parts(self) -> list[cst.ClassDef]:
+        """The classes of this file whose instances are certain parts of the model, and used: ``self.x = Encoder()``."""
+        found = []
+        for statement in self._init.body.body if self._init is not None and self._is_simple() else ():
+            small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+            for node in small:
+                made = node.value if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+                target = node.targets[0].target if isinstance(node, cst.Assign) else None
+                if isinstance(made, cst.Call) and isinstance(made.func, cst.Name) and isinstance(target, cst.Attribute):
+                    owner = self._names.local_class(made.func.value, made)
+                    if owner is not None and is_self(target.value) and self._uses(target.attr.value):
+                        found.append(owner)
+        return found
+
     def _is_simple(self) -> bool:
         """A direct child of ``nn.Module``, and nothing reaches for its layers by other ways than ``self.x``."""
         bases = self._names.class_bases(self._owner.name.value)

@@ -180,9 +180,12 @@ class Flow:
         return things
 
     def _narrowed(self, node: cst.CSTNode, things: Things) -> Things:
-        """What is left by the ``isinstance(x, DeepSpeedEngine)`` around a use of ``x``."""
+        """What is left by ``isinstance(x, DeepSpeedEngine)`` or ``hasattr(x, "module")`` around a use of ``x``."""
         for condition in self._conditions.of(node):
             test = condition.test
+            if condition.text.startswith("hasattr") and self._asks_for_inner(test, node):
+                left = frozenset(t for t in things if (t.kind in INNER) == condition.holds)
+                things = left or things
             if not (isinstance(test, cst.Call) and len(test.args) == 2 and condition.text.startswith("isinstance")):
                 continue
             kind = self.class_kind(self.names.qualified(test.args[1].value) or "")
@@ -190,6 +193,12 @@ class Flow:
                 of_kind = frozenset(t for t in things if t.kind == kind)
                 things = (of_kind or frozenset({Thing(kind)})) if condition.holds else (things - of_kind or _UNKNOWN)
         return things
+
+    def _asks_for_inner(self, test: cst.BaseExpression, node: cst.CSTNode) -> bool:
+        """``hasattr(x, "module")``: a wrapper has it, and a model does not."""
+        if not isinstance(test, cst.Call) or len(test.args) != 2 or self._tests_itself(test, node):
+            return False
+        return _text(test.args[1].value) == "module" and dotted(test.args[0].value) == dotted(node)
 
     def _tests_itself(self, test: cst.Call, node: cst.CSTNode) -> bool:
         return self.tree.contains(test, node)

@@ -43,18 +43,21 @@ class RankValues:
             text = _subscript_text(node)
             return text in RANK_VARIABLES if _is_environ(node.value) else text in RANK_KEYS
         if isinstance(node, cst.Attribute):
-            if node.attr.value.lower() in RANK_NAMES:
+            if _plain(node.attr.value) in RANK_NAMES:
                 return not _is_of_matrix(node)
             found = self._names.attribute_bindings(node) or self._of_object(node)
             return self._holds_rank(found, depth) or self._is_property(node, depth)
         if isinstance(node, cst.Name):
             if node.value == "rank" and _is_of_matrix(self._names.single_value(node)):
                 return False
-            return node.value.lower() in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
+            return _plain(node.value) in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
         return False
 
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:
         """Every value of a variable is the rank, or the number that stands for it without distribution."""
+        if len(found) == 1 and isinstance(found[0].node, cst.Param):
+            given = self._names.passed(found[0].node)
+            return bool(given) and all(v is not None and self.is_rank(v, depth + 1) for v in given)
         values = [b.value for b in found if b.kind == "assign" and b.value is not None]
         ranks = [v for v in values if number_of(v) is None]
         return bool(ranks) and len(values) == len(found) and all(self.is_rank(v, depth + 1) for v in ranks)
@@ -72,14 +75,21 @@ class RankValues:
             return _environ_variable(node) == "WORLD_SIZE"
         if type(node) is cst.Subscript:
             return _is_environ(node.value) and _subscript_text(node) == "WORLD_SIZE"
-        if type(node) is cst.Attribute:
-            return node.attr.value.lower() in WORLD_NAMES
-        if type(node) is cst.Name:
+        if isinstance(node, cst.Attribute | cst.Name):
             value = self._names.single_value(node)
             if value is not None and self.is_world_size(value, depth + 1):
                 return True
-            return node.value.lower() in WORLD_NAMES
+            return _plain(last_name(node)) in WORLD_NAMES or (
+                isinstance(node, cst.Name) and self._gets_world_size(node, depth)
+            )
         return False
+
+    def _gets_world_size(self, name: cst.Name, depth: int) -> bool:
+        """Every call of the function around passes the number of processes for the parameter."""
+        found = self._names.bindings(name.value, name)
+        param = found[0].node if len(found) == 1 else None
+        given = self._names.passed(param) if isinstance(param, cst.Param) else []
+        return bool(given) and all(v is not None and self.is_world_size(v, depth + 1) for v in given)
 
     def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
         name = self._names.called(node)
@@ -131,6 +141,11 @@ class RankValues:
         divisor = node.right
         name = last_name(divisor.func if type(divisor) is cst.Call else divisor).lower()
         return self.is_rank(node.left) and (number_of(divisor) == 8 or _PER_NODE.search(name) is not None)
+
+
+def _plain(name: str) -> str:
+    """A name without the underscores of what is private: ``self._rank``."""
+    return name.lstrip("_").lower()
 
 
 def _is_of_matrix(node: cst.BaseExpression | None) -> bool:

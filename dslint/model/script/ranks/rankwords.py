@@ -34,9 +34,9 @@ ASKING_TEXTS = RANK_NAMES | RANK_VARIABLES | RANK_KEYS
 
 def asks(name: str) -> bool:
     """A variable, attribute or function of this name may be the rank, or a test of it."""
-    return name.lower() in ASKING_NAMES or name.lstrip("_") in ASKING_NAMES
+    return name.lstrip("_").lower() in ASKING_NAMES
 
 
 def counts(name: str) -> bool:
     """A variable, attribute or function of this name may be the number of processes."""
-    return name.lower() in WORLD_NAMES or name in WORLD_CALLS
+    return name.lstrip("_").lower() in WORLD_NAMES or name in WORLD_CALLS

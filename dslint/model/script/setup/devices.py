@@ -120,14 +120,15 @@ class Devices:
             return self._constants.value(node.args[0].value).get_or(None) in _GLOBAL_VARIABLES
         if name.endswith(".get_rank") and not node.args and name.startswith(_RANK_MODULES):
             return True
-        function = self._names.local_function(node) if not node.args else None
-        return function is not None and self._returns_rank(function, depth)
+        ranks = [v for v in self.returned(node) if not isinstance(v, cst.Integer | cst.SimpleString)]
+        return bool(ranks) and all(self.is_global_rank(value, depth + 1) for value in ranks)
 
-    def _returns_rank(self, function: cst.FunctionDef, depth: int) -> bool:
-        """All that a function of the file returns is the rank, or the number that stands for it."""
-        values = [n.value for n in self._tree.own_nodes(function.body) if isinstance(n, cst.Return)]
-        ranks = [v for v in values if not isinstance(v, cst.Integer)]
-        return bool(ranks) and all(v is not None and self.is_global_rank(v, depth + 1) for v in ranks)
+    def returned(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """What a helper of the file may return for the index of a GPU: ``state.process_index if has_gpu else "cpu"``."""
+        function = self._names.local_function(node) if isinstance(node, cst.Call) and not node.args else None
+        nodes = self._tree.own_nodes(function.body) if function is not None else ()
+        values = [n.value for n in nodes if isinstance(n, cst.Return) and n.value is not None]
+        return [arm for v in values for arm in ((v.body, v.orelse) if isinstance(v, cst.IfExp) else (v,))]
 
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:
         """Every value of a variable is the rank, or the number that stands for it without distribution."""

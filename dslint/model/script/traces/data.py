@@ -142,17 +142,23 @@ class DataDivergences:
 
     def handlers(self) -> Iterator[DataDivergence]:
         """Handlers that let one rank go on without the collectives of the body, in source order."""
+        for node, handler in self.catching():
+            steps = self._steps(node.body)
+            if not steps or self._must_raise(node):
+                continue
+            one = self._recorder(_DataSide(self._truth, node=node, handler=handler))
+            for found in self._compared(node, handler, one):
+                if found.skips and any(found.op.call is step for step in steps):
+                    yield found
+                    break
+
+    def catching(self) -> Iterator[tuple[cst.Try | cst.TryStar, Handler]]:
+        """Every ``try`` that all ranks come to, with its first handler for what may happen on one of them."""
         for node in self._tree.some(cst.Try, cst.TryStar):
             if isinstance(node, cst.Try | cst.TryStar) and self._guards.guard(node) is None:
                 handler = next((h for h in node.handlers if self._catches(h)), None)
-                steps = self._steps(node.body)
-                if handler is None or not steps or self._must_raise(node):
-                    continue
-                one = self._recorder(_DataSide(self._truth, node=node, handler=handler))
-                for found in self._compared(node, handler, one):
-                    if found.skips and any(found.op.call is step for step in steps):
-                        yield found
-                        break
+                if handler is not None:
+                    yield node, handler
 
     def _catches(self, handler: Handler) -> bool:
         """The handler catches what may happen on one rank; an exception of the file counts as what it derives from."""

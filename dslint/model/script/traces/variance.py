@@ -53,6 +53,7 @@ _PASSING = frozenset(
         *("view", "ne", "abs", "tensor", "as_tensor", "items", "values"),
     }
 )
+_POSITIONS = frozenset({"nonzero", "argwhere"})
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter", "islice", "track", "trange", "next", "cycle", "list"})
 _SHAPES = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "is_cuda", "requires_grad"})
 # One of these words is in each file that makes a loader of which each rank certainly gets another part.
@@ -211,18 +212,29 @@ class Variances:
             return None
         if name in _WRAPPERS:
             return self._loaded(node, steps)
+        if name in _POSITIONS:  # how many there are is up to the data, wherever that comes from
+            return Variant(node)
         qualified = self._names.qualified(node.func) or ""
         if self._passing.agrees(node) or (name in _PASSING and self._helper(node) is not None):
             return self._first(self._passing.returned(node), steps)
         is_model = _MODEL_NAME.search(name) is not None or self._objects.called(node.func) in _MODELS
         if not (is_model or name in _PASSING or qualified.startswith("torch.nn.functional.")):
-            return self._first(self._passing.returned(node), steps)
+            return self._answered(node, steps)
         given: list[cst.BaseExpression] = [a.value for a in node.args]
         if type(node.func) is cst.Attribute and not qualified and not is_model:
             given.append(node.func.value)
         found = self._first(given, steps)
         # The outputs of a model that ranks train together are their own, whatever it is given.
         return found or (Variant(node) if self._objects.called(node.func) in _TRAINED else None)
+
+    def _answered(self, call: cst.Call, steps: int) -> Variant | None:
+        """What a function of the file returns, or its answer about the one value that it gets: ``stopper(loss)``."""
+        values = self._passing.returned(call)
+        found = self._first(values, steps)
+        if found is None and values and len(call.args) == 1 and not call.args[0].star:
+            found = self.value(call.args[0].value, steps) if any(map(_is_answer, values)) else None
+            return found if found is not None and found.is_dealt else None
+        return found
 
     def _first(self, nodes: Iterable[cst.CSTNode], steps: int) -> Variant | None:
         return next((v for v in (self.value(n, steps) for n in nodes) if v is not None), None)
@@ -282,3 +294,9 @@ def _counts(node: cst.BaseExpression) -> bool:
     if type(node) is cst.Call and last_name(node.func) in ("int", "float", "bool") and len(node.args) == 1:
         return _counts(node.args[0].value)
     return type(node) is cst.Call and last_name(node.func) in ("len", "sum", "numel", "count_nonzero", "any")
+
+
+def _is_answer(value: cst.BaseExpression) -> bool:
+    """More than a constant is returned: something that the function was told, or keeps."""
+    constant = isinstance(value, cst.Name) and value.value in ("None", "True", "False")
+    return not constant and not isinstance(value, cst.Integer | cst.Float | cst.SimpleString)

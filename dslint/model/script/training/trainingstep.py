@@ -21,6 +21,14 @@ _FORWARDS = MODELS | {"prepared_module"}
 # Results that carry no gradient, and methods whose result is another object.
 _CUT = frozenset({"detach", "item", "scale", "tolist", "numpy", "no_grad", "len", "int", "unscale"})
 _NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
+# What a model is asked for besides a forward.
+ADMINISTRATIVE = frozenset(
+    {
+        *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
+        *("state_dict", "load_state_dict", "train", "eval", "to", "cuda", "cpu", "half", "float", "zero_grad"),
+        *("requires_grad_", "apply", "register_buffer", "save_pretrained", "named_children", "get_parameter"),
+    }
+)
 _COUNTS = re.compile(r"accum|^gas$|grad_acc", re.I)
 
 
@@ -76,23 +84,47 @@ class TrainingSteps:
     def forwards(self, node: cst.BaseExpression) -> list[cst.Call]:
         """The forward calls of models from which a value is computed: the loss of ``loss.backward()``."""
         found: dict[int, cst.Call] = {}
-        for call in self._sources(node, set(), 0):
+        for call in self._sources(node, {}, 0):
             found[id(call)] = call
         return list(found.values())
 
-    def _sources(self, node: cst.CSTNode, seen: set[int], steps: int) -> Iterator[cst.Call]:
+    def inner_methods(self, node: cst.BaseExpression) -> list[cst.Call]:
+        """The calls of methods of models inside DDP from which a value is computed: ``model.module.loss(batch)``."""
+        seen: dict[int, cst.CSTNode] = {}
+        for _ in self._sources(node, seen, 0):
+            pass
+        return [n for n in seen.values() if isinstance(n, cst.Call) and self._is_inner_method(n)]
+
+    def _is_inner_method(self, call: cst.Call) -> bool:
+        called = call.func
+        if not isinstance(called, cst.Attribute) or called.attr.value in ADMINISTRATIVE | {"forward", "module"}:
+            return False
+        return self._objects.likely(called.value) == "ddp_module"
+
+    def _sources(self, node: cst.CSTNode, seen: dict[int, cst.CSTNode], steps: int) -> Iterator[cst.Call]:
         if id(node) in seen or steps > _MAX_STEPS:
             return
-        seen.add(id(node))
+        seen[id(node)] = node
         for part in self._parts(node):
             if self._has_no_graph(part):
                 continue
             if isinstance(part, cst.Call) and self.is_forward(part):
-                yield part
+                yield from self._behind(part, seen, steps)
             else:
                 yield from self._sources(part, seen, steps + 1)
         if isinstance(node, cst.Call) and self.is_forward(node):
-            yield node
+            yield from self._behind(node, seen, steps)
+
+    def _behind(self, call: cst.Call, seen: dict[int, cst.CSTNode], steps: int) -> list[cst.Call]:
+        """A forward; for that of a plain module, ``criterion(model(x), y)``, the forwards that it gets."""
+        given = [a.value for a in call.args] if self.forward_kind(call) == "model" else []
+        inner = [f for value in given for f in self._sources_of(value, seen, steps + 1)]
+        return inner or [call]
+
+    def _sources_of(self, value: cst.CSTNode, seen: dict[int, cst.CSTNode], steps: int) -> list[cst.Call]:
+        if isinstance(value, cst.Call) and self.is_forward(value) and not self._has_no_graph(value):
+            return self._behind(value, seen, steps)
+        return list(self._sources(value, seen, steps))
 
     def _has_no_graph(self, node: cst.CSTNode) -> bool:
         """The value is computed inside ``with torch.no_grad():``: no backward goes through it."""

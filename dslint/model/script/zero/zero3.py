@@ -123,7 +123,10 @@ class ZeroStages:
             conditional = any(a.keyword is not None and a.keyword.value == "enabled" for a in node.args)
             conditional = conditional or any(self._tests.outcome(t) != (ALL, ALL) for t, _ in self._conditions(node))
             return [unknown("`zero.Init(enabled=...)`") if conditional else known(3, self._doc.location(node))]
-        return []
+        # ``make_config(zero_stage=2)``: one run of several in the file.
+        given = next((a.value for a in node.args if a.keyword is not None and a.keyword.value == "zero_stage"), None)
+        fact: Fact[object] = self._value(given) if given is not None else absent()
+        return [fact] if fact.is_known else []
 
     def _value(self, node: cst.BaseExpression) -> Fact[object]:
         return self._constants.value(node, origins=True)

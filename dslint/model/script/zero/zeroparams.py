@@ -18,6 +18,9 @@ _LARGE = re.compile(r"embed|wte|wpe|lm_head|[qkvo]_proj|qkv|gate_proj|up_proj|do
 _LISTS = frozenset({"parameters", "named_parameters"})
 # What reads the values or the shape of a parameter.
 READS = frozenset({"norm", "mean", "sum", "std", "var", "abs", "max", "min", "size", "tolist", "numpy", "item"})
+READS |= {"clone"}
+# Methods that return the same values elsewhere, or without their history.
+_SAME = frozenset({"detach", "float", "cpu", "half", "bfloat16", "double"})
 READ_ATTRIBUTES = frozenset({"shape", "T"})
 READ_FUNCTIONS = frozenset({"torch.equal", "torch.allclose", "torch.norm", "torch.linalg.norm", "torch.isnan"})
 
@@ -40,6 +43,10 @@ class ZeroParameters:
         if isinstance(node, cst.Name):
             value = self._names.single_value(node)
             return self._is_one(value, steps + 1) if value is not None else self._is_item(node)
+        if isinstance(node, cst.Call):
+            func = node.func
+            same = isinstance(func, cst.Attribute) and func.attr.value in _SAME and not node.args
+            return same and isinstance(func, cst.Attribute) and self._is_one(func.value, steps + 1)
         if not isinstance(node, cst.Attribute):
             return False
         if node.attr.value == "data":
