@@ -10,6 +10,8 @@ from dslint.model.script.dotted import last_name
 from dslint.model.script.traces.agreement import agrees
 from dslint.model.script.tree import Tree
 
+_MAX_DEPTH = 3
+
 
 class Passing:
     """Answers for one module."""
@@ -31,6 +33,14 @@ class Passing:
         function = self._helper(call)
         nodes = self._tree.own_nodes(function) if function is not None else ()
         return any(isinstance(node, cst.Call) and agrees(last_name(node.func)) for node in nodes)
+
+    def is_local(self, call: cst.Call, depth: int = 0) -> bool:
+        """The method that a call runs asks no other rank, nor does what it calls in this file."""
+        function = self._helper(call)
+        if function is None or depth > _MAX_DEPTH or self._tree.enclosing(function, cst.ClassDef) is None:
+            return function is None
+        inner = [n for n in self._tree.own_nodes(function) if isinstance(n, cst.Call)]
+        return not any(agrees(last_name(n.func)) or not self.is_local(n, depth + 1) for n in inner)
 
     def given(self, param: cst.CSTNode) -> list[cst.BaseExpression]:
         """What the calls of this file pass for a parameter; empty without calls, and when one of them hides it."""

@@ -228,13 +228,13 @@ class Variances:
         return found or (Variant(node) if self._objects.called(node.func) in _TRAINED else None)
 
     def _answered(self, call: cst.Call, steps: int) -> Variant | None:
-        """What a function of the file returns, or its answer about the one value that it gets: ``stopper(loss)``."""
+        """What a function of the file returns, or the answer of an object to the value that it gets: ``stopper(loss)``."""
         values = self._passing.returned(call)
         found = self._first(values, steps)
-        if found is None and values and len(call.args) == 1 and not call.args[0].star:
-            found = self.value(call.args[0].value, steps) if any(map(_is_answer, values)) else None
-            return found if found is not None and found.is_dealt else None
-        return found
+        if found is not None or len(call.args) != 1 or call.args[0].star or not any(map(_is_answer, values)):
+            return found
+        found = self.value(call.args[0].value, steps) if self._passing.is_local(call) else None
+        return found if found is not None and found.is_dealt else None
 
     def _first(self, nodes: Iterable[cst.CSTNode], steps: int) -> Variant | None:
         return next((v for v in (self.value(n, steps) for n in nodes) if v is not None), None)
