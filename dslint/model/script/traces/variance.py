@@ -228,7 +228,7 @@ class Variances:
         return found or (Variant(node) if self._objects.called(node.func) in _TRAINED else None)
 
     def _answered(self, call: cst.Call, steps: int) -> Variant | None:
-        """What a function of the file returns, or the answer of an object to the value that it gets: ``stopper(loss)``."""
+        """What a function of the file returns, or the answer of an object to the value it gets: ``stopper(loss)``."""
         values = self._passing.returned(call)
         found = self._first(values, steps)
         if found is not None or len(call.args) != 1 or call.args[0].star or not any(map(_is_answer, values)):
