@@ -124,7 +124,7 @@ class Devices:
         return bool(ranks) and all(self.is_global_rank(value, depth + 1) for value in ranks)
 
     def returned(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """What a helper of the file may return for the index of a GPU: ``state.process_index if has_gpu else "cpu"``."""
+        """What a helper may return for the index of a GPU: ``state.process_index if has_gpu else "cpu"``."""
         function = self._names.local_function(node) if isinstance(node, cst.Call) and not node.args else None
         nodes = self._tree.own_nodes(function.body) if function is not None else ()
         values = [n.value for n in nodes if isinstance(n, cst.Return) and n.value is not None]
