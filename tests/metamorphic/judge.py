@@ -67,7 +67,7 @@ def pick(case: Case, generator: Random, count: int) -> tuple[list[Rewrite], Subj
     known = sorted(REWRITES)
     for _ in range(40):
         chosen = [REWRITES[name] for name in generator.sample(known, count)]
-        if sum(r.phase == 3 for r in chosen) > 1:
+        if sum(r.phase == 4 for r in chosen) > 1:
             continue
         subject = rewritten(case, chosen, generator)
         if subject is not None and subject.files != case.files:

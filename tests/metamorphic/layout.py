@@ -18,12 +18,12 @@ def unparsed(tree: ast.Module) -> bool:
     return True
 
 
-@of_text("line-ends-of-windows")
+@of_text("line-ends-of-windows", phase=3)
 def crlf(text: str) -> str | None:
     return text.replace("\n", "\r\n") if "\r" not in text else None
 
 
-@of_text("byte-order-mark")
+@of_text("byte-order-mark", phase=3)
 def byte_order_mark(text: str) -> str | None:
     return "\ufeff" + text if not text.startswith("\ufeff") else None
 
@@ -205,7 +205,7 @@ def parentheses(text: str) -> str | None:
     return new if _parses(new) and ast.dump(ast.parse(new)) == ast.dump(ast.parse(text)) else None
 
 
-@of_project("notebook", phase=3)
+@of_project("notebook", phase=4)
 def notebook(subject: Subject, _: Random) -> Subject | None:
     """Each statement of the module in a cell of its own."""
     if sum(path.endswith((".py", ".sh")) for path in subject.files) > 1 or subject.text.startswith("\ufeff"):

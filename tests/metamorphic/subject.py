@@ -46,7 +46,7 @@ class Rewrite:
 
     Attributes:
         name: kebab-case, what was done.
-        phase: rewrites of the tree come before those of the text, a notebook comes last.
+        phase: rewrites of the tree come before those of the text, then come bytes, and a notebook comes last.
         keeps_interface: other modules find the same names in the module afterwards.
         apply: the rewritten project, or ``None`` where it does not apply.
     """
@@ -81,7 +81,7 @@ def of_tree(name: str, keeps: bool = True) -> Callable[[Callable[[ast.Module], b
     return register
 
 
-def of_text(name: str) -> Callable[[Callable[[str], str | None]], Callable[[str], str | None]]:
+def of_text(name: str, phase: int = 2) -> Callable[[Callable[[str], str | None]], Callable[[str], str | None]]:
     """Registers a function from text to text."""
 
     def register(function: Callable[[str], str | None]) -> Callable[[str], str | None]:
@@ -89,7 +89,7 @@ def of_text(name: str) -> Callable[[Callable[[str], str | None]], Callable[[str]
             text = function(subject.text)
             return None if text is None or text == subject.text else subject.with_text(text)
 
-        _add(name, 2, True, apply)
+        _add(name, phase, True, apply)
         return function
 
     return register
