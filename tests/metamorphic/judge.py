@@ -35,12 +35,17 @@ def rewritten(case: Case, rewrites: Sequence[Rewrite], generator: Random) -> Sub
     for rewrite in sorted(rewrites, key=lambda r: r.phase):
         if subject.is_imported and not rewrite.keeps_interface:
             return None
-        new = rewrite.apply(subject, generator)
-        if new is None:
-            return None
+        try:
+            new = rewrite.apply(subject, generator)
+            if new is None:
+                return None
+            if new.path.endswith(".py"):
+                ast.parse(new.text.removeprefix("\ufeff"))
+        except SyntaxError:
+            if len(rewrites) == 1:
+                raise
+            return None  # layouts that do not go together, such as tabs and lines moved by blanks
         subject = new
-        if subject.path.endswith(".py"):
-            ast.parse(subject.text.removeprefix("\ufeff"))
     return subject
 
 
