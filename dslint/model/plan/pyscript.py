@@ -78,8 +78,23 @@ class PyScript:
         return node
 
 
+# Syntax trees are large; several questions about a script follow each other.
+_KEPT = 8
+_recent: list[PyScript] = []
+
+
 def read_script(source: SourceFile) -> PyScript:
-    """Parse and walk once."""
+    """Parse and walk once; who asks again for one of the last scripts gets the same."""
+    for script in reversed(_recent):
+        if script.source == source:
+            return script
+    script = _read(source)
+    _recent.append(script)
+    del _recent[:-_KEPT]
+    return script
+
+
+def _read(source: SourceFile) -> PyScript:
     script = PyScript(source)
     with no_collections():
         tree = _parse(source.text)

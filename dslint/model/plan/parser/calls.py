@@ -164,7 +164,7 @@ class Calls:
             return None
         inner = type(self)(self.walk, module, {}, self.depth + 1, self.is_main)
         inner.is_certain = self.is_certain
-        if not given and _returns_parser(function):
+        if not given and module.makes_parser(function):
             pass  # a factory: each call makes another parser
         elif not given:
             self.walk.visited.add(key)
@@ -214,9 +214,3 @@ class Calls:
     def _given(self, value: ast.expr) -> ast.expr | None:
         """What a word of a call is; a parameter of this function is what its own caller gave."""
         return self.parameters.get(value.id, value) if isinstance(value, ast.Name) else value
-
-
-def _returns_parser(function: Function) -> bool:
-    return any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(function)) and any(
-        isinstance(n, ast.Attribute) and n.attr == "add_argument" for n in ast.walk(function)
-    )

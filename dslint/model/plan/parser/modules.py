@@ -24,11 +24,28 @@ class Module:
     script: PyScript
     functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=dict)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
+    # By identity of the function.
+    _factories: dict[int, bool] = field(default_factory=dict)
+
+    def makes_parser(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """The function adds options to a parser and returns something."""
+        source = self.script.source
+        start, end = source.offset(function.lineno, 1), source.offset(function.end_lineno or function.lineno, 1)
+        if source.text.find("add_argument", start, end + len(source.line_text(function.end_lineno or 1))) < 0:
+            return False  # most functions, and a ``main`` is long
+        if id(function) not in self._factories:
+            nodes = list(ast.walk(function))
+            returns = any(isinstance(n, ast.Return) and n.value is not None for n in nodes)
+            adds = any(isinstance(n, ast.Attribute) and n.attr == "add_argument" for n in nodes)
+            self._factories[id(function)] = returns and adds
+        return self._factories[id(function)]
 
 
 # Syntax trees are large, and scripts that follow each other import the same modules.
 _KEPT = 32
 _recent: WeakKeyDictionary[Workspace, OrderedDict[str, Module | None]] = WeakKeyDictionary()
+
+_found: WeakKeyDictionary[Workspace, dict[tuple[str, str], str | None]] = WeakKeyDictionary()
 
 
 def load(path: str, workspace: Workspace) -> Module | None:
@@ -76,6 +93,13 @@ def find_module(name: str, importer: str, workspace: Workspace) -> str | None:
 
     An absolute name is looked up beside the importer first, as Python does it for a script, then in each folder above.
     """
+    known = _found.setdefault(workspace, {})
+    if (name, importer) not in known:
+        known[name, importer] = _search(name, importer, workspace)
+    return known[name, importer]
+
+
+def _search(name: str, importer: str, workspace: Workspace) -> str | None:
     dots = len(name) - len(name.lstrip("."))
     inner = name[dots:].replace(".", "/")
     folder = posixpath.dirname(importer)
