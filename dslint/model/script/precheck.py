@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Set
 from functools import lru_cache
+from itertools import compress
 
 from dslint.model.script.collective.vocabulary import (
     MAIN_DECORATORS,
@@ -58,14 +59,17 @@ def has_guarded_call(tree: ast.Module, names: Container[str]) -> bool:
     return bool(calls.places) and _has_guarded(calls)
 
 
-def may_skip_collective(tree: ast.Module) -> bool:
-    """Some test decides, within its function, whether something runs that waits for other ranks."""
-    return any(skipping_tests(tree))
+def skipping_tests(tree: ast.Module) -> list[ast.If | ast.While]:
+    """The tests that decide, within their function, whether something runs that waits for other ranks."""
+    nodes = flat(tree)
+    tests: list[ast.If | ast.While] = [*nodes.nodes(ast.If), *nodes.nodes(ast.While)]
+    tests.sort(key=lambda n: (n.lineno, n.col_offset))
+    return list(compress(tests, skips(tree)))
 
 
 @lru_cache(maxsize=4)
-def skipping_tests(tree: ast.Module) -> tuple[bool, ...]:
-    """Which ``if`` and ``while`` of a module do so, in source order; empty where nothing waits.
+def skips(tree: ast.Module) -> tuple[bool, ...]:
+    """Whether an ``if`` or ``while`` of a module does so, for each of them in source order; empty where nothing waits.
 
     A plain ``loss.backward()`` waits where the file has a model that exchanges gradients.
     """

@@ -33,7 +33,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import last_name
-from dslint.model.script.precheck import may_skip_collective
+from dslint.model.script.precheck import skipping_tests
 from dslint.model.script.quick import flat
 from dslint.model.script.traces.data import DataDivergence
 from dslint.model.script.traces.lookahead import asks_alone
@@ -66,7 +66,10 @@ def precheck(tree: ast.Module) -> bool:
     nodes = flat(tree)
     if any(isinstance(t, ast.Attribute) and t.attr in _FLAGS for a in nodes.nodes(ast.Assign) for t in a.targets):
         return True
-    return asks_alone(nodes) and may_skip_collective(tree)
+    if not asks_alone(nodes, [*nodes.nodes(ast.If), *nodes.nodes(ast.While)]):
+        return False  # the cheaper question first
+    deciding = skipping_tests(tree)
+    return bool(deciding) and asks_alone(nodes, deciding)
 
 
 # What the loops of a Trainer look at, without a word to the other ranks: owner, attribute, library.

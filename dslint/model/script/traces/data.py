@@ -14,7 +14,7 @@ from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
-from dslint.model.script.precheck import skipping_tests
+from dslint.model.script.precheck import skips
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
@@ -137,7 +137,7 @@ class DataDivergences:
     def _deciding(self) -> Iterator[cst.If | cst.While]:
         """The tests of the module, without those that the cheap look has seen to decide over nothing that waits."""
         tests = [n for n in self._tree.some(cst.If, cst.While) if isinstance(n, cst.If | cst.While)]
-        seen = skipping_tests(self._syntax) if self._syntax is not None else ()
+        seen = skips(self._syntax) if self._syntax is not None else ()
         return compress(tests, seen) if len(seen) == len(tests) else iter(tests)
 
     def handlers(self) -> Iterator[DataDivergence]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from dslint.model.script.marked import defined, ranks_of
 from dslint.model.script.quick import Flat, call_name, expression_name
@@ -19,10 +20,16 @@ _ASKING = _NOT_A_NUMBER | frozenset({"item", "sum", "len", "any", "all", "numel"
 _ASKING |= _CLOCKS
 
 
-def asks_alone(nodes: Flat) -> bool:
-    """A loop branches on its data, or something on a NaN, on what some ranks set, or on places of what is not zero."""
-    asks = _sets_on_some(nodes) or _asks_for_nan(nodes) or (_has_own_data(nodes) and _asks_in_loop(nodes))
-    return asks or _asks_for_positions(nodes)
+_Test = ast.If | ast.While
+
+
+def asks_alone(nodes: Flat, tests: Sequence[_Test]) -> bool:
+    """A loop branches on its data, or something on a NaN, on what some ranks set, or on places of what is not zero.
+
+    ``tests`` are those that count: which decide over what waits for other ranks.
+    """
+    asks = _sets_on_some(nodes) or _asks_for_nan(nodes) or (_has_own_data(nodes) and _asks_in_loop(nodes, tests))
+    return asks or _asks_for_positions(nodes, tests)
 
 
 def _has_own_data(nodes: Flat) -> bool:
@@ -38,7 +45,7 @@ def _asks_for_nan(nodes: Flat) -> bool:
     return any(call_name(n) in _NOT_A_NUMBER for n in nodes.nodes(ast.Call))
 
 
-def _asks_in_loop(nodes: Flat) -> bool:
+def _asks_in_loop(nodes: Flat, tests: Sequence[_Test]) -> bool:
     """A test inside a loop asks for a sum, a length, a NaN or the time, or for a variable that holds such an answer."""
     told_here = _ASKING | _defined(nodes)
     asking = {c for c in nodes.nodes(ast.Call) if call_name(c) in told_here}
@@ -54,9 +61,10 @@ def _asks_in_loop(nodes: Flat) -> bool:
         for target in assign.targets
         if isinstance(target, ast.Name)
     }
+    counted = {id(test) for test in tests}
     for at in nodes.places(ast.For, ast.While, ast.AsyncFor):
         for node in nodes.order[at : nodes.ends[at]]:
-            if isinstance(node, ast.If | ast.While):
+            if isinstance(node, _Test) and id(node) in counted:
                 inside = nodes.inside(node.test)
                 if any(n in asking or (isinstance(n, ast.Name) and n.id in told) for n in inside):
                     return True
@@ -109,12 +117,11 @@ def _asks_for_rank(nodes: Flat, test: ast.expr) -> bool:
     return False
 
 
-def _asks_for_positions(nodes: Flat) -> bool:
+def _asks_for_positions(nodes: Flat, tests: Sequence[_Test]) -> bool:
     """A test asks for a number, and something has looked for the places of what is not zero."""
     if not any(call_name(c) in ("nonzero", "argwhere") for c in nodes.nodes(ast.Call)):
         return False
-    tests = (nodes.order[at] for at in nodes.places(ast.If, ast.While))
-    parts = (p for n in tests if isinstance(n, ast.If | ast.While) for p in nodes.inside(n.test))
+    parts = (p for n in tests for p in nodes.inside(n.test))
     return any(isinstance(p, ast.Call) and call_name(p) in ("len", "numel") for p in parts)
 
 
