@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,25 +22,37 @@ _OPTIONAL = frozenset({"typing.Optional", "Optional"})
 class Instances:
     """Finds the method that a call of one module runs on an instance of a class of this module.
 
-    The receiver is certainly such an instance: a variable, attribute or parameter that holds nothing else (but
-    ``None``, on which the call would fail), by the calls that make it, or by its annotation.
+    The receiver is certainly such an instance: it is made on the spot, or it is a variable, an attribute of ``self``
+    or a parameter that holds nothing else (but ``None``, on which the call would fail), by the assignments and
+    ``with`` statements that bind it, by the calls that pass it, or by its annotation. Rules ask by
+    :meth:`Names.local_function`. Nothing is looked up before the first question about a method that some class has.
     """
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._tree = names.tree
-        self._found: dict[int, cst.FunctionDef | None] = {}
+        self._classes: dict[tuple[int, str], cst.ClassDef | None] = {}
 
     def method(self, node: cst.Attribute) -> cst.FunctionDef | None:
-        """The method that ``x.method`` means; ``None`` where the class of ``x`` is open."""
-        if node.attr.value not in self._methods:
-            return None
-        key = id(node)
-        if key not in self._found:
-            self._found[key] = None  # what is asked for on the way to its own answer is not known
-            owner = self._class_of(node.value, 0)
-            self._found[key] = self._member(owner, node.attr.value) if owner is not None else None
-        return self._found[key]
+        """The method that ``x.method`` means; ``None`` where the class of ``x`` is open, and for a property."""
+        return self._of(node.value, node.attr.value)
+
+    def call_method(self, node: cst.BaseExpression) -> cst.FunctionDef | None:
+        """The method ``__call__`` that ``x(...)`` runs; ``None`` where the class of ``x`` is open."""
+        return self._of(node, "__call__")
+
+    def passed(self, param: cst.Param) -> list[cst.BaseExpression | None]:
+        """What the calls of the function around, by its name, pass for a parameter; ``None`` where that is open."""
+        function = self._tree.function(param)
+        if function is None or not any(p is param for p in _params(function)):  # of a ``lambda``
+            return []
+        return [self._given(call, function, param) for call in self._calls.get(id(function), ())]
+
+    # -- methods of a class ---------------------------------------------------------------------------------------
+
+    def _of(self, value: cst.BaseExpression, name: str) -> cst.FunctionDef | None:
+        owner = self._class_of(value) if name in self._methods else None
+        return self._member(owner, name) if owner is not None else None
 
     @cached_property
     def _methods(self) -> frozenset[str]:
@@ -48,6 +61,7 @@ class Instances:
         return frozenset(n.name.value for body in bodies for n in body if isinstance(n, cst.FunctionDef))
 
     def _member(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
+        """The method of a class, or of the nearest base of this file."""
         bases = (self._names.local_class(b) for b in self._names.class_bases(owner.name.value) if "." not in b)
         for holder in (owner, *filter(None, bases)):
             found = self._names.member(holder, name)
@@ -56,32 +70,52 @@ class Instances:
                 return None if is_value else found
         return None
 
-    def _class_of(self, value: cst.CSTNode | None, steps: int) -> cst.ClassDef | None:
+    # -- the class of an expression -------------------------------------------------------------------------------
+
+    def _class_of(self, value: cst.CSTNode | None, steps: int = 0) -> cst.ClassDef | None:
         """The one class whose instance an expression certainly is."""
-        if steps > _MAX_STEPS:
-            return None
         if isinstance(value, cst.Call):
             called = value.func
             return self._names.local_class(called.value, called) if isinstance(called, cst.Name) else None
         if isinstance(value, cst.Name):
-            found = self._names.bindings(value.value, value)
+            key = (id(self._names.scope(value)), value.value)
         elif isinstance(value, cst.Attribute) and is_self(value.value):
-            found = self._names.attribute_bindings(value)
+            key = (id(self._tree.enclosing(value, cst.ClassDef)), f".{value.attr.value}")
         else:
             return None
+        if key in self._classes:
+            return self._classes[key]
+        found = self._variable(value, steps)
+        if not steps:  # further on, the limit of steps may be what leaves it open
+            self._classes[key] = found
+        return found
+
+    def _variable(self, value: cst.Name | cst.Attribute, steps: int) -> cst.ClassDef | None:
+        if steps > _MAX_STEPS:
+            return None
+        if isinstance(value, cst.Name):
+            found = self._names.bindings(value.value, value)
+        else:
+            owner = self._tree.enclosing(value, cst.ClassDef)
+            found = self._names.class_attribute(owner, value.attr.value) if isinstance(owner, cst.ClassDef) else []
         # ``del`` takes a variable away, and on ``None`` no method is called.
-        found = [
-            b for b in found if b.kind == "param" or not (_is_none(b.value) or (b.kind == "other" and not b.value))
-        ]
-        classes = [self._bound(b, steps + 1) for b in found]
-        return classes[0] if classes and all(c is classes[0] for c in classes) else None
+        made = (b for b in found if b.kind == "param" or not (_is_none(b.value) or (b.kind == "other" and not b.value)))
+        return _only(self._bound(b, steps + 1) for b in made)
 
     def _bound(self, binding: Binding, steps: int) -> cst.ClassDef | None:
         if binding.kind == "assign":
             return self._class_of(binding.value, steps)
+        if binding.kind == "with":
+            return self._entered(self._class_of(binding.value, steps))
         if binding.kind != "param" or not isinstance(binding.node, cst.Param):
             return None
         return self._passed(binding.node, steps) or self._annotated(binding.node)
+
+    def _entered(self, owner: cst.ClassDef | None) -> cst.ClassDef | None:
+        """What ``with Bench() as bench`` binds, when ``__enter__`` returns the object itself."""
+        enter = self._member(owner, "__enter__") if owner is not None else None
+        ends = [n.value for n in self._tree.own_nodes(enter) if isinstance(n, cst.Return)] if enter is not None else []
+        return owner if ends and all(value is not None and is_self(value) for value in ends) else None
 
     def _annotated(self, param: cst.Param) -> cst.ClassDef | None:
         """``saver: Saver``, ``Optional[Saver]``, ``"Saver"``, where no class of the file derives from it."""
@@ -99,27 +133,21 @@ class Instances:
         return None if derived else owner
 
     def _passed(self, param: cst.Param, steps: int) -> cst.ClassDef | None:
-        classes = [self._class_of(value, steps) for value in self.passed(param) if not _is_none(value)]
-        return classes[0] if classes and all(c is classes[0] for c in classes) else None
+        return _only(self._class_of(value, steps) for value in self.passed(param) if not _is_none(value))
 
-    def passed(self, param: cst.Param) -> list[cst.BaseExpression | None]:
-        """What the calls of the function around, by its name, pass for a parameter; ``None`` where that is open."""
-        function = self._tree.function(param)
-        calls = self._calls.get(id(function), []) if function is not None else []
-        return [self._given(call, function, param.name.value) for call in calls] if function is not None else []
+    # -- what calls pass ------------------------------------------------------------------------------------------
 
-    def _given(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.BaseExpression | None:
-        params = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        params = params[1:] if params[:1] == ["self"] else params
-        if any(arg.star for arg in call.args):
-            return None
+    def _given(self, call: cst.Call, function: cst.FunctionDef, param: cst.Param) -> cst.BaseExpression | None:
+        params = [*function.params.posonly_params, *function.params.params]
+        if isinstance(self._names.scope(function.name), cst.ClassDef):  # ``__init__``, which the class calls
+            params = params[1:]
+        is_open = False
         for index, arg in enumerate(call.args):
-            if (arg.keyword.value if arg.keyword else params[index] if index < len(params) else "") == name:
-                return arg.value
-        param = next(
-            (p for p in (*function.params.params, *function.params.kwonly_params) if p.name.value == name), None
-        )
-        return param.default if param is not None else None
+            if arg.star:  # what stands before is known, and what is named behind
+                is_open = True
+            elif arg.keyword.value == param.name.value if arg.keyword else params[index : index + 1] == [param]:
+                return None if is_open and not arg.keyword else arg.value
+        return None if is_open else param.default
 
     @cached_property
     def _calls(self) -> dict[int, list[cst.Call]]:
@@ -133,6 +161,20 @@ class Instances:
                 if called is not None:
                     found.setdefault(id(called), []).append(call)
         return found
+
+
+def _params(function: cst.FunctionDef) -> tuple[cst.Param, ...]:
+    return (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params)
+
+
+def _only(classes: Iterable[cst.ClassDef | None]) -> cst.ClassDef | None:
+    """The one class that all of them are."""
+    first: cst.ClassDef | None = None
+    for found in classes:
+        if found is None or (first is not None and found is not first):
+            return None
+        first = found
+    return first
 
 
 def _is_none(value: cst.CSTNode | None) -> bool:

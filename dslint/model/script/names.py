@@ -174,8 +174,9 @@ class Names:
     # -- definitions --------------------------------------------------------------------------------------------
 
     def local_function(self, call: cst.Call) -> cst.FunctionDef | None:
-        """The function or method of this file that a call runs, when there is exactly one candidate."""
-        return self.function_named(call.func)
+        """The function or method of this file that a call runs, when there is exactly one candidate; also
+        ``__call__`` of an object whose class stands here."""
+        return self.function_named(call.func) or self._instances.call_method(call.func)
 
     def function_named(self, node: cst.BaseExpression) -> cst.FunctionDef | None:
         """The function of this file that a name, ``self.method``, ``super().method`` or ``x.method`` means."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dslint.model.script.objects.instances import Instances
 from dslint.model.script.objects.objectkinds import (
     FLUENT,
     INITIALIZE,
@@ -36,7 +35,6 @@ class CallResults:
         self._flow = flow
         self._names = flow.names
         self._tree = flow.tree
-        self._instances = Instances(flow.tree, flow.names)
         self._returns: dict[int, list[cst.BaseExpression | None]] = {}
 
     def of(self, call: cst.Call) -> Things:
@@ -55,7 +53,7 @@ class CallResults:
             return frozenset({Thing("fsdp", call)})
         if name and function_kind(name):
             return frozenset({Thing(function_kind(name), call)})
-        if self._local(call) is not None:
+        if self._names.local_function(call) is not None:
             return self._returned(call, None)
         # An instance of a class without a kind: its attributes may have one.
         return frozenset({Thing("", call)}) if isinstance(call.func, cst.Name) or name else _UNKNOWN
@@ -138,7 +136,7 @@ class CallResults:
 
     def _returned(self, call: cst.Call, index: int | str | None) -> Things:
         """What a function of this file returns (or yields, for a context manager)."""
-        function = self._local(call)
+        function = self._names.local_function(call)
         if function is None:
             return _UNKNOWN
         things: set[Thing] = set()
@@ -148,10 +146,6 @@ class CallResults:
             elif value is not None:
                 things |= self._flow.element(value, index)
         return frozenset(things) or _UNKNOWN
-
-    def _local(self, call: cst.Call) -> cst.FunctionDef | None:
-        """The function of this file that a call runs, or the method of an object whose class stands here."""
-        return self._names.local_function(call) or self._instances.method(call)
 
     def _results(self, function: cst.FunctionDef) -> list[cst.BaseExpression | None]:
         """What a function returns or yields, one value for each such statement."""

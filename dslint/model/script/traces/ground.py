@@ -7,7 +7,6 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.names import Names
-from dslint.model.script.objects.instances import Instances
 from dslint.model.script.traces.news import News
 from dslint.model.script.tree import Tree
 
@@ -18,13 +17,12 @@ class Ground:
     def __init__(self, tree: Tree, names: Names) -> None:
         self.tree = tree
         self.names = names
-        self.instances = Instances(tree, names)
         self._helpers: dict[int, cst.FunctionDef | None] = {}
 
     def helper(self, call: cst.Call) -> cst.FunctionDef | None:
         """The function or method of this file that a call runs: every side comes to the same calls."""
         if id(call) not in self._helpers:
-            self._helpers[id(call)] = self.names.local_function(call) or self.instances.method(call)
+            self._helpers[id(call)] = self.names.local_function(call)
         return self._helpers[id(call)]
 
     @cached_property
