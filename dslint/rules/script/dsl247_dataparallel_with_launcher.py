@@ -111,6 +111,13 @@ EXAMPLES = (
             "    model = model.module\n    return model.generate(args.tokens)\n"
         },
     ),
+    good(
+        "taken off again, in parentheses",
+        {
+            "infer.py": _HEAD + "    dist.init_process_group('nccl')\n    model = (nn.DataParallel(model))\n"
+            "    model = (model.module)\n    return model.generate(args.tokens)\n"
+        },
+    ),
     good("no job", {"eval.py": "from torch import nn\n\n\ndef main(model):\n    return nn.DataParallel(model)\n"}),
     good(
         "another function",
@@ -202,11 +209,10 @@ class Check(ScriptCheck):
         after = body[at + 1] if at + 1 < len(body) else None
         taken = after.body[0] if isinstance(after, cst.SimpleStatementLine) else None
         given = self._assigned(around)
-        return (
-            bool(given)
-            and isinstance(taken, cst.Assign)
-            and (self._assigned(taken) == given and self.ctx.text(taken.value) == f"{given}.module")
-        )
+        if not given or not isinstance(taken, cst.Assign) or self._assigned(taken) != given:
+            return False
+        inner = taken.value
+        return isinstance(inner, cst.Attribute) and inner.attr.value == "module" and self.ctx.text(inner.value) == given
 
     def _assigned(self, node: cst.CSTNode | None) -> str:
         """The one target of an assignment, as it is written."""
