@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind
 from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer
 
@@ -78,3 +78,8 @@ def _forward(rank: RankApi, model: Any, number: int) -> tuple[Any, bool]:
     except torch.OutOfMemoryError:
         return None, True
     return loss, cause == "metric" or not bool(torch.isfinite(loss))
+
+
+def parameters(subject: Subject, _: Case) -> dict[str, Json] | None:
+    """Flags that the loop of a Trainer looks at have an experiment of their own."""
+    return None if subject.finding.fact("collective") == "flag" else {}
