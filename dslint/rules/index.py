@@ -2231,6 +2231,22 @@ RULES: tuple[RuleInfo, ...] = (
         optional=True,
     ),
     RuleInfo(
+        code="DSL266",
+        name="optimizer-before-fsdp",
+        kind="script",
+        severity="error",
+        summary="an optimizer is made of parameters that FSDP replaces afterwards: its steps change nothing",
+        module="dslint.rules.script.dsl266_optimizer_before_fsdp",
+        markers=(
+            "parameters\\(",
+            "FullyShardedDataParallel|fully_shard",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL270",
         name="batch-size-not-divisible",
         kind="script",
