@@ -20,6 +20,29 @@ class Given(NamedTuple):
     text: str
 
 
+Expressions = dict[str, cst.BaseExpression]
+
+
+def arguments_of(call: cst.Call, helper: cst.FunctionDef) -> tuple[Expressions, Expressions]:
+    """What a call passes for the parameters of a function, by name, and the defaults of those that it leaves out.
+
+    Nothing is known of a call that unpacks arguments.
+    """
+    if any(a.star for a in call.args):
+        return {}, {}
+    params = [*helper.params.posonly_params, *helper.params.params]
+    if params and params[0].name.value in ("self", "cls") and type(call.func) is cst.Attribute:
+        params = params[1:]
+    defaults = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
+    passed: Expressions = {}
+    for index, arg in enumerate(call.args):
+        if arg.keyword is not None:
+            passed[arg.keyword.value] = arg.value
+        elif index < len(params):
+            passed[params[index].name.value] = arg.value
+    return passed, {name: value for name, value in defaults.items() if name not in passed}
+
+
 def retold(
     trace: Trace, call: cst.Call, helper: cst.FunctionDef, given: Mapping[str, Given], foreign: Foreign | None = None
 ) -> Trace:

@@ -13,7 +13,7 @@ from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
 from dslint.model.script.ranks.guards import GROUP_MAKERS, is_abort, is_exit
 from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.traces.called import Given, ending, retold
+from dslint.model.script.traces.called import Given, arguments_of, ending, retold
 from dslint.model.script.traces.elements import (
     Choice,
     Decided,
@@ -30,11 +30,11 @@ from dslint.model.script.traces.elements import (
     has_hole,
     leaves_early,
     operations,
-    parts,
     resolved,
     speaks,
 )
 from dslint.model.script.traces.ground import Ground
+from dslint.model.script.traces.questions import asks, has_choice, leaves_itself, may_end
 from dslint.model.script.traces.side import Side
 from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.tree import block_of_one_turn
@@ -185,8 +185,8 @@ class Recorder:
         if answer is None:
             symbol = partial(self._symbols.of, test, self._side)
             found = self._choice(symbol, tuple(then()), tuple(orelse()), split=is_split)
-            if any(map(leaves_early, map(_as_trace, found))) and not is_split and self._asks_for_rank(test):
-                self.lost.append((owner, _leaves_itself(tuple(found))))
+            if leaves_early(tuple(found)) and not is_split and self._asks_for_rank(test):
+                self.lost.append((owner, leaves_itself(tuple(found))))
                 found = [Leave("lost")]  # which ranks go on from here is not known
         else:
             found = list(then() if answer else orelse())
@@ -202,7 +202,7 @@ class Recorder:
         symbol = named()
         if symbol.startswith("not "):
             symbol, then, orelse = symbol.removeprefix("not ").strip(), orelse, then
-        if any(map(_has_choice, (then, orelse))):  # asked again inside, it answers the same
+        if any(map(has_choice, (then, orelse))):  # asked again inside, it answers the same
             then, orelse = resolved(then, {symbol: True}), resolved(orelse, {symbol: False})
         return [Choice(symbol, then, orelse, split=split)] if speaks(then) or speaks(orelse) else []
 
@@ -336,32 +336,20 @@ class Recorder:
         body = self._inner(helper, recorder)
         self._split = split
         self._depth -= 1
-        if not operations(body) and not _may_end(body):
+        if not operations(body) and not may_end(body):
             return []
         manages = self._manages(call)
         if not manages:
             body = filled(body, ())
-        given = self._given(call, helper, recorder) if any(map(_asks, body)) else {}
+        given = self._given(call, helper, recorder) if any(map(asks, body)) else {}
         told = retold(body, call, helper, given, foreign)
         return [Scope(told)] if leaves_early(told) else list(told)
 
     def _given(self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder) -> dict[str, Given]:
-        """What the call passes for each parameter, or the default: a known truth, or a text that stands for it."""
-        if any(a.star for a in call.args):
-            return {}
-        params = [*helper.params.posonly_params, *helper.params.params]
-        if params and params[0].name.value in ("self", "cls") and type(call.func) is cst.Attribute:
-            params = params[1:]
-        # Defaults stand in the file of the function.
-        defaults = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
-        values: dict[str, cst.BaseExpression] = {}
-        for index, arg in enumerate(call.args):
-            if arg.keyword is not None:
-                values[arg.keyword.value] = arg.value
-            elif index < len(params):
-                values[params[index].name.value] = arg.value
-        told = {name: recorder.given(value) for name, value in defaults.items() if name not in values}
-        return told | {name: self.given(value) for name, value in values.items()}
+        """What the call passes for each parameter, or the default, which stands in the file of the function."""
+        passed, defaults = arguments_of(call, helper)
+        told = {name: recorder.given(value) for name, value in defaults.items()}
+        return told | {name: self.given(value) for name, value in passed.items()}
 
     def given(self, value: cst.BaseExpression) -> Given:
         """What is known of an argument, or of a default, of this file."""
@@ -375,26 +363,3 @@ class Recorder:
     def _manages(self, call: cst.Call) -> bool:
         """The call makes the context manager of a ``with``."""
         return isinstance(self._tree.parent(call), cst.WithItem)
-
-
-def _has_choice(trace: Trace) -> bool:
-    return any(type(e) is Choice for e in trace)
-
-
-def _leaves_itself(trace: Trace) -> bool:
-    """Some path through it leaves, and not only within a function that it calls."""
-    return any(type(e) is Leave or (type(e) is not Scope and any(map(_leaves_itself, parts(e)))) for e in trace)
-
-
-def _asks(element: Element) -> bool:
-    """Something in it depends on a test, which an argument may decide."""
-    return type(element) is Choice or any(_asks(inner) for part in parts(element) for inner in part)
-
-
-def _as_trace(element: Element) -> Trace:
-    return (element,)
-
-
-def _may_end(trace: Trace) -> bool:
-    """The process may end in it."""
-    return any((isinstance(e, Leave) and e.kind == "end") or any(map(_may_end, parts(e))) for e in trace)
