@@ -2247,6 +2247,22 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL267",
+        name="loader-sharded-twice",
+        kind="script",
+        severity="error",
+        summary="a loader with a DistributedSampler is prepared by accelerate: most of the data is never seen",
+        module="dslint.rules.script.dsl267_loader_sharded_twice",
+        markers=(
+            "DistributedSampler",
+            "prepare(?:_data_loader)?\\(",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL270",
         name="batch-size-not-divisible",
         kind="script",
