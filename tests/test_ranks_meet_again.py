@@ -99,11 +99,90 @@ def train(epochs, grads, start_copy, first_copy):
     if copier is not None:
         copier.terminate()
 """
+# Rank 0 alone loads the test set, and says so: no rank waits in the helper.
+TOLD_ALONE = """\
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
 
 
-@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP])
+@contextmanager
+def main_rank_first(local_rank):
+    if local_rank not in [-1, 0]:
+        dist.barrier()
+    yield
+    if local_rank == 0:
+        dist.barrier()
+
+
+def load(path, rank=-1):
+    with main_rank_first(rank):
+        return torch.load(path)
+
+
+def prepare(rank):
+    train = load("train.pt", rank=rank)
+    if rank in [-1, 0]:
+        return train, load("test.pt", rank=-1), load("val.pt")
+    return train, None, None
+"""
+# The name of a function where a parameter was meant: it is true, and equal to no text.
+FUNCTION_NAMED = """\
+import torch
+import torch.distributed as dist
+
+
+def evaluate(model):
+    return model.eval()
+
+
+def load(args, path):
+    if args.local_rank not in [-1, 0] and evaluate == "train":
+        dist.barrier()
+    features = torch.load(path)
+    if args.local_rank == 0 and not evaluate:
+        dist.barrier()
+    return features
+"""
+
+
+@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP, TOLD_ALONE, FUNCTION_NAMED])
 def test_ranks_that_meet_again(code: str) -> None:
     assert [f.message for rule in (dsl201, dsl204, dsl206) for f in findings(rule, code)] == []
+
+
+def test_a_helper_that_asks_for_no_rank_waits_whatever_it_is_told() -> None:
+    code = """\
+import torch.distributed as dist
+
+
+def save(path, rank=-1):
+    path.touch()
+    dist.barrier()
+
+
+def finish(path):
+    if dist.get_rank() == 0:
+        save(path)
+"""
+    assert [f.code for f in findings(dsl201, code)] == ["DSL201"]
+
+
+def test_a_parameter_hides_the_function_of_the_same_name() -> None:
+    code = """\
+import torch.distributed as dist
+
+
+def evaluate():
+    return 1
+
+
+def load(rank, evaluate):
+    if rank == 0 and evaluate == "train":
+        dist.barrier()
+"""
+    assert [f.code for f in findings(dsl201, code)] == ["DSL201"]
 
 
 def test_a_rank_that_leaves_its_endless_loop_alone_is_still_told() -> None:

@@ -320,6 +320,25 @@ def infer(model, samples):
         },
     ),
     good(
+        "As many batches as some multiple of the world size, the last ones perhaps empty",
+        {
+            "generate.py": """\
+import torch
+import torch.distributed as dist
+
+
+def generate(model, seeds, size):
+    rounds = (len(seeds) - 1) // (size * dist.get_world_size()) + 1
+    count = rounds * dist.get_world_size()
+    batches = torch.as_tensor(seeds).tensor_split(count)
+    for batch in batches[dist.get_rank() :: dist.get_world_size()]:
+        dist.barrier()
+        if len(batch):
+            model(batch)
+"""
+        },
+    ),
+    good(
         "A known number of items that the world size divides",
         {
             "infer.py": """\

@@ -9,7 +9,7 @@ there: NCCL refuses with `Duplicate GPU detected`, or the first GPU runs out of 
 **When it stays quiet.** In modules without `if __name__ == "__main__":` and without a command line, since their caller
 may have chosen; when anything in the file chooses: `set_device`, `device_id=` of `init_process_group`,
 `f"cuda:{local_rank}"`, `.cuda(local_rank)`, `.to(rank)`, `device_ids=`, `CUDA_VISIBLE_DEVICES`; with DeepSpeed,
-accelerate, transformers, Lightning and mmengine, which choose by themselves; for other backends; for one process.
+accelerate, transformers, Lightning and mmengine, which choose by themselves; for other backends; for one process (`world_size=1`).
 
 **Evidence.** NCCL `init.cc`: `Duplicate GPU detected : rank 0 and rank 1 both on CUDA device`; PyTorch documentation of
 `DistributedDataParallel`: "ensure that each process exclusively works on a single GPU". Reports:
@@ -100,6 +100,10 @@ EXAMPLES = (
         {"train.py": "from utils import setup_device\n\n" + _HEAD + "    setup_device()\n" + _MODEL + _MAIN},
     ),
     good(
+        "a group of one process, for a wrapper that needs one",
+        {"fold.py": _HEAD.replace("'nccl')", "'nccl', rank=0, world_size=1)") + _MODEL + _MAIN},
+    ),
+    good(
         "one process",
         {"train.py": _HEAD + _MODEL + _MAIN, "run.sh": "torchrun --nproc_per_node 1 train.py\n"},
     ),
@@ -164,6 +168,9 @@ class Check(ScriptCheck):
             "torch.distributed.init_process_group",
             "torch.distributed.distributed_c10d.init_process_group",
         ):
+            return False
+        processes = self.ctx.argument(call, "world_size", 3)
+        if processes is not None and self.ctx.constant(processes).get_or(None) == 1:
             return False
         given = self.ctx.argument(call, "backend", 0)
         value = (self.ctx.names.single_value(given) or given) if given is not None else None

@@ -9,7 +9,7 @@ queued for two machines and fails at its start, while the first machine waits.
 `rank % torch.cuda.device_count()`.
 
 **When it stays quiet.** With `% torch.cuda.device_count()`; when the rank comes from a parameter, as in the worker of
-`mp.spawn`; when the launch commands start a single machine; in tests.
+`mp.spawn`; when the launch commands start a single machine, or the file makes `MASTER_ADDR` this machine; in tests.
 
 **Evidence.** PyTorch documentation of `torchrun`: `RANK` is "the rank of the worker within a worker group",
 `LOCAL_RANK` the one within the machine; `torch.cuda.set_device` takes the index of a GPU of the machine.
@@ -24,6 +24,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.ranks.rankset import number_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -133,6 +134,25 @@ EXAMPLES = (
         },
     ),
     good(
+        "the ranks meet on this machine",
+        {
+            "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n"
+            "import torch.multiprocessing as mp\n\n\ndef worker(rank):\n"
+            "    dist.init_process_group('nccl', rank=rank, world_size=4)\n"
+            "    torch.cuda.set_device(dist.get_rank())\n\n\nif __name__ == '__main__':\n"
+            "    os.environ['MASTER_ADDR'] = 'localhost'\n    mp.spawn(worker, nprocs=4)\n"
+        },
+    ),
+    good(
+        "the number that stands for the rank without distribution",
+        {
+            "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
+            "if 'LOCAL_RANK' in os.environ:\n    torch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+            "    dist.init_process_group('nccl')\n    rank = dist.get_rank()\nelse:\n"
+            "    rank = 0\n    torch.cuda.set_device(rank)\n"
+        },
+    ),
+    good(
         "a test of one machine",
         {
             "tests/test_groups.py": "import torch\nimport torch.distributed as dist\n\n\ndef test_groups():\n"
@@ -143,6 +163,7 @@ EXAMPLES = (
 
 _TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
 _CHOOSERS = frozenset({"set_device", "device", "cuda"})
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1"})
 
 
 def applies(path: str, _context: object) -> bool:
@@ -193,10 +214,19 @@ class Check(ScriptCheck):
         run = self.ctx.run
         if run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None):
             return
+        if any(w.name == "MASTER_ADDR" and w.text in _THIS_MACHINE for w in self.ctx.startup.environment_writes):
+            return
         for choice in self.ctx.startup.devices.choices:
-            if self.ctx.startup.devices.is_global_rank(choice.index):
+            if self.ctx.startup.devices.is_global_rank(choice.index) and not self._is_number(choice.index):
                 self._report(choice.index)
                 return
+
+    def _is_number(self, index: cst.BaseExpression) -> bool:
+        """``rank = 0`` is what was assigned last, in the arm without distribution."""
+        if not isinstance(index, cst.Name):
+            return False
+        found = self.ctx.objects.reaching.of_bindings(self.ctx.names.bindings(index.value, index), index)
+        return bool(found) and all(b.value is not None and number_of(b.value) is not None for b in found)
 
     def _hint(self, text: str) -> str:
         if text.endswith(".process_index"):

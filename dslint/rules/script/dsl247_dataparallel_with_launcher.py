@@ -7,8 +7,9 @@ over, the replicas of a step are thrown away, and the gradients of DeepSpeed's o
 **Fix.** Remove the wrapper: `DistributedDataParallel`, the DeepSpeed engine or accelerate wrap the model once a rank.
 
 **When it stays quiet.** In the arm that runs without distribution (`if local_rank == -1`, `if not args.distributed`),
-in another function than the one that joins the job, and where a test other than the number of GPUs decides. With
-`device_ids=[local_rank]` it is a plain wrapper, and one that `model = model.module` takes off at once does nothing.
+in another function than the one that joins the job, and where a test other than the number of GPUs decides. An
+`Accelerator` alone, which prepares nothing, need not be a job. With `device_ids=[local_rank]` it is a plain wrapper,
+and one that `model = model.module` takes off at once does nothing.
 
 **Evidence.** torch 2.13 `nn/parallel/data_parallel.py`: `device_ids` is by default all visible devices, and `forward`
 replicates the module to each of them.
@@ -105,6 +106,23 @@ EXAMPLES = (
         },
     ),
     good(
+        "an accelerator for its device, which prepares nothing",
+        {
+            "infer.py": "from accelerate import Accelerator\nfrom torch import nn\n\n\ndef main(model, batch):\n"
+            "    accelerator = Accelerator()\n    model = nn.DataParallel(model.to(accelerator.device))\n"
+            "    return model(batch)\n"
+        },
+    ),
+    bad(
+        "beside what an accelerator prepares",
+        {
+            "train.py": "from accelerate import Accelerator\nfrom torch import nn\n\n\ndef main(model, judge):\n"
+            "    accelerator = Accelerator()\n    model = accelerator.prepare(model)\n"
+            "    judge = nn.DataParallel(judge)\n    return model, judge\n"
+        },
+        at="train.py:8",
+    ),
+    good(
         "taken off again at once: only a call replicates",
         {
             "infer.py": _HEAD + "    dist.init_process_group('nccl')\n    model = nn.DataParallel(model)\n"
@@ -136,6 +154,7 @@ _JOINING_NAMES = frozenset(
         "torch.nn.parallel.distributed.DistributedDataParallel",
     }
 )
+_PREPARING = frozenset({"prepare", "prepare_model", "prepare_data_loader"})
 
 
 def precheck(tree: ast.Module) -> bool:
@@ -166,7 +185,10 @@ class Check(ScriptCheck):
                 return
 
     def _joins(self, call: cst.Call) -> bool:
-        return self.ctx.called(call) in _JOINING or self.ctx.qualified_name(call.func) in _JOINING_NAMES
+        name = self.ctx.qualified_name(call.func)
+        if name == "accelerate.Accelerator":  # many make one for its device, in a program of one process
+            return any(self.ctx.called(c) in _PREPARING for c in self.ctx.tree.every(cst.Call))
+        return self.ctx.called(call) in _JOINING or name in _JOINING_NAMES
 
     def _same_arm(self, join: cst.Call, wrap: cst.Call, owners: set[int]) -> bool:
         """Each test that decides about one of the two decides about the other alike."""

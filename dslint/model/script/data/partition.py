@@ -20,6 +20,8 @@ _MAX_STEPS = 6
 # Wrappers that hand on their first argument item by item.
 _TRANSPARENT = frozenset({"enumerate", "tqdm", "trange", "list", "tuple", "iter", "zip", "track", "progress_bar"})
 _SPLITS = frozenset({"array_split", "chunk", "tensor_split"})
+# ``chunk`` may make fewer parts than it is asked for.
+_EXACT_SPLITS = _SPLITS - {"chunk"}
 # ``batch_size // world_size`` and ``rank % world_size`` say nothing about the number of items.
 _SHARES = re.compile(r"batch|rank|step|epoch|seed|worker")
 # ``ceil(n / world)`` and ``pad...`` mean that somebody thought of the rest.
@@ -161,9 +163,8 @@ class Partitions:
                 return Partition(node, self._length(node.value), rounding) if rounding is not None else None
             if index.lower is None or index.step is None or index.upper is not None:
                 return None
-            if self._ranks.is_rank(index.lower) and self._ranks.is_world_size(index.step):
-                return Partition(node, self._length(node.value))
-            return None
+            dealt = self._ranks.is_rank(index.lower) and self._ranks.is_world_size(index.step)
+            return Partition(node, self._length(node.value)) if dealt and not self._is_whole(node.value) else None
         whole = self._names.single_value(node.value) or node.value
         if isinstance(index, cst.Index) and self._ranks.is_rank(index.value) and isinstance(whole, cst.ListComp):
             part = whole.elt  # ``[data[i::world_size] for i in range(world_size)][rank]``
@@ -178,6 +179,19 @@ class Partitions:
                     items = call.func.value  # ``data.chunk(world_size)``
                 return Partition(node, self._length(items))
         return None
+
+    def _is_whole(self, items: cst.BaseExpression) -> bool:
+        """``seeds.tensor_split(rounds * world_size)``: as many parts as some multiple of the world size."""
+        call = self._names.single_value(items) or items
+        if not isinstance(call, cst.Call) or self._names.called(call) not in _EXACT_SPLITS:
+            return False
+        numbers = (self._names.single_value(a.value) or a.value for a in call.args)
+        return any(
+            isinstance(n, cst.BinaryOperation)
+            and isinstance(n.operator, cst.Multiply)
+            and any(map(self._ranks.is_world_size, (n.left, n.right)))
+            for n in numbers
+        )
 
     def _call(self, call: cst.Call, steps: int) -> Partition | None:
         name = self._names.called(call)

@@ -10,6 +10,7 @@ import libcst as cst
 
 from dslint.model.script.across.project import Foreign
 from dslint.model.script.dotted import last_name
+from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
 
 
@@ -41,6 +42,15 @@ def arguments_of(call: cst.Call, helper: cst.FunctionDef) -> tuple[Expressions, 
         elif index < len(params):
             passed[params[index].name.value] = arg.value
     return passed, {name: value for name, value in defaults.items() if name not in passed}
+
+
+def is_told_alone(call: cst.Call, helper: cst.FunctionDef) -> bool:
+    """A rank below 0, which stands for a run without distribution, is handed over: ``load(path, rank=-1)``."""
+    passed, defaults = arguments_of(call, helper)
+    return any(
+        (name == "rank" or name.endswith("_rank")) and (number_of(value) or 0) < 0
+        for name, value in (passed | defaults).items()
+    )
 
 
 def retold(

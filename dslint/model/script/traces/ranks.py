@@ -37,6 +37,7 @@ class RankTruth:
         self._stage = stage
         self._stages = StageTests(names)
         self._values = guards.rank_values
+        self._names = names
         self._known: dict[tuple[int, int], bool | None] = {}
 
     def __call__(self, test: cst.BaseExpression, rank: int) -> bool | None:
@@ -62,6 +63,8 @@ class RankTruth:
             return None if None in sides else not decisive
         if type(test) is cst.NamedExpr:
             return self(test.value, rank)
+        if type(test) is cst.Name and self._is_function(test):
+            return True
         if type(test) is cst.Comparison:
             found = self._comparison(test, rank)
             if found is not None:
@@ -83,6 +86,8 @@ class RankTruth:
         sign = SIGNS.get(type(operator), "")
         if sign in ("==", "!=") and self._values.is_last(left, right):
             return (rank == LAST) is (sign == "==")
+        if sign in ("==", "!=") and isinstance(right, cst.SimpleString | cst.Integer) and self._is_function(left):
+            return sign == "!="
         number, subject = number_of(right), left
         if number is None:
             number, subject, sign = number_of(left), right, FLIPPED.get(sign, sign)
@@ -90,6 +95,10 @@ class RankTruth:
         if number is None or number < 0 or not sign or not self._values.is_rank(subject):
             return None
         return _COMPARE[sign](rank, number)
+
+    def _is_function(self, node: cst.BaseExpression) -> bool:
+        """The name of a function, which is true and equal to no literal: ``evaluate`` where ``split`` was meant."""
+        return type(node) is cst.Name and self._names.function_named(node) is not None
 
     def _membership(self, left: cst.BaseExpression, right: cst.BaseExpression, rank: int) -> bool | None:
         if not (isinstance(right, cst.Tuple | cst.List | cst.Set) and self._values.is_rank(left)):
