@@ -9,7 +9,8 @@ there: NCCL refuses with `Duplicate GPU detected`, or the first GPU runs out of 
 **When it stays quiet.** In modules without `if __name__ == "__main__":` and without a command line, since their caller
 may have chosen; when anything in the file chooses: `set_device`, `device_id=` of `init_process_group`,
 `f"cuda:{local_rank}"`, `.cuda(local_rank)`, `.to(rank)`, `device_ids=`, `CUDA_VISIBLE_DEVICES`; with DeepSpeed,
-accelerate, transformers, Lightning and mmengine, which choose by themselves; for other backends; for one process (`world_size=1`).
+accelerate, transformers, Lightning and mmengine, which choose by themselves; for other backends; for one
+process (`world_size=1`).
 
 **Evidence.** NCCL `init.cc`: `Duplicate GPU detected : rank 0 and rank 1 both on CUDA device`; PyTorch documentation of
 `DistributedDataParallel`: "ensure that each process exclusively works on a single GPU". Reports:

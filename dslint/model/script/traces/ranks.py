@@ -63,8 +63,6 @@ class RankTruth:
             return None if None in sides else not decisive
         if type(test) is cst.NamedExpr:
             return self(test.value, rank)
-        if type(test) is cst.Name and self._is_function(test):
-            return True
         if type(test) is cst.Comparison:
             found = self._comparison(test, rank)
             if found is not None:
@@ -108,6 +106,8 @@ class RankTruth:
 
     def _by_sets(self, test: cst.BaseExpression, rank: int) -> bool | None:
         """Names like ``is_main_process``, flags, functions, "is this run distributed"."""
+        if self._is_function(test):
+            return True
         yes, no = self._guards.branches(test)
         for ranks, answer in ((yes, True), (no, False)):
             if not _may_hold(ranks, rank):
