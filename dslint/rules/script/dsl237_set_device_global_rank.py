@@ -9,7 +9,8 @@ queued for two machines and fails at its start, while the first machine waits.
 `rank % torch.cuda.device_count()`.
 
 **When it stays quiet.** With `% torch.cuda.device_count()`; when the rank comes from a parameter, as in the worker of
-`mp.spawn`; when the launch commands start a single machine, or the file makes `MASTER_ADDR` this machine; in tests.
+`mp.spawn`; when the launch commands start a single machine, or the file starts them and
+makes `MASTER_ADDR` this machine; in tests.
 
 **Evidence.** PyTorch documentation of `torchrun`: `RANK` is "the rank of the worker within a worker group",
 `LOCAL_RANK` the one within the machine; `torch.cuda.set_device` takes the index of a GPU of the machine.
@@ -143,6 +144,15 @@ EXAMPLES = (
             "    os.environ['MASTER_ADDR'] = 'localhost'\n    mp.spawn(worker, nprocs=4)\n"
         },
     ),
+    bad(
+        "an address of this machine for a run of one process only",
+        {
+            "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
+            "if 'MASTER_ADDR' not in os.environ:\n    os.environ['MASTER_ADDR'] = 'localhost'\n"
+            "dist.init_process_group('nccl')\ntorch.cuda.set_device(dist.get_rank())\n"
+        },
+        at="train.py:9",
+    ),
     good(
         "the number that stands for the rank without distribution",
         {
@@ -214,7 +224,9 @@ class Check(ScriptCheck):
         run = self.ctx.run
         if run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None):
             return
-        if any(w.name == "MASTER_ADDR" and w.text in _THIS_MACHINE for w in self.ctx.startup.environment_writes):
+        startup = self.ctx.startup
+        met = [w.text for w in startup.environment_writes if w.name == "MASTER_ADDR"]
+        if met and _THIS_MACHINE.issuperset(met) and startup.starts_processes:
             return
         for choice in self.ctx.startup.devices.choices:
             if self.ctx.startup.devices.is_global_rank(choice.index) and not self._is_number(choice.index):
