@@ -106,7 +106,7 @@ class TrainingSteps:
             return
         seen[id(node)] = node
         for part in self._parts(node):
-            if self._has_no_graph(part):
+            if self.has_no_graph(part):
                 continue
             if isinstance(part, cst.Call) and self.is_forward(part):
                 yield from self._behind(part, seen, steps)
@@ -122,11 +122,11 @@ class TrainingSteps:
         return inner or [call]
 
     def _sources_of(self, value: cst.CSTNode, seen: dict[int, cst.CSTNode], steps: int) -> list[cst.Call]:
-        if isinstance(value, cst.Call) and self.is_forward(value) and not self._has_no_graph(value):
+        if isinstance(value, cst.Call) and self.is_forward(value) and not self.has_no_graph(value):
             return self._behind(value, seen, steps)
         return list(self._sources(value, seen, steps))
 
-    def _has_no_graph(self, node: cst.CSTNode) -> bool:
+    def has_no_graph(self, node: cst.CSTNode) -> bool:
         """The value is computed inside ``with torch.no_grad():``: no backward goes through it."""
         for outer in self._tree.parents(node):
             if isinstance(outer, cst.With) and any(self._is_no_grad(item.item) for item in outer.items):
