@@ -155,7 +155,7 @@ EXAMPLES = (
             "train.py": _HEAD.replace("import torch\n", "import torch\nfrom accelerate import Accelerator\n")
             + "def train(args, model, optimizer, dataset):\n"
             + "    accelerator = Accelerator()\n"
-            + "    loader = DataLoader(dataset, sampler=DistributedSampler(dataset))\n"
+            + "    loader = DataLoader(dataset, sampler=DistributedSampler(dataset, num_replicas=1, rank=0))\n"
             + "    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
             + _LOOP.replace("loss.backward()", "accelerator.backward(loss)")
         },
