@@ -11,7 +11,7 @@ from typing import Any
 from dslint.core.source import SourceFile, Span
 from dslint.model.versions.requirements import LIBRARIES, Statement, library_name, requirement
 
-_NAMES = "|".join((*LIBRARIES, "pytorch"))
+_NAMES = "|".join((*LIBRARIES, "pytorch-lightning", "pytorch_lightning", "pytorch"))
 
 
 def pyproject(source: SourceFile) -> Iterator[Statement]:

@@ -13,15 +13,15 @@ from dslint.model.context import VersionFact
 if TYPE_CHECKING:
     from packaging.markers import Marker
 
-LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl")
-_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl", re.I)
+LIBRARIES = ("deepspeed", "transformers", "accelerate", "torch", "xtuner", "mmengine", "trl", "lightning")
+_MENTION = re.compile(r"deepspeed|transformers|accelerate|torch|xtuner|mmengine|trl|lightning", re.I)
 # tokenizers is read for what a pin of it says of transformers: the releases of transformers that first require more.
 _TOKENIZERS = "tokenizers"
 _REQUIRED_TOKENIZERS = (
     ((0, 14), "4.34.0"), ((0, 19), "4.40.0"), ((0, 20), "4.45.0"), ((0, 21), "4.47.0"), ((0, 22), "4.56.0"),
     ((0, 23, 1), "5.16.0"),
 )  # fmt: skip
-_ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch"}
+_ALIASES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-lightning": "lightning"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ composer, torchtune and Megatron are read from their sources.
 from __future__ import annotations
 
 from dslint.core.finding import Severity
+from dslint.model.script.collective.releases import waits
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.model.script.defaulted import left_out
 from dslint.model.script.precheck import guards_any_call, has_guarded_collective
@@ -91,6 +92,8 @@ class Check(ScriptCheck):
         for found in self.ctx.divergences.certain():
             if found.order or found.op.collective.needs_stage3 or id(found.guard.owner) in seen:
                 continue
+            if waits(found.op.collective, self.ctx.run.libraries) == "no":
+                continue
             if found.guard.kind != "test":
                 seen.add(id(found.guard.owner))
             self._report(found)
@@ -105,6 +108,8 @@ class Check(ScriptCheck):
             what = f"`{name}` runs the collective `{op.key}`, which needs every rank"
             home = op.foreign.context if op.foreign is not None else self.ctx
             related.append(home.location(op.through.name, "runs the collective"))
+        is_certain = waits(op.collective, self.ctx.run.libraries) == "yes"
+        what = what if is_certain else f"from Lightning 2.1 on, {what}"
         optional = left_out(self.ctx.tree, op.call)
         if optional:
             what = f"without `{optional}`, {what}"
@@ -116,7 +121,7 @@ class Check(ScriptCheck):
             hint=_HINTS.get(op.key, "Call it on every rank and keep only logging behind the test"),
             related=tuple(related),
             fix=None if optional else dedented(self.ctx, found),
-            severity=Severity.INFO if optional else None,
+            severity=Severity.INFO if optional else None if is_certain else Severity.WARNING,
             facts={"collective": op.key, "family": op.collective.family, "stage": self.ctx.stage},
         )
 
@@ -134,7 +139,24 @@ def train(args, model, loader):
         model_engine.step()
 """
 
+_LIGHTNING = """\
+import lightning as L
+
+
+def main(model, data):
+    trainer = L.Trainer(devices=8)
+    trainer.fit(model, data)
+    if trainer.is_global_zero:
+        trainer.save_checkpoint("last.ckpt")
+"""
+
 EXAMPLES = (
+    bad("Lightning", {"train.py": _LIGHTNING, "requirements.txt": "lightning>=2.2\n"}, "train.py:8 error"),
+    bad("Lightning of an unknown release saves on rank 0 only", {"train.py": _LIGHTNING}, "train.py:8 warning"),
+    good(
+        "a release of Lightning whose save_checkpoint has no barrier",
+        {"train.py": _LIGHTNING, "requirements.txt": "pytorch-lightning==2.0.1\n"},
+    ),
     bad(
         "A checkpoint that only rank 0 saves",
         {
