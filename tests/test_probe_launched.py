@@ -241,7 +241,7 @@ def test_what_cannot_run_on_a_cluster_is_refused() -> None:
 
 def test_ranks_that_share_files_are_kept_on_one_host() -> None:
     # Their ranks write below the folder and read nothing there that another wrote.
-    alone = {"collective_under_rank_guard", "engine_call_under_rank_guard"}
+    alone = {"accelerate_call_under_guard", "collective_under_rank_guard", "engine_call_under_rank_guard"}
     for entry in entries():
         shares = re.search(r"rank\.folder|parts\.hosts|127\.0\.0\.1", inspect.getsource(entry.module))
         if shares and entry.experiment.ranks > 1 and not entry.starts_programs:
