@@ -22,7 +22,6 @@ made afterwards, or with `use_orig_params=True`, the loss falls.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -32,7 +31,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import dotted
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.training.optimizerlook import may_make_optimizer_before_sharding
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -200,10 +199,7 @@ _TAKERS = ("prepare", "setup", "initialize")
 _MAX_STEPS = 4
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Something is sharded, and something takes parameters."""
-    names = {call_name(call) for call in flat(tree).nodes(ast.Call)}
-    return bool(names & _GIVES)
+precheck = may_make_optimizer_before_sharding
 
 
 class Check(ScriptCheck):
