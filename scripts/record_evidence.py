@@ -46,8 +46,10 @@ def rows(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _reason(text: str) -> str:
-    # Port numbers change from run to run.
-    return re.sub(r"(127\.0\.0\.1\]?):\d+", r"\1", " ".join(text.split()))[:300]
+    # Port numbers and folders change from run to run, and the interpreter stands elsewhere on another machine.
+    plain = re.sub(r"(127\.0\.0\.1\]?):\d+", r"\1", " ".join(text.split()))
+    plain = re.sub(r"/[^\s:']*/dslint-probe-[^/\s]+/arms/\d+/\d+/", "", plain)
+    return re.sub(r"/[^\s:']*/(python[\d.]*)(?=[:\s])", r"\1", plain)[:300]
 
 
 def main() -> int:
