@@ -53,6 +53,14 @@ def _arguments(tree: ast.Module) -> list[tuple[ast.Call, int | ast.keyword, ast.
     return found
 
 
+def _put(call: ast.Call, place: ast.keyword | int, value: ast.expr) -> None:
+    """Pass another value there."""
+    if isinstance(place, ast.keyword):
+        place.value = value
+    else:
+        call.args[place] = value
+
+
 def _replace_arguments(tree: ast.Module, use: Callable[[str], str], base: str) -> dict[str, ast.expr]:
     """Each literal argument is read from something: name -> value."""
     fresh = Fresh(tree)
@@ -61,10 +69,7 @@ def _replace_arguments(tree: ast.Module, use: Callable[[str], str], base: str) -
         name = fresh(base)
         made[name] = value
         new = expression(use(name))
-        if isinstance(place, ast.keyword):
-            place.value = new
-        else:
-            call.args[place] = new
+        _put(call, place, new)
     return made
 
 
@@ -118,10 +123,7 @@ def literal_as_default(tree: ast.Module) -> bool:
             name = fresh("value")
             function.args.args.append(ast.arg(name))
             function.args.defaults.append(value)
-            if isinstance(place, ast.keyword):
-                place.value = load(name)
-            else:
-                call.args[place] = load(name)
+            _put(call, place, load(name))
             done = True
     return done
 
@@ -140,10 +142,7 @@ def literal_in_local_variable(tree: ast.Module) -> bool:
                 continue
             name = fresh("value")
             before.append(assign(name, value))
-            if isinstance(place, ast.keyword):
-                place.value = load(name)
-            else:
-                node.args[place] = load(name)
+            _put(node, place, load(name))
             done = True
         return node if done else None
 
@@ -157,10 +156,7 @@ def text_joined(tree: ast.Module) -> bool:
     for call, place, value in _arguments(tree):
         if isinstance(value, ast.Constant) and isinstance(value.value, str) and len(value.value) > 2:
             new = ast.BinOp(ast.Constant(value.value[:1]), ast.Add(), ast.Constant(value.value[1:]))
-            if isinstance(place, ast.keyword):
-                place.value = new
-            else:
-                call.args[place] = new
+            _put(call, place, new)
             done = True
     return done
 
@@ -171,10 +167,7 @@ def text_formatted(tree: ast.Module) -> bool:
     for call, place, value in _arguments(tree):
         if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.isidentifier():
             new = expression(f'f"{{{value.value[:1]!r}}}{value.value[1:]}"')
-            if isinstance(place, ast.keyword):
-                place.value = new
-            else:
-                call.args[place] = new
+            _put(call, place, new)
             done = True
     return done
 
@@ -186,10 +179,7 @@ def number_as_product(tree: ast.Module) -> bool:
         if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
             factor = 2 if value.value % 2 == 0 else 1
             new = ast.BinOp(ast.Constant(value.value // factor), ast.Mult(), ast.Constant(factor))
-            if isinstance(place, ast.keyword):
-                place.value = new
-            else:
-                call.args[place] = new
+            _put(call, place, new)
             done = True
     return done
 

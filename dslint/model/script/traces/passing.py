@@ -8,6 +8,7 @@ import libcst as cst
 
 from dslint.model.script.dotted import last_name
 from dslint.model.script.traces.agreement import agrees
+from dslint.model.script.traces.called import arguments_of
 from dslint.model.script.tree import Tree
 
 _MAX_DEPTH = 3
@@ -47,20 +48,9 @@ class Passing:
         function = self._tree.function(param)
         if not isinstance(param, cst.Param) or function is None:
             return []
-        found = [self._argument(call, function, param.name.value) for call in self._calls_of(function)]
+        found = [arguments_of(call, function)[0].get(param.name.value) for call in self._calls_of(function)]
         values = [value for value in found if value is not None]
         return values if len(values) == len(found) else []
-
-    def _argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.BaseExpression | None:
-        if any(arg.star for arg in call.args):
-            return None
-        params = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        if params and params[0] in ("self", "cls") and isinstance(call.func, cst.Attribute):
-            params = params[1:]
-        for index, arg in enumerate(call.args):
-            if (arg.keyword.value if arg.keyword is not None else "".join(params[index : index + 1])) == name:
-                return arg.value
-        return None
 
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
         if self._calls is None:

@@ -140,8 +140,7 @@ class Partitioned:
         for call in self._tree.every(cst.Call):
             if self._names.local_function(call) is function:
                 named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-                given = order[1:] if order[:1] == ["self"] and isinstance(call.func, cst.Attribute) else order
-                placed = dict(zip(given, (a.value for a in call.args if a.keyword is None), strict=False))
+                placed = dict(zip(order, (a.value for a in call.args if a.keyword is None), strict=False))
                 found.append(named.get(name, placed.get(name)))
         return found
 
