@@ -7,9 +7,10 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How fast a machine is tells nothing about a property.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tests")
+# How fast a machine is tells nothing about a property. The test command draws the same examples every time, so that
+# it says the same of the same commit; `--full` draws new ones, and what it finds becomes an example of its own.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tests", settings.get_profile("search"), derandomize=True)
 
 # The files that take longest come first, so that no worker of ``--dist loadfile`` ends alone with one of them.
 # ``--durations`` says what belongs here; the order changes no result.
@@ -34,6 +35,10 @@ LONGEST = (
     "differential/test_silent_effects.py",
     "differential/test_accelerate_files_against_accelerate.py",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("search" if config.getoption("--full") else "tests")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
