@@ -3,13 +3,14 @@
 As written, each rank makes its tag from its own clock; as fixed, rank 0 makes it and broadcasts it. DeepSpeed warns,
 and each rank writes its part into a folder of its own: no folder holds a whole checkpoint, and the return code is 0.
 The same of the folder, and of that of `torch.distributed.checkpoint`. With `"tag_validation": "Fail"` in the config's
-`checkpoint` section it raises instead.
+`checkpoint` section it raises instead. A random part that every rank draws from the same seed is the control: each rank
+makes its tag alone, and all make the same one.
 """
 
 from __future__ import annotations
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
-from dslint.probe.outcome import Kind
+from dslint.probe.outcome import Kind, Verdict
 
 EXPERIMENT = Experiment(
     name="checkpoint-tag-per-rank",
@@ -26,6 +27,7 @@ EXPERIMENT = Experiment(
         Case(
             "validated", {"stage": 2, "validation": "Fail"}, Expect((Kind.RAISE,), r"AssertionError.*is not consistent")
         ),
+        Case("seeded", {"stage": 2, "validation": "Fail", "seed": 7}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )  # fmt: skip
 
@@ -44,7 +46,6 @@ def _save(rank: RankApi, shared: bool) -> Json:
     if rank.params.get("sharded"):
         return _save_sharded(rank, shared)
     import os
-    import time
 
     import torch.distributed as dist
 
@@ -53,7 +54,7 @@ def _save(rank: RankApi, shared: bool) -> Json:
     rank.init()
     trained = engine(rank, config(rank.params["stage"], checkpoint={"tag_validation": rank.params["validation"]}))
     train(rank, trained, 1)
-    names = [f"at-{time.time_ns()}"]
+    names = [_name(rank)]
     if shared:
         dist.broadcast_object_list(names, src=0)
     target = os.path.join(rank.folder, "checkpoint")
@@ -67,10 +68,18 @@ def _save(rank: RankApi, shared: bool) -> Json:
     return {"files": [sorted(os.listdir(os.path.join(target, name, inner))) for name in folders]}
 
 
+def _name(rank: RankApi) -> str:
+    """What a rank calls the checkpoint."""
+    import random
+    import time
+
+    seed = rank.params.get("seed")
+    return f"at-{time.time_ns() if seed is None else random.Random(seed).randrange(10**9)}"
+
+
 def _save_sharded(rank: RankApi, shared: bool) -> Json:
     """`torch.distributed.checkpoint.save` of a tensor of which each rank holds a half."""
     import os
-    import time
 
     import torch
     import torch.distributed as dist
@@ -80,7 +89,7 @@ def _save_sharded(rank: RankApi, shared: bool) -> Json:
 
     rank.init()
     mesh = init_device_mesh(rank.device.partition(":")[0], (rank.world,))
-    names = [f"at-{time.time_ns()}"]
+    names = [_name(rank)]
     if shared:
         dist.broadcast_object_list(names, src=0)
     target = os.path.join(rank.folder, "checkpoint")

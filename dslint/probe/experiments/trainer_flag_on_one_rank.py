@@ -6,6 +6,8 @@ missed in the next backward, the one that evaluates, logs or saves gathers what 
 begins with the sum of the operations of all ranks). Gloo may find the sizes of two different calls in conflict and end
 the process.
 
+The control stops rank 0 alone in the last step, after which the loop of every rank ends anyway.
+
 DDP over gloo stands for any engine here: the loop looks at the flags in the same way under all of them.
 """
 
@@ -14,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
-from dslint.probe.outcome import Kind
-from dslint.probe.parts.hf import make_trainer
+from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.hf import BATCHES, make_trainer
 
 EXPERIMENT = Experiment(
     name="trainer-flag-on-one-rank",
@@ -28,6 +30,9 @@ EXPERIMENT = Experiment(
         Case("evaluate", {"flag": "should_evaluate"}),
         Case("log", {"flag": "should_log"}),
         Case("save", {"flag": "should_save"}),
+        Case(
+            "stop-in-the-last-step", {"flag": "should_training_stop", "step": BATCHES}, verdict=Verdict.NOT_REPRODUCED
+        ),
     ),
 )
 
@@ -48,10 +53,11 @@ def _train(rank: RankApi, *, is_alone: bool) -> str:
     rank.init()
     trainer = make_trainer(rank)
     flag: str = rank.params["flag"]
+    step: int = rank.params.get("step", 1)
 
     class Sets(TrainerCallback):
         def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
-            if state.global_step == 1 and (rank.index == 0 or not is_alone):
+            if state.global_step == step and (rank.index == 0 or not is_alone):
                 setattr(control, flag, True)
 
     trainer.add_callback(Sets())
