@@ -2263,6 +2263,22 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL268",
+        name="accumulated-gradients-cleared",
+        kind="script",
+        severity="warning",
+        summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch of a step counts",
+        module="dslint.rules.script.dsl268_accumulated_gradients_cleared",
+        markers=(
+            "\\.accumulate\\(",
+            "\\.zero_grad\\(",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL270",
         name="batch-size-not-divisible",
         kind="script",
