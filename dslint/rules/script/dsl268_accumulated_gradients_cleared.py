@@ -9,9 +9,9 @@ batch, divided by the accumulation steps. Nothing raises; with one micro batch a
 
 **Fix.** Clear the gradients after the step, at the end of the block.
 
-**When it stays quiet.** `zero_grad` after the step; an Accelerator that accumulates nothing; DeepSpeed, which clears the
-gradients itself; optimizers that were not prepared; a backward before the call, in the same block. A number of steps
-that is 1 unless somebody passes another makes it an information.
+**When it stays quiet.** `zero_grad` after the step; an Accelerator that accumulates nothing; DeepSpeed, which clears
+the gradients itself; optimizers that were not prepared; a backward before the call, in the same block. A number of
+steps that is 1 unless somebody passes another makes it an information.
 
 **Evidence.** Two gloo ranks, accelerate 1.15, four micro batches a step: the gradient of the step is that of the last
 micro batch, a quarter of its size; with `zero_grad` after the step it is the mean of four.
@@ -35,7 +35,7 @@ META = RuleMeta(
     name="accumulated-gradients-cleared",
     kind="script",
     severity=Severity.WARNING,
-    summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch of a step counts",
+    summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch counts",
     fix="safe",
     markers=(r"\.accumulate\(", r"\.zero_grad\("),
     versions=("accelerate",),
@@ -138,7 +138,7 @@ EXAMPLES = (
     ),
     good(
         "the gradients of something else",
-        {"train.py": _TRAIN % (_STEPS, _LATE.replace("            acc", "            args.probe.zero_grad()\n            acc", 1))},
+        {"train.py": _TRAIN % (_STEPS, "            args.probe.zero_grad()\n" + _LATE)},
     ),
 )  # fmt: skip
 
@@ -231,8 +231,8 @@ class Check(ScriptCheck):
         when = "" if known else ", as soon as there is more than one"
         self.report(
             cleared,
-            f"`{self.ctx.text(cleared)}` clears what {count} of a step have accumulated, before the backward of the last"
-            f" one: the step is made with the gradient of one micro batch{when}",
+            f"`{self.ctx.text(cleared)}` clears what {count} of a step have accumulated, before the backward of the"
+            f" last one: the step is made with the gradient of one micro batch{when}",
             hint=f"Clear the gradients after `{self.ctx.text(step)}`",
             related=(
                 self.ctx.location(backward, "the backward that comes after it"),
