@@ -2267,7 +2267,7 @@ RULES: tuple[RuleInfo, ...] = (
         name="accumulated-gradients-cleared",
         kind="script",
         severity="warning",
-        summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch of a step counts",
+        summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch counts",
         module="dslint.rules.script.dsl268_accumulated_gradients_cleared",
         markers=(
             "\\.accumulate\\(",
