@@ -226,9 +226,9 @@ class Check(ScriptCheck):
         severity = Severity.WARNING
         if isinstance(value, int):
             severity = Severity.ERROR if value > 1 else Severity.INFO
-        known = isinstance(value, int) and value > 1
-        count = f"the {value} micro batches" if known else "the micro batches"
-        when = "" if known else ", as soon as there is more than one"
+        steps = value if isinstance(value, int) and value > 1 else None
+        count = f"the {steps} micro batches" if steps else "the micro batches"
+        when = "" if steps else ", as soon as there is more than one"
         self.report(
             cleared,
             f"`{self.ctx.text(cleared)}` clears what {count} of a step have accumulated, before the backward of the"
@@ -240,7 +240,7 @@ class Check(ScriptCheck):
             ),
             fix=self._fix(block, cleared, step),
             severity=severity,
-            facts={"gas": value if known else None},
+            facts={"gas": steps},
         )
 
     def _fix(self, block: cst.With, cleared: cst.Call, step: cst.Call) -> Fix | None:
