@@ -14,7 +14,9 @@ from dslint.model.context import Context
 from dslint.model.script.collective.vocabulary import COLLECTIVE_NAMES
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl202_conditional_collective_under_rank_guard as dsl202
+from dslint.rules.script import dsl204_data_dependent_exit_between_collectives as dsl204
 from dslint.rules.script import dsl207_uneven_loop_with_collective as dsl207
+from dslint.rules.snippets import LIGHTNING_CALLBACK
 
 STAGE3 = Context(zero_stage=known(3))
 STAGE2 = Context(zero_stage=known(2))
@@ -459,3 +461,9 @@ def finish(step, totals):
 def test_an_arm_for_a_left_out_argument_runs_where_some_call_leaves_it_out(called: str, severity: str) -> None:
     found = findings(dsl201, DISPLAY.format(call=called))
     assert [(f.location.region.line, f.severity.value) for f in found] == [(8, severity)]
+
+
+@pytest.mark.parametrize(("method", "is_told"), [("reduce_boolean_decision", True), ("setup_environment", False)])
+def test_the_other_ranks_are_told_by_a_local_name_of_the_method(method: str, is_told: bool) -> None:
+    told = f"decide = trainer.strategy.{method}\n        trainer.should_stop = decide(trainer.should_stop)"
+    assert bool(findings(dsl204, LIGHTNING_CALLBACK % told)) is not is_told

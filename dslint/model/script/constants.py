@@ -12,7 +12,7 @@ import libcst as cst
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.script.arguments import Argument, Arguments
 from dslint.model.script.data.labels import items_of
-from dslint.model.script.dotted import keyword
+from dslint.model.script.given import given
 from dslint.model.script.names import Names
 from dslint.parse.python import ScriptDoc
 
@@ -45,6 +45,7 @@ class Constants:
         self._stated = stated
         self._arguments: Arguments | None = None
         self._literals: list[cst.CSTNode] = []
+        self._takes_defaults = True
 
     @property
     def arguments(self) -> Arguments:
@@ -65,6 +66,14 @@ class Constants:
         literals = self._literals if isinstance(fact.value, int | float | str) else [node]
         places = (*fact.origins, *dict.fromkeys(self._doc.location(literal) for literal in literals))
         return Fact("known", fact.value, places or (self._doc.location(node),))
+
+    def written(self, node: cst.CSTNode | None) -> Fact[object]:
+        """The value of an expression, unless an argument of the command line decides it."""
+        self._takes_defaults = False
+        try:
+            return self.value(node)
+        finally:
+            self._takes_defaults = True
 
     def likely(self, node: cst.CSTNode | None) -> Fact[object]:
         """The value of an expression; of a parameter its default, which a caller may replace."""
@@ -122,11 +131,15 @@ class Constants:
 
     def _of_namespace(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """``settings = SimpleNamespace(timeout=30)``, whose attributes nobody sets later."""
-        made = self._names.single_value(node.value) if isinstance(node.value, cst.Name) else None
+        made: cst.BaseExpression | None = node.value
+        for _ in range(_MAX_STEPS):
+            if not isinstance(made, cst.Name):
+                break
+            made = self._names.single_value(made)
         is_plain = isinstance(made, cst.Call) and self._names.qualified(made.func) in _NAMESPACES
         if not is_plain or not isinstance(made, cst.Call) or node.attr.value in self.arguments.rewritten:
             return None
-        return keyword(made, node.attr.value)
+        return given(self._names, made).argument(node.attr.value)
 
     def _subscript(self, node: cst.Subscript, steps: int) -> Fact[object]:
         """``SETTINGS["timeout"]`` of a dictionary that nothing changes."""
@@ -137,10 +150,10 @@ class Constants:
         return self._value(value, steps) if value is not None else unknown("an item of a table")
 
     def _argument(self, argument: Argument, steps: int) -> Fact[object]:
-        stated = self._stated.get(argument.name)
+        stated = self._stated.get(argument.name) if self._takes_defaults else None
         if stated is not None:
             return _converted(stated, argument.converter)
-        if argument.default is None:
+        if argument.default is None or not self._takes_defaults:
             return unknown(f"`{argument.name}` comes from the command line")
         return self._value(argument.default, steps)
 

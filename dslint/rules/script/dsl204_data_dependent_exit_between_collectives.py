@@ -117,7 +117,12 @@ class Check(ScriptCheck):
         function = self.ctx.enclosing_function(node)
         after = self.ctx.tree.position(node)
         calls = (n for n in self.ctx.tree.own_nodes(function) if isinstance(n, cst.Call)) if function else ()
-        return any(self.ctx.tree.position(c) > after and _TELLS.search(last_name(c.func)) for c in calls)
+        return any(self.ctx.tree.position(c) > after and self._tells(c) for c in calls)
+
+    def _tells(self, call: cst.Call) -> bool:
+        """``strategy.reduce_boolean_decision(...)``, also by a local name of the method."""
+        behind = self.ctx.names.single_value(call.func) if isinstance(call.func, cst.Name) else None
+        return any(_TELLS.search(last_name(f)) for f in (call.func, behind) if f is not None)
 
     def _report(self, found: DataDivergence) -> None:
         test = self.ctx.text(found.node)

@@ -119,6 +119,13 @@ EXAMPLES = (
         },
     ),
     good(
+        "one rank, by a setting of the file",
+        {
+            "convert.py": "import torch.distributed as dist\n\n\nclass Settings:\n    backend = 'gloo'\n"
+            "    ranks = (1)\n\n\ndist.init_process_group(Settings.backend, world_size=Settings.ranks, rank=0, store=dist.HashStore())\n"
+        },
+    ),
+    good(
         "a test",
         {"tests/test_ops.py": "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"},
     ),
@@ -185,8 +192,8 @@ class Check(ScriptCheck):
     def _has_no_peers(self, node: cst.Call) -> bool:
         """A group of one rank, or a backend with timeouts of its own (`xla`)."""
         backend, size = self.ctx.argument(node, "backend", 0), self.ctx.argument(node, "world_size")
-        named = backend.evaluated_value if isinstance(backend, cst.SimpleString) else "nccl"
-        return named == "xla" or (isinstance(size, cst.Integer) and size.value == "1")
+        written = self.ctx.constants.written
+        return written(backend).get_or(None) == "xla" or written(size).get_or(None) == 1
 
     def _slow_rank(self) -> tuple[str, tuple[Location, ...]] | None:
         """Slow work of one rank while the others wait: in a block that it runs first, or guarded before a barrier."""

@@ -143,6 +143,27 @@ EXAMPLES = (
             "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
         },
     ),
+    good(
+        "a job of one process, by a setting of the file",
+        {
+            "convert.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\nPROCESSES = 1\n"
+            "settings = argparse.Namespace(world_size=PROCESSES, rank=0)\nargs = settings\n"
+            "dist.init_process_group('nccl', world_size=args.world_size, rank=args.rank)\n"
+            "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
+        },
+        select="DSL238",
+    ),
+    bad(
+        "an argument whose default is one process",
+        {
+            "train.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n"
+            "parser = argparse.ArgumentParser()\nparser.add_argument('--world_size', type=int, default=1)\n"
+            "args = parser.parse_args()\n"
+            "dist.init_process_group('nccl', world_size=args.world_size)\n"
+            "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
+        },
+        at="train.py:10 warning",
+    ),
     good("no job", {"demo.py": "import torch\n\nmodel = torch.nn.Linear(8, 8).to('cuda:0')\n"}),
     good(
         "a module that a script calls",
@@ -229,8 +250,12 @@ class Check(ScriptCheck):
             bound = [b.value for b in self.ctx.names.bindings(size.value.value, size.value)]
             made = [v for v in bound if isinstance(v, cst.Call) and self.ctx.called(v).endswith("Namespace")]
             sizes = [self.ctx.argument(v, size.attr.value) for v in made]
-            return bool(made) and len(made) == len(bound) and all(map(_is_one, sizes))
-        return _is_one(size)
+            if made and len(made) == len(bound):
+                return all(map(self._is_one, sizes))
+        return self._is_one(size)
+
+    def _is_one(self, node: cst.BaseExpression | None) -> bool:
+        return self.ctx.constants.written(node).get_or(None) == 1
 
     def _is_straight(self, call: cst.Call) -> bool:
         """The group is made whenever the file runs as a program, not in a test of whether it should be."""
@@ -239,7 +264,3 @@ class Check(ScriptCheck):
     def _every_rank_comes(self, node: cst.CSTNode) -> bool:
         decided = any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))
         return not decided and not on_some_ranks(self.ctx, node)
-
-
-def _is_one(node: cst.BaseExpression | None) -> bool:
-    return isinstance(node, cst.Integer) and node.value == "1"
