@@ -122,7 +122,8 @@ EXAMPLES = (
         "one rank, by a setting of the file",
         {
             "convert.py": "import torch.distributed as dist\n\n\nclass Settings:\n    backend = 'gloo'\n"
-            "    ranks = (1)\n\n\ndist.init_process_group(Settings.backend, world_size=Settings.ranks, rank=0, store=dist.HashStore())\n"
+            "    ranks = (1)\n\n\n"
+            "dist.init_process_group(Settings.backend, world_size=Settings.ranks, rank=0, store=dist.HashStore())\n"
         },
     ),
     good(
