@@ -244,6 +244,14 @@ class Metrics:
         "metric.py:5 info",
     ),
     good(
+        "the other ranks work in an endless loop, and callbacks of rank 0 give them their work",
+        {
+            "serve.py": "import torch.distributed as dist\n\n\ndef serve(rank, app, request):\n"
+            "    def answer(request):\n        dist.broadcast(request, 0)\n\n    def work():\n        while True:\n"
+            "            dist.broadcast(request, 0)\n\n    if rank != 0:\n        work()\n    app.launch(answer)\n"
+        },
+    ),
+    good(
         "a search on rank 0 that may end the job",
         {
             "train.py": """\
@@ -349,19 +357,9 @@ def load(rank, prepare):
     good(
         "Both branches run the same collective",
         {
-            "share.py": """\
-import torch.distributed as dist
-
-
-def share(path):
-    if dist.get_rank() == 0:
-        objects = [path.read_text()]
-        dist.broadcast_object_list(objects, src=0)
-    else:
-        objects = [None]
-        dist.broadcast_object_list(objects, src=0)
-    return objects[0]
-"""
+            "share.py": "import torch.distributed as dist\n\n\ndef share(path):\n    if dist.get_rank() == 0:\n"
+            "        objects = [path.read_text()]\n        dist.broadcast_object_list(objects, src=0)\n    else:\n"
+            "        objects = [None]\n        dist.broadcast_object_list(objects, src=0)\n    return objects[0]\n"
         },
     ),
     good(

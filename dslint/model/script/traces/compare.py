@@ -27,6 +27,7 @@ from dslint.model.script.traces.path import (
     After,
     Path,
     Rest,
+    is_endless,
     may_leave,
     push,
     settled,
@@ -202,7 +203,7 @@ class _Comparison:
     def _part(self, one: Rest | None, other: Rest | None, path: Path) -> None:
         """Something has no partner here: say what, if it is certain."""
         rests = ahead(one, path), ahead(other, path)
-        if any(has_maybe(r) for r in rests):
+        if any(has_maybe(r) for r in rests) or _is_served(*rests):
             return
         alone = lonely(one, other, path)
         for side, op in alone:
@@ -234,6 +235,21 @@ class _Comparison:
 
     def _note(self, mismatch: Mismatch) -> None:
         self._found.setdefault((id(mismatch.op.call), mismatch.side), mismatch)
+
+
+def _is_served(one: Trace, other: Trace) -> bool:
+    """One side works in a loop without an end that the other does not enter.
+
+    The other side sends it its work, by calls of the same operations that nobody sees here: callbacks of a server.
+    """
+    endless = [{e.symbol for e in _loops(t) if is_endless(e) and operations(e.body)} for t in (one, other)]
+    return endless[0] != endless[1]
+
+
+def _loops(trace: Trace) -> list[Repeat]:
+    """The loops of the function and of those that it calls."""
+    inner = [loop for e in trace for part in parts(e) for loop in _loops(part)]
+    return [*inner, *(e for e in trace if isinstance(e, Repeat))]
 
 
 def _root(op: Op) -> int | None:
