@@ -108,6 +108,12 @@ def test_the_method_is_found(code: str, method: str) -> None:
         pytest.param("other = Other()\nother(1)\n", id="no `__call__`"),
         pytest.param("f(Job())\nf(x)\ndef f(job):\n    job.run()\n", id="passed by one call of two"),
         pytest.param("f(*a, Job())\ndef f(job):\n    job.run()\n", id="behind unpacked arguments"),
+        pytest.param(
+            "A(Job())\nB(Other())\nclass B(A):\n    pass\n"
+            "class A:\n    def __init__(self, job):\n        self.job = job\n"
+            "    def go(self):\n        self.job.run()\n",
+            id="passed to a class that inherits",
+        ),
         pytest.param("f(**a)\ndef f(job=Job()):\n    job.run()\n", id="default, and unpacked names"),
         pytest.param("f(Job())\ndef f(job):\n    return lambda job: job.run()\n", id="of a lambda"),
         pytest.param("def f(job: Base):\n    job.sync()\n", id="annotation with a class that derives"),

@@ -30,7 +30,7 @@ def on_some_ranks(ctx: ScriptContext, node: cst.CSTNode, steps: int = 0) -> bool
     if ctx.guard(node) is not None:
         return True
     function = ctx.enclosing_function(node) if steps < _MAX_CALLERS else None
-    calls = ctx.objects.reaching.callers(function) if function is not None else []
+    calls = ctx.names.callers.of(function) if function is not None else []
     return bool(calls) and all(on_some_ranks(ctx, call, steps + 1) for call in calls)
 
 

@@ -41,13 +41,6 @@ class Instances:
         """The method ``__call__`` that ``x(...)`` runs; ``None`` where the class of ``x`` is open."""
         return self._of(node, "__call__")
 
-    def passed(self, param: cst.Param) -> list[cst.BaseExpression | None]:
-        """What the calls of the function around, by its name, pass for a parameter; ``None`` where that is open."""
-        function = self._tree.function(param)
-        if function is None or not any(p is param for p in _params(function)):  # of a ``lambda``
-            return []
-        return [self._given(call, function, param) for call in self._calls.get(id(function), ())]
-
     # -- methods of a class ---------------------------------------------------------------------------------------
 
     def _of(self, value: cst.BaseExpression, name: str) -> cst.FunctionDef | None:
@@ -133,38 +126,8 @@ class Instances:
         return None if derived else owner
 
     def _passed(self, param: cst.Param, steps: int) -> cst.ClassDef | None:
-        return _only(self._class_of(value, steps) for value in self.passed(param) if not _is_none(value))
-
-    # -- what calls pass ------------------------------------------------------------------------------------------
-
-    def _given(self, call: cst.Call, function: cst.FunctionDef, param: cst.Param) -> cst.BaseExpression | None:
-        params = [*function.params.posonly_params, *function.params.params]
-        if isinstance(self._names.scope(function.name), cst.ClassDef):  # ``__init__``, which the class calls
-            params = params[1:]
-        is_open = False
-        for index, arg in enumerate(call.args):
-            if arg.star:  # what stands before is known, and what is named behind
-                is_open = True
-            elif arg.keyword.value == param.name.value if arg.keyword else params[index : index + 1] == [param]:
-                return None if is_open and not arg.keyword else arg.value
-        return None if is_open else param.default
-
-    @cached_property
-    def _calls(self) -> dict[int, list[cst.Call]]:
-        """The calls of the functions of the module by their names, and of ``__init__`` by those of the classes."""
-        found: dict[int, list[cst.Call]] = {}
-        for call in self._tree.every(cst.Call):
-            if isinstance(call.func, cst.Name):
-                owner = self._names.local_class(call.func.value, call)
-                called = self._names.member(owner, "__init__") if owner is not None else None
-                called = called or self._names.function_named(call.func)
-                if called is not None:
-                    found.setdefault(id(called), []).append(call)
-        return found
-
-
-def _params(function: cst.FunctionDef) -> tuple[cst.Param, ...]:
-    return (*function.params.posonly_params, *function.params.params, *function.params.kwonly_params)
+        passed = self._names.callers.passed(param, by_name=True)
+        return _only(self._class_of(value, steps) for value in passed if not _is_none(value))
 
 
 def _only(classes: Iterable[cst.ClassDef | None]) -> cst.ClassDef | None:

@@ -10,6 +10,7 @@ import libcst as cst
 
 from dslint.model.context import Vocabulary, is_named
 from dslint.model.script.bindings import Binding, bindings_of
+from dslint.model.script.callers import Callers
 from dslint.model.script.dotted import dotted, is_self, is_super, last_name
 from dslint.model.script.instances import Instances
 from dslint.model.script.tree import Tree
@@ -27,6 +28,7 @@ class Names:
         self._scopes: dict[int, cst.CSTNode] = {}
         self._bound = bindings_of(tree)
         self._meant: dict[tuple[int, str], list[Binding]] = {}
+        self.callers = Callers(self)
         self._instances = Instances(self)
 
     # -- scopes -------------------------------------------------------------------------------------------------
@@ -204,10 +206,6 @@ class Names:
             if found:
                 break
         return found
-
-    def passed(self, param: cst.Param) -> list[cst.BaseExpression | None]:
-        """What the calls of a function of this file pass for a parameter, with its default where they pass nothing."""
-        return self._instances.passed(param)
 
     def member(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """The method that the body of a class of this file defines, once, under a name."""

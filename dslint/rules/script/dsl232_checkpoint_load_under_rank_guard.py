@@ -104,7 +104,7 @@ class Check(ScriptCheck):
         function = self.ctx.enclosing_function(node)
         scopes: list[cst.CSTNode] = [function or self.ctx.doc.module]
         if function is not None:
-            callers = self.ctx.objects.reaching.callers(function)
+            callers = self.ctx.names.callers.of(function)
             scopes += [self.ctx.enclosing_function(call) or self.ctx.doc.module for call in callers]
         for other in (n for scope in scopes for n in self.ctx.tree.own_nodes(scope)):
             inside = with_callees(self.ctx.names, other) if isinstance(other, cst.Call) else ()

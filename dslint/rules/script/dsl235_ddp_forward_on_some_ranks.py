@@ -31,6 +31,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.dotted import is_self, last_name
 from dslint.model.script.given import given
+from dslint.model.script.parameters import bound
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.guards import Guard
 from dslint.rules.base import RuleMeta, bad, good
@@ -235,15 +236,9 @@ class Check(ScriptCheck):
 
     def _parameters(self, helper: cst.FunctionDef, call: cst.Call) -> set[str]:
         """The parameters that hold the wrapper, where the helper does not assign them anew."""
-        names = [p.name.value for p in (*helper.params.posonly_params, *helper.params.params)]
-        if names[:1] == ["self"] and isinstance(call.func, cst.Attribute):
-            names = names[1:]
-        found = set()
-        for index, arg in enumerate(call.args):
-            name = arg.keyword.value if arg.keyword else (names[index] if index < len(names) else "")
-            if name and self.ctx.kind(arg.value) == "ddp" and len(self.ctx.names.bindings(name, helper.body)) == 1:
-                found.add(name)
-        return found
+        passed = bound(self.ctx.tree, call, helper).passed
+        wrappers = (name for name, value in passed.items() if self.ctx.kind(value) == "ddp")
+        return {name for name in wrappers if len(self.ctx.names.bindings(name, helper.body)) == 1}
 
     def _without_gradients(self, node: cst.CSTNode) -> bool:
         """`with torch.no_grad():` around a node, or `@torch.no_grad()` on its function."""

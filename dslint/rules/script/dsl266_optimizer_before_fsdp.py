@@ -31,6 +31,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import dotted
+from dslint.model.script.parameters import position_of
 from dslint.model.script.training.optimizerlook import may_make_optimizer_before_sharding
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -269,11 +270,10 @@ class Check(ScriptCheck):
         helper = self.ctx.names.local_function(site)
         if helper is None or helper is not self.ctx.enclosing_function(made) or not isinstance(owner, cst.Name):
             return None
-        names = [p.name.value for p in helper.params.params]
-        shift = 1 if names[:1] == ["self"] else 0
-        if owner.value not in names or any(b.kind != "param" for b in self.ctx.objects.reached(owner)):
+        at = position_of(self.ctx.tree, site, helper, owner.value)
+        if at is None or any(b.kind != "param" for b in self.ctx.objects.reached(owner)):
             return None
-        return self.ctx.argument(site, owner.value, names.index(owner.value) - shift)
+        return self.ctx.argument(site, owner.value, at)
 
     def _is_same(self, owner: cst.BaseExpression, model: cst.Name | cst.Attribute) -> bool:
         """The two mean one object: the same variable, and the same assignments before both."""

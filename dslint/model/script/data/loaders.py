@@ -118,7 +118,7 @@ class Loaders:
         function = self._tree.function(node)
         if found is not None or function is None or depth >= _MAX_HELPERS:
             return found
-        for call in self.sources.callers(function):
+        for call in self._names.callers.of(function):
             found = self.repeating(call, depth + 1)
             if found is not None:
                 return found

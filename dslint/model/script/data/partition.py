@@ -136,7 +136,7 @@ class Partitions:
     def _bound(self, name: cst.Name, steps: int) -> Partition | None:
         found = self._names.bindings(name.value, name)
         if len(found) == 1 and isinstance(found[0].node, cst.Param):
-            given = self._names.passed(found[0].node)
+            given = self._names.callers.passed(found[0].node)
             return self.of(given[0], steps + 1) if len(given) == 1 and given[0] is not None else None
         if len(found) > 1:
             found = self._replacement(found, name)

@@ -73,7 +73,7 @@ class Ragged:
         """What the one call of a function of the file passes: ``gather_all(ids)``."""
         found = self._names.bindings(name.value, name)
         param = found[0].node if len(found) == 1 else None
-        given = self._names.passed(param) if isinstance(param, cst.Param) else []
+        given = self._names.callers.passed(param) if param is not None else []
         return [given[0]] if len(given) == 1 and given[0] is not None else []
 
     def _assigns_here(self, binding: Binding, name: cst.Name) -> bool:

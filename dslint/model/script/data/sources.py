@@ -9,6 +9,7 @@ import libcst as cst
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
+from dslint.model.script.parameters import bound
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 8
@@ -38,7 +39,6 @@ class Sources:
     def __init__(self, tree: Tree, names: Names) -> None:
         self._tree = tree
         self._names = names
-        self._calls: dict[int, list[cst.Call]] | None = None
 
     def of(self, node: cst.BaseExpression | None) -> list[Source]:
         """Every expression that may have made the value; both arms of an ``if`` count."""
@@ -51,22 +51,6 @@ class Sources:
         found: list[Source] = []
         self._follow(iterable, None, 0, set(), found, through=True)
         return found[:_MAX_SOURCES]
-
-    def callers(self, function: cst.FunctionDef) -> list[cst.Call]:
-        """The calls of a function in this file."""
-        if self._calls is None:
-            self._calls = {}
-            for node in self._tree.every(cst.Call):
-                local = self._names.local_function(node)
-                if local is not None:
-                    self._calls.setdefault(id(local), []).append(node)
-        return self._calls.get(id(function), [])
-
-    def _constructions(self, init: cst.FunctionDef) -> list[cst.Call]:
-        """The calls of the class whose ``__init__`` it is."""
-        owner = self._tree.enclosing(init, cst.ClassDef)
-        calls = (n for n in self._tree.every(cst.Call) if isinstance(n.func, cst.Name))
-        return [c for c in calls if owner is not None and self._names.local_class(self._names.called(c), c) is owner]
 
     def _follow(
         self,
@@ -171,18 +155,8 @@ class Sources:
         return [(None, None)]
 
     def _passed(self, param: cst.Param) -> list[tuple[cst.CSTNode | None, int | None]]:
-        """What the calls in this file pass for a parameter; one unknown more, for callers in other files."""
+        """What the calls in this file pass for a parameter; of those that leave it out or hide it nothing is said."""
         function = self._tree.function(param)
-        if function is None:
-            return [(None, None)]
-        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        found: list[tuple[cst.CSTNode | None, int | None]] = []
-        makes = function.name.value == "__init__"
-        for call in self._constructions(function) if makes else self.callers(function):
-            shift = 1 if names[:1] == ["self"] and (makes or isinstance(call.func, cst.Attribute)) else 0
-            given = names[shift:]
-            for index, arg in enumerate(call.args):
-                name = arg.keyword.value if arg.keyword else (given[index] if index < len(given) else "")
-                if name == param.name.value and not arg.star:
-                    found.append((arg.value, None))
-        return found or [(None, None)]
+        calls = self._names.callers.of(function) if function is not None else []
+        found = [bound(self._tree, call, function).passed.get(param.name.value) for call in calls if function]
+        return [(value, None) for value in found if value is not None] or [(None, None)]

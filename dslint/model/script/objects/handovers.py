@@ -13,6 +13,7 @@ from dslint.model.script.names import Names
 from dslint.model.script.objects.conditions import Conditions
 from dslint.model.script.objects.objectkinds import HANDED, INITIALIZE, SHARD_IN_PLACE, Thing, class_kind
 from dslint.model.script.objects.reaching import Reaching
+from dslint.model.script.parameters import bound
 from dslint.model.script.tree import Tree
 
 _IN_PLACE = frozenset(name.rpartition(".")[2] for name in SHARD_IN_PLACE)
@@ -82,14 +83,13 @@ class HandOvers:
         if self._names.words.isdisjoint(_IN_PLACE):
             return
         function = self._names.local_function(call)
-        params = [p.name.value for p in function.params.params] if function is not None else []
+        passed = bound(self._tree, call, function).passed if function is not None else {}
         for statement in function.body.body if function is not None else ():
             inner = _expression(statement)
             for taken, kind in self._handed(inner) if inner is not None else ():
-                name = taken.value if isinstance(taken, cst.Name) else ""
-                given = [a.value for i, a in enumerate(call.args) if _is_for(a, i, name, params)]
-                if inner is not None and len(given) == 1 and self._names.qualified(inner.func) in SHARD_IN_PLACE:
-                    yield given[0], kind, inner
+                given = passed.get(taken.value) if isinstance(taken, cst.Name) else None
+                if inner is not None and given is not None and self._names.qualified(inner.func) in SHARD_IN_PLACE:
+                    yield given, kind, inner
 
     def _targets(self, call: cst.Call) -> set[str]:
         """The variables to which a call, or a part of its result, is assigned."""
@@ -136,13 +136,6 @@ def _expression(statement: cst.CSTNode) -> cst.Call | None:
     """The call that a statement consists of."""
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and statement.body else None
     return small.value if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call) else None
-
-
-def _is_for(arg: cst.Arg, index: int, name: str, params: list[str]) -> bool:
-    """An argument is the one for a parameter."""
-    if arg.star or not name:
-        return False
-    return (arg.keyword.value if arg.keyword is not None else "".join(params[index : index + 1])) == name
 
 
 def _is_open(thing: Thing) -> bool:

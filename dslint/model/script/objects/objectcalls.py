@@ -83,11 +83,9 @@ class CallResults:
             kind = self._flow.class_kind(name) if name else ""
             if kind:
                 return frozenset({Thing(kind)})
-        function = self._tree.function(node)
-        calls = self._flow.reaching.callers(function) if function is not None else []
-        if function is None or not calls:
-            return _UNKNOWN
-        return frozenset().union(*(self._passed(call, function, node) for call in calls))
+        passed = self._names.callers.passed(node)
+        things = (self._flow.things(value) if value is not None else _UNKNOWN for value in passed)
+        return frozenset().union(*things) if passed else _UNKNOWN
 
     def local_class_kind(self, owner: cst.ClassDef) -> str:
         """The kind of the instances of a class of this file, by its bases."""
@@ -177,16 +175,3 @@ class CallResults:
         if not name.endswith("Trainer") or name.startswith(_OTHER_TRAINERS):
             return ""
         return "trainer" if {"model", "args"} <= keywords and self._names.imported("transformers") else ""
-
-    def _passed(self, call: cst.Call, function: cst.FunctionDef, param: cst.Param) -> Things:
-        """What a call passes for a parameter; the default where it passes nothing."""
-        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        if names and names[0] in ("self", "cls"):
-            names = names[1:]
-        for index, arg in enumerate(call.args):
-            if arg.star:
-                return _UNKNOWN
-            given = arg.keyword.value if arg.keyword else (names[index] if index < len(names) else "")
-            if given == param.name.value:
-                return self._flow.things(arg.value)
-        return self._flow.things(param.default) if param.default is not None else _UNKNOWN

@@ -42,7 +42,6 @@ class Reaching:
         self._tree = tree
         self._names = names
         self._conditions = conditions
-        self._calls: dict[int, list[cst.Call]] | None = None
 
     def of_bindings(self, found: list[Binding], node: cst.CSTNode, depth: int = 0) -> list[Binding]:
         """Those of a variable's bindings that may be the last before ``node``; none when all come later."""
@@ -56,7 +55,7 @@ class Reaching:
             return [*self._before(here, node), *away]
         if isinstance(scope, cst.ClassDef) or len(found) == 1:
             return found
-        calls = self.callers(user) if user is not None and depth < _MAX_CALLS else []
+        calls = self._names.callers.of(user) if user is not None and depth < _MAX_CALLS else []
         if calls and all(self._is_in(call, scope) for call in calls):
             reached = [b for call in calls for b in self.of_bindings(here, call, depth + 1)]
         else:  # the function runs at some time: what the scope ends with
@@ -73,23 +72,6 @@ class Reaching:
         walk = _Walk(self._tree, self._conditions, found, node)
         reached = walk.before(node)
         return reached, walk.is_certain
-
-    def callers(self, function: cst.FunctionDef) -> list[cst.Call]:
-        """The calls of a function of this file; of ``__init__`` those of its class."""
-        if self._calls is None:
-            self._calls = {}
-            for node in self._tree.every(cst.Call):
-                local = self._names.local_function(node) or self._constructor(node)
-                if local is not None:
-                    self._calls.setdefault(id(local), []).append(node)
-        return self._calls.get(id(function), [])
-
-    def _constructor(self, call: cst.Call) -> cst.FunctionDef | None:
-        owner = self._names.local_class(call.func.value, call) if isinstance(call.func, cst.Name) else None
-        for node in owner.body.body if owner is not None else ():
-            if type(node) is cst.FunctionDef and node.name.value == "__init__":
-                return node
-        return None
 
     def _before(self, found: list[Binding], node: cst.CSTNode) -> list[Binding]:
         return _Walk(self._tree, self._conditions, found, node).before(node)

@@ -56,7 +56,7 @@ class RankValues:
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:
         """Every value of a variable is the rank, or the number that stands for it without distribution."""
         if len(found) == 1 and isinstance(found[0].node, cst.Param):
-            given = self._names.passed(found[0].node)
+            given = self._names.callers.passed(found[0].node)
             return bool(given) and all(v is not None and self.is_rank(v, depth + 1) for v in given)
         values = [b.value for b in found if b.kind == "assign" and b.value is not None]
         ranks = [v for v in values if number_of(v) is None]
@@ -88,7 +88,7 @@ class RankValues:
         """Every call of the function around passes the number of processes for the parameter."""
         found = self._names.bindings(name.value, name)
         param = found[0].node if len(found) == 1 else None
-        given = self._names.passed(param) if isinstance(param, cst.Param) else []
+        given = self._names.callers.passed(param) if param is not None else []
         return bool(given) and all(v is not None and self.is_world_size(v, depth + 1) for v in given)
 
     def _is_rank_call(self, node: cst.Call, depth: int) -> bool:

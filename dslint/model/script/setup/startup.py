@@ -121,17 +121,10 @@ class Startup:
         known = self._always.get(id(function))
         if known is None:
             known = callers < _MAX_CALLERS and any(
-                self._runs_always(call, callers + 1) for call in self._calls_of(function)
+                self._runs_always(call, callers + 1) for call in self._names.callers.by_name(function)
             )
             self._always[id(function)] = known
         return known
-
-    def _calls_of(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
-        name = function.name.value
-        for node in self._tree.every(cst.Call):
-            is_named = isinstance(node.func, cst.Name) and node.func.value == name
-            if is_named and self._names.function_named(node.func) is function:
-                yield node
 
     @cached_property
     def environment_writes(self) -> tuple[EnvironmentWrite, ...]:

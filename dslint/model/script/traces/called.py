@@ -10,6 +10,7 @@ import libcst as cst
 
 from dslint.model.script.across.project import Foreign
 from dslint.model.script.dotted import last_name
+from dslint.model.script.parameters import Bound
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
 
@@ -21,35 +22,12 @@ class Given(NamedTuple):
     text: str
 
 
-Expressions = dict[str, cst.BaseExpression]
-
-
-def arguments_of(call: cst.Call, helper: cst.FunctionDef) -> tuple[Expressions, Expressions]:
-    """What a call passes for the parameters of a function, by name, and the defaults of those that it leaves out.
-
-    Nothing is known of a call that unpacks arguments.
-    """
-    if any(a.star for a in call.args):
-        return {}, {}
-    params = [*helper.params.posonly_params, *helper.params.params]
-    if params and params[0].name.value in ("self", "cls") and type(call.func) is cst.Attribute:
-        params = params[1:]
-    defaults = {p.name.value: p.default for p in (*params, *helper.params.kwonly_params) if p.default is not None}
-    passed: Expressions = {}
-    for index, arg in enumerate(call.args):
-        if arg.keyword is not None:
-            passed[arg.keyword.value] = arg.value
-        elif index < len(params):
-            passed[params[index].name.value] = arg.value
-    return passed, {name: value for name, value in defaults.items() if name not in passed}
-
-
-def is_told_alone(call: cst.Call, helper: cst.FunctionDef) -> bool:
+def is_told_alone(call: cst.Call, bound: Bound) -> bool:
     """A rank below 0, which stands for a run without distribution, is handed over: ``load(path, rank=-1)``."""
-    passed, defaults = arguments_of(call, helper)
+    named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}  # also into ``**kwargs``
     return any(
         (name == "rank" or name.endswith("_rank")) and (number_of(value) or 0) < 0
-        for name, value in (passed | defaults).items()
+        for name, value in (named | bound.passed | bound.defaults).items()
     )
 
 

@@ -1,4 +1,4 @@
-"""What the functions of a file are given and return: values followed over one call."""
+"""What a called function of the file returns, and whether it asks other ranks: values followed over one call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import libcst as cst
 
 from dslint.model.script.dotted import last_name
 from dslint.model.script.traces.agreement import agrees
-from dslint.model.script.traces.called import arguments_of
 from dslint.model.script.tree import Tree
 
 _MAX_DEPTH = 3
@@ -21,7 +20,6 @@ class Passing:
         """``helper``: the function or method of this file that a call runs."""
         self._tree = tree
         self._helper = helper
-        self._calls: dict[int, list[cst.Call]] | None = None
 
     def returned(self, call: cst.Call) -> list[cst.BaseExpression]:
         """What a function of the file may return for a call; empty for other calls."""
@@ -42,21 +40,3 @@ class Passing:
             return function is None
         inner = [n for n in self._tree.own_nodes(function) if isinstance(n, cst.Call)]
         return not any(agrees(last_name(n.func)) or not self.is_local(n, depth + 1) for n in inner)
-
-    def given(self, param: cst.CSTNode) -> list[cst.BaseExpression]:
-        """What the calls of this file pass for a parameter; empty without calls, and when one of them hides it."""
-        function = self._tree.function(param)
-        if not isinstance(param, cst.Param) or function is None:
-            return []
-        found = [arguments_of(call, function)[0].get(param.name.value) for call in self._calls_of(function)]
-        values = [value for value in found if value is not None]
-        return values if len(values) == len(found) else []
-
-    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
-        if self._calls is None:
-            self._calls = {}
-            for call in self._tree.every(cst.Call):
-                called = self._helper(call)
-                if called is not None:
-                    self._calls.setdefault(id(called), []).append(call)
-        return self._calls.get(id(function), [])

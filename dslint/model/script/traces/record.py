@@ -11,9 +11,10 @@ import libcst as cst
 from dslint.model.script.across.project import Foreign
 from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
+from dslint.model.script.parameters import Bound, bound
 from dslint.model.script.ranks.guards import GROUP_MAKERS, is_abort, is_exit
 from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.traces.called import Given, arguments_of, ending, is_told_alone, retold
+from dslint.model.script.traces.called import Given, ending, is_told_alone, retold
 from dslint.model.script.traces.elements import (
     Choice,
     Decided,
@@ -338,20 +339,20 @@ class Recorder:
         self._depth -= 1
         if not operations(body) and not may_end(body):
             return []
-        if id(helper) not in recorder._alike and is_told_alone(call, helper):
+        passed = bound(recorder._tree, call, helper)
+        if id(helper) not in recorder._alike and is_told_alone(call, passed):
             return [Maybe(call)]  # its tests ask for the rank that it is told, and not for that of the process
         manages = self._manages(call)
         if not manages:
             body = filled(body, ())
-        given = self._given(call, helper, recorder) if any(map(asks, body)) else {}
+        given = self._given(passed, recorder) if any(map(asks, body)) else {}
         told = retold(body, call, helper, given, foreign)
         return [Scope(told)] if leaves_early(told) else list(told)
 
-    def _given(self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder) -> dict[str, Given]:
-        """What the call passes for each parameter, or the default, which stands in the file of the function."""
-        passed, defaults = arguments_of(call, helper)
-        told = {name: recorder.given(value) for name, value in defaults.items()}
-        return told | {name: self.given(value) for name, value in passed.items()}
+    def _given(self, passed: Bound, recorder: Recorder) -> dict[str, Given]:
+        """What a call passes for each parameter, or the default, which stands in the file of the function."""
+        told = {name: recorder.given(value) for name, value in passed.defaults.items()}
+        return told | {name: self.given(value) for name, value in passed.passed.items()}
 
     def given(self, value: cst.BaseExpression) -> Given:
         """What is known of an argument, or of a default, of this file."""

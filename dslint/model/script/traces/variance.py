@@ -282,7 +282,7 @@ class Variances:
             owner = self._tree.enclosing(binding.node, cst.AugAssign)
             return self.value(owner.value, steps) if type(owner) is cst.AugAssign else None
         if binding.kind == "param":
-            given = [self.value(value, steps) for value in self._passing.given(binding.node)]
+            given = [self.value(value, steps) for value in self._names.callers.passed(binding.node)]
             return given[0] if given and all(given) else None
         return self.value(binding.value, steps) if binding.kind in ("assign", "unpack") else None
 

@@ -71,7 +71,6 @@ class Gathers:
     def __init__(self, tree: Tree, names: Names) -> None:
         self._tree = tree
         self._names = names
-        self._callers: dict[int, list[cst.Call]] | None = None
 
     def of_block(self, block: cst.With) -> Iterator[Gather]:
         """The gathers that a ``with`` enters, made there or held in a variable before."""
@@ -91,17 +90,8 @@ class Gathers:
             if isinstance(outer, cst.With) and any(self._may_gather(i.item) for i in outer.items):
                 return True
         function = self._tree.function(node) if steps < _MAX_CALLERS else None
-        calls = self._calls_of(function) if function is not None else []
+        calls = self._names.callers.of(function) if function is not None else []
         return bool(calls) and all(self.is_inside(call, steps + 1) for call in calls)
-
-    def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
-        if self._callers is None:
-            self._callers = {}
-            for call in self._tree.every(cst.Call):
-                local = self._names.local_function(call)
-                if local is not None:
-                    self._callers.setdefault(id(local), []).append(call)
-        return self._callers.get(id(function), [])
 
     def _may_gather(self, item: cst.BaseExpression) -> bool:
         if any(True for _ in self._calls(item)):

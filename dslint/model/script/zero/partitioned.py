@@ -124,25 +124,10 @@ class Partitioned:
             return self._is_loaded(self._names.single_value(node), steps + 1)
         found = self._names.bindings(node.value, node) if isinstance(node, cst.Name) else []
         if len(found) == 1 and isinstance(found[0].node, cst.Param):
-            passed = self._passed(found[0].node)
+            passed = self._names.callers.passed(found[0].node)
             return bool(passed) and all(self._is_loaded(value, steps + 1) for value in passed)
         # Branches that each load a model; anything else may have put whole weights into it.
         return bool(found) and all(b.kind == "assign" and self._is_loaded(b.value, steps + 1) for b in found)
-
-    def _passed(self, param: cst.Param) -> list[cst.BaseExpression | None]:
-        """What the calls in this file pass for a parameter; ``None`` where one cannot be read."""
-        function = self._tree.function(param)
-        if function is None:
-            return []
-        order = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        order = order[1:] if order[:1] in (["self"], ["cls"]) else order
-        name, found = param.name.value, list[cst.BaseExpression | None]()
-        for call in self._tree.every(cst.Call):
-            if self._names.local_function(call) is function:
-                named = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-                placed = dict(zip(order, (a.value for a in call.args if a.keyword is None), strict=False))
-                found.append(named.get(name, placed.get(name)))
-        return found
 
 
 def _takes(call: cst.Call, name: str) -> bool:

@@ -76,7 +76,6 @@ class ZeroStages:
         self._constants = constants
         self._run = run
         self._tests = StageTests(names)
-        self._callers: dict[int, list[cst.Call]] | None = None
 
     # -- the file -----------------------------------------------------------------------------------------------
 
@@ -294,14 +293,8 @@ class ZeroStages:
             arm = arm.orelse
 
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call]:
-        if self._callers is None:
-            self._callers = {}
-            for node in self._tree.every(cst.Call):
-                local = self._names.local_function(node)
-                # A function that calls itself says nothing new.
-                if local is not None and self._tree.function(node) is not local:
-                    self._callers.setdefault(id(local), []).append(node)
-        return self._callers.get(id(function), [])
+        """The calls of a function; one that it makes itself says nothing new."""
+        return [c for c in self._names.callers.of(function) if self._tree.function(c) is not function]
 
 
 def uses_deepspeed(names: Names) -> bool:
