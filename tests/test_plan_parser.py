@@ -319,3 +319,26 @@ def test_values_have_places() -> None:
     assert str(given.values["lr"].at()) == "0.1 (run.sh:1)"
     assert given.values["bf16"].origins[0].path == "run.sh"
     assert str(given.values["num_steps"].at()) == "10 (train.py:4)"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(
+            "add = parser.add_argument\nadd('--lr')\ndef more():\n    add('--bits')\nmore()\n", id="a function"
+        ),
+        pytest.param("for add in (parser.add_argument,):\n    add('--bits')\n", id="a loop over it"),
+        pytest.param("list(map(parser.add_argument, ['--bits']))\n", id="handed on"),
+        pytest.param("if x:\n    add = parser.add_argument\nadd('--bits')\n", id="under a condition"),
+    ],
+)
+def test_add_argument_that_is_handed_on_opens_the_parser(script: str) -> None:
+    parser, _ = read({"train.py": HEAD + script + END}, "--lr 1")
+    assert parser is not None
+    assert not parser.is_closed
+
+
+def test_the_line_ends_of_windows_end_no_word() -> None:
+    _, given = read({"train.py": HEAD + ADD + "('--bits')\n" + ADD + "('--lr')\n" + END}, "--bits=4\\\r\n  --lr 1")
+    assert given is not None
+    assert given.problems == ()

@@ -430,3 +430,13 @@ def test_the_defaults_are_those_of_transformers() -> None:
 
 def test_a_stage_without_config_file_has_no_triangle() -> None:
     assert findings("DSL408", {"run.sh": "xtuner train c.py --deepspeed deepspeed_zero2\n", "ds.json": STAGE_2}) == []
+
+
+@pytest.mark.parametrize("words", ["--bf16 \\ # why\n", "--mode \\ # why\n", "--mode train \\ # why not\n"])
+def test_a_comment_behind_an_escaped_blank_is_told_once(words: str) -> None:
+    script = (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--bf16', action='store_true')\n"
+        "parser.add_argument('--mode', choices=['train', 'eval'])\nargs = parser.parse_args()\n"
+    )
+    files = {"run.sh": f"torchrun --nproc_per_node 8 train.py {words}", "train.py": script}
+    assert [f.code for code in ("DSL403", "DSL407", "DSL419", "DSL420") for f in findings(code, files)] == []

@@ -131,7 +131,8 @@ def word_end(text: str, at: int) -> int:
     start = at
     while at < len(text):
         char = text[at]
-        if char in " \t\n;|&)\r":
+        # The line ends of Windows are read as git checks them out elsewhere.
+        if char in " \t\n;|&)\r" or (char == "\\" and text.startswith("\r\n", at + 1)):
             break
         plain = _PLAIN.match(text, at)
         if plain:

@@ -225,7 +225,8 @@ def _is_at_home(files: Files, text: str) -> bool:
 def _is_ignored(files: Files, text: str) -> bool:
     """git ignores the file, so that it stands only where it is used."""
     name = posixpath.basename(text)
-    for folder in files.workspace.bases(files.launch_path):
+    own = {posixpath.dirname(files.workspace.normal(posixpath.join(folder, text))) for folder in files.folders}
+    for folder in dict.fromkeys((*files.workspace.bases(files.launch_path), *sorted(own))):
         ignores = files.workspace.memo("ignored names", posixpath.join(folder, ".gitignore"), _ignores)
         if ignores is not None and (ignores(name) or ignores(text)):
             return True

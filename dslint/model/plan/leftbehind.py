@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 
 from dslint.core.source import Location, Span
@@ -37,6 +38,8 @@ def left_behind(files: Files, text: str) -> LeftBehind | None:
     # `cd name` of a documentation leads into the clone, also where the project has a folder of its own name.
     if command.in_docs or not (command.cwd.is_known and command.cwd_is_certain and text) or text.startswith(("/", "~")):
         return None
+    if _is_checked_out_elsewhere(files):
+        return None
     folder = _folder(files)
     if folder is None or workspace.exists(posixpath.join(folder, text)):
         return None
@@ -51,6 +54,18 @@ def left_behind(files: Files, text: str) -> LeftBehind | None:
         return None
     place = source.location(Span(0, 0), "it lies here") if source is not None else None
     return LeftBehind(folder, path, place)
+
+
+# actions/checkout with a path of its own, which may have the name of a folder inside.
+_CHECKOUT = re.compile(r"\bactions/checkout\b[^\n]*\n(?:[ \t]+(?![ \t]|- )[^\n]*\n)*?[ \t]+path:")
+
+
+def _is_checked_out_elsewhere(files: Files) -> bool:
+    """A workflow puts the project into a folder below that in which its steps run."""
+    if not files.launch_path.endswith((".yml", ".yaml")):
+        return False
+    source = files.workspace.read(files.launch_path)
+    return source is not None and _CHECKOUT.search(source.text) is not None
 
 
 def _folder(files: Files) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Span
@@ -26,6 +26,9 @@ _SHORT = re.compile(r"-[A-Za-z]{1,2}(?![\w-])")
 _LAUNCH = re.compile(r"\b(?:python[\d.]*|torchrun|deepspeed|accelerate|srun|mpirun|mpiexec|xtuner|swift)\b")
 # A line that ends a statement on purpose, or is no command: elided output, usage text.
 _ENDED = re.compile(r"(?:;|&|\||\(|\{|\.\.\.|…|\bthen|\bdo|\belse)[ \t]*$")
+_ELIDED = re.compile(r"\.\.\.|…|\[\S[^\]$]*\]")
+# ``--model-dir <string> (required) where it lies``: a list of options.
+_LISTED = re.compile(r"^--?[\w-]+[ \t]+(?:<[^>]*>[ \t]+)?\(")
 # Blanks of web pages and word processors escape the backslash like any other.
 _BLANKS = r"[ \t\u00a0\u3000]"
 FIRST_BLANK = rf"\\{_BLANKS}+(?:\r?\n|$)"
@@ -35,10 +38,12 @@ _BROKEN_ABOVE = re.compile(rf"(?<!\\)\\{_BLANKS}+(?:#.*)?$")
 
 @dataclass(frozen=True, slots=True)
 class LostFlag:
-    """A line of options that the shell runs as a command.
+    """A line of options that the shell runs as a command of its own.
 
     ``above`` is the line that ends the command they belong to. ``between``: ``""`` when it should have ended in a
-    backslash, ``"comment"`` or ``"blank"`` when such a line stands between.
+    backslash, ``"comment"`` or ``"blank"`` when such a line stands between. ``more`` are the lines below that lost it
+    in the same command. ``is_laid_out``: no line of the whole ends in a backslash, as texts divide commands for
+    reading.
     """
 
     flag: str
@@ -46,6 +51,8 @@ class LostFlag:
     above: Line
     between: str = ""
     gap: Span | None = None
+    more: tuple[LostFlag, ...] = ()
+    is_laid_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +87,25 @@ def lost_flags(doc: ShellDoc, over_comments: bool = False) -> Iterator[LostFlag]
         return
     layout = Layout(doc)
     starts = [line.start for line in layout.lines]
+    groups: list[list[LostFlag]] = []
     for node in _flag_commands(doc.root):
         span = doc.local(node).shifted(doc.base)
         row = bisect_right(starts, span.start) - 1
         if row == 0 or layout.lines[row].span.start != span.start:
             continue
         lost = _lost(layout, row, node, over_comments)
-        if lost is not None:
-            yield lost
+        if lost is not None and groups and not lost[0].between and lost[1] == groups[-1][-1].span.start:
+            groups[-1].append(lost[0])
+        elif lost is not None:
+            groups.append([lost[0]])
+    for first, *more in groups:
+        rows = [bisect_right(starts, at.start) - 1 for at in (first.above, (more or [first])[-1].span)]
+        whole = layout.lines[rows[0] : rows[1] + 1]
+        laid_out = not any(line.text.rstrip().endswith("\\") for line in (layout.first_of(rows[0]), *whole))
+        yield replace(first, more=tuple(more), is_laid_out=laid_out)
 
 
-def _lost(layout: Layout, row: int, node: Node, over_comments: bool) -> LostFlag | None:
+def _lost(layout: Layout, row: int, node: Node, over_comments: bool) -> tuple[LostFlag, int] | None:
     line, at, between = layout.lines[row], row - 1, ""
     text = line.text.strip()
     flag = _LONG.match(text) or _SHORT.match(text)
@@ -101,11 +116,24 @@ def _lost(layout: Layout, row: int, node: Node, over_comments: bool) -> LostFlag
     above = layout.lines[at]
     gap = Span(above.end + 1, line.start) if between else None
     before = _command_before(node, layout.doc)
-    if flag is None or before is None or not _was_command(above, before, layout.doc, between):
+    if flag is None or before is None or not _was_command(above, before, layout.doc, between) or _LISTED.search(text):
+        return None
+    if _is_elided(layout, row):
         return None
     if not flag[0].startswith("--") and not _LAUNCH.search(layout.doc.raw(before)):
         return None
-    return LostFlag(flag[0], line.span, above, between, gap)
+    return LostFlag(flag[0], line.span, above, between, gap), layout.doc.local(before).start + layout.doc.base
+
+
+def _is_elided(layout: Layout, row: int) -> bool:
+    """A line of the block is ``...`` or ``[more options]``: the text shows the form of a command, not one to run."""
+    while row > 0 and layout.lines[row - 1].text.strip():
+        row -= 1
+    while row < len(layout.lines) and (text := layout.lines[row].text.strip().rstrip("\\").rstrip()):
+        if _ELIDED.fullmatch(text):
+            return True
+        row += 1
+    return False
 
 
 def _command_before(node: Node, doc: ShellDoc) -> Node | None:

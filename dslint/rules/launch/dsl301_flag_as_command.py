@@ -8,14 +8,17 @@ checkpoint folder, the wrong number of epochs. Unless it is the last line, the s
 **Fix.** End the line above with `\`; the fix adds it, or deletes the blank line. A comment has to move above the
 command.
 
-**When it stays quiet.** In usage texts (`usage: train.py [-h]`), after elided lines (`...`) and blank lines that no `\`
-leads to, in documentation below a comment, inside quotes and arrays, and where the text cannot be parsed.
+**When it stays quiet.** In usage texts (`usage: train.py [-h]`) and lists of options (`--lr <float> (required)`),
+beside elided lines (`...`, `[more options]`), after blank lines that no `\` leads to, in documentation below a comment,
+inside quotes and arrays, and where the text cannot be parsed. A command of a documentation of which no line ends in `\`
+may be divided for reading: it is a warning, and nothing where the page says that the command is one line.
 
 **Evidence.** bash 5.2; found in published scripts whose first run loses `--sharded_ddp` or `--save`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -24,6 +27,7 @@ from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.shell.continuation import FIRST_LOST, LostFlag, lost_flags
+from dslint.model.shell.layout import Line
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -54,7 +58,7 @@ EXAMPLES = (
     bad(
         "two lines lost it",
         {"README.md": "# Train\n\n```bash\ndeepspeed train.py\n  --epochs 3\n  --bf16\n```\n", "train.py": "print()\n"},
-        ("README.md:5 error", "README.md:6 error"),
+        "README.md:5 warning",
         {"README.md": "# Train\n\n```bash\ndeepspeed train.py \\\n  --epochs 3 \\\n  --bf16\n```\n"},
     ),
     bad(
@@ -82,7 +86,27 @@ EXAMPLES = (
     ),
     good(
         "elided lines",
-        {"README.md": "```bash\ntorchrun train.py \\\n  ...\n  --lr 2e-5\n```\n"},
+        {
+            "README.md": "```bash\ntorchrun train.py \\\n  ...\n  --lr 2e-5\n```\n\n"
+            "```bash\ntorchrun\n  --nnodes 2\n  ...\n```\n\n"
+            "```bash\ntorchrun train.py \\\n  --lr 2e-5 \\\n  [more options]\n  --bf16\n```\n"
+        },
+    ),
+    good(
+        "a list of options",
+        {
+            "README.md": "```bash\ntorchrun train.py\n\n  --lr <float> (required) the rate\n"
+            "  --bf16 (optional) half\n```\n"
+        },
+    ),
+    good(
+        "the page says that its commands are one line",
+        {"README.md": "Write it on one line.\n\n```bash\ntorchrun train.py\n  --lr 2e-5\n  --bf16\n```\n"},
+    ),
+    bad(
+        "the command of a page, joined but for two lines",
+        {"README.md": f"On one line.\n\n```bash\n{_BROKEN}```\n"},
+        "README.md:6 error",
     ),
     good(
         "options in an array, a string and a heredoc",
@@ -99,15 +123,27 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Lines of options that the shell runs as commands."""
     del context
     for lost in lost_flags(doc.shell, over_comments=not doc.in_docs):
+        laid_out = doc.in_docs and lost.is_laid_out
+        if laid_out and _ONE_LINE.search(doc.source.text):
+            continue
         reason, hint = _REASONS[lost.between]
+        count = len(lost.more)
+        more = "" if not count else f" and the next line that begins so{'' if count == 1 else f' ({count} of them)'}"
+        related = [doc.source.location(lost.above.span, "the command ends here")]
+        related += [doc.source.location(other.span, "a command of its own too") for other in lost.more]
         yield META.finding(
             doc.source.location(lost.span),
-            f"`{lost.flag}` begins a command of its own because {reason}: the command above runs without it and bash"
-            f" reports `{lost.flag}: command not found`",
-            hint=hint,
-            related=(doc.source.location(lost.above.span, "the command ends here"),),
+            f"`{lost.flag}` begins a command of its own because {reason}: the command above runs without it{more} and"
+            f" bash reports `{lost.flag}: command not found`",
+            hint=hint if not count else "End the lines above with `\\`",
+            related=tuple(related),
             fix=_fix(doc, lost),
+            severity=Severity.WARNING if laid_out else None,
         )
+
+
+# What pages say whose commands stand on several lines for reading.
+_ONE_LINE = re.compile(r"\b(?:one|single) line\b|[1\u4e00]\s?\u884c(?:\u3067|\u306b|\u4e2d)")
 
 
 _REASONS = {
@@ -122,9 +158,16 @@ _REASONS = {
 
 def _fix(doc: LaunchDoc, lost: LostFlag) -> Fix | None:
     above = lost.above
+    joined = [Edit(doc.source.path, Span(other.above.span.end, other.above.end), " \\") for other in lost.more]
+    lines = [other.above for other in lost.more]
     if lost.between == "blank" and lost.gap is not None:
-        return Fix("Delete the blank line", (Edit(doc.source.path, lost.gap, ""),))
-    if lost.between or any(above.start <= c.start < above.end for c in doc.shell.comments):
+        edits = (Edit(doc.source.path, lost.gap, ""), *joined)
+        return None if _has_comment(doc, lines) else Fix("Delete the blank line", edits)
+    if lost.between or _has_comment(doc, [above, *lines]):
         return None
     blanks = Span(above.span.end, above.end)
-    return Fix("Join the line to the command above", (Edit(doc.source.path, blanks, " \\"),))
+    return Fix("Join the line to the command above", (Edit(doc.source.path, blanks, " \\"), *joined))
+
+
+def _has_comment(doc: LaunchDoc, lines: list[Line]) -> bool:
+    return any(line.start <= comment.start < line.end for line in lines for comment in doc.shell.comments)

@@ -10,9 +10,9 @@ others at its own loopback. Nobody says a word: each node waits until the rendez
 `--rdzv_backend c10d --rdzv_endpoint $HOST0:29500`.
 
 **When it stays quiet.** With `PET_*` variables, when an option may be hidden (`$ARGS`), with a range of nodes (`1:4`),
-for node 0 without an address (it is the address) and for other nodes that the same file starts beside it, and with
-`--standalone` (DSL313). Where the number of nodes is a variable it is a warning, and only for a node rank without an
-address.
+for node 0 without an address (it is the address) and for other nodes that the same file starts beside it, with
+`--standalone` (DSL313), and for a piece of a command without a script in documentation. Where the number of nodes is a
+variable it is a warning, and only for a node rank without an address.
 
 **Evidence.** torch 2.13 on two hosts (network namespaces): both agents wait in `next_rendezvous` until they are killed.
 """
@@ -87,6 +87,10 @@ EXAMPLES = (
         "all.sh:1 error",
     ),
     good(
+        "a piece of a command in documentation",
+        {"README.md": "Set the number of nodes:\n\n```bash\nsrun torchrun --nnodes 2\n```\n"},
+    ),
+    good(
         "a script that is called with the rank too, or on one node",
         {
             "all.sh": "bash node.sh 2 8 $RANK\nbash one.sh 1 8\n",
@@ -142,7 +146,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     owners = owners_of_loopback(doc.commands)
     for number, command in enumerate(doc.commands):
         how = rendezvous(command)
-        if how is None or how.is_standalone:
+        if how is None or how.is_standalone or (doc.in_docs and command.script is None):
             continue
         missing = _missing(how)
         nodes = command.nodes
@@ -174,6 +178,10 @@ def _missing(how: Rendezvous) -> list[str]:
     return missing
 
 
+def _program(command: LaunchCommand) -> str:
+    return next((w.text for w in command.words if w.text == "torch.distributed.launch"), None) or "torchrun"
+
+
 def _is_variable(command: LaunchCommand) -> bool:
     """``--nnodes $WORLD_SIZE``, not a range and not a computed default."""
     flag = command.launcher_flag("--nnodes")
@@ -190,13 +198,13 @@ def _finding(doc: LaunchDoc, command: LaunchCommand, how: Rendezvous, missing: l
     nodes = command.nodes
     where = f"on {nodes.get()} nodes" if nodes.is_known else "on more than one node"
     address = command.variable("MASTER_ADDR")
-    unread = " (torchrun does not read `MASTER_ADDR`)" if "--master_addr" in missing and address.origins else ""
+    unread = " (it does not read `MASTER_ADDR`)" if "--master_addr" in missing and address.origins else ""
     here = (command.launcher_flag("--nnodes") or command.words[0]).location
     call = command.called_from[:1]
     return META.finding(
         call[0] if call else here,
-        f"torchrun {where} without {names}: {' and '.join(effects[name] for name in missing)}{unread}, and all wait"
-        " until the rendezvous times out",
+        f"{_program(command)} {where} without {names}: {' and '.join(effects[name] for name in missing)}{unread}, and"
+        " all wait until the rendezvous times out",
         hint="Add `--rdzv_endpoint HOST0:PORT`"
         if not how.is_static
         else f"Add {names} on every node, or use `--rdzv_backend c10d --rdzv_endpoint HOST0:PORT`",

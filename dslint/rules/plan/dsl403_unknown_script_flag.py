@@ -12,8 +12,9 @@ only hyphens and underscores differ.
 with computed names, a function of another library that adds options (`extra_args_provider`), parsers that are stored
 or changed, and click, typer, fire, hydra, jsonargparse, LightningCLI, tyro and the like. Parsers that other modules of
 the project build or extend are followed; so are dataclasses, and the fields of `TrainingArguments`, of which every
-release counts. An unambiguous beginning of an option is fine, as argparse takes it. Placeholders of documentation
-(`<model>`, `...`) are no words, nor are those of a variable to fill in (`MODEL="model name or path"`). An option of
+release counts, and of a copy of transformers that the project carries. An unambiguous beginning of an option is fine,
+as argparse takes it. Placeholders of documentation (`<model>`, `...`, `--OTHER_OPTIONS`, `path of your model`) are no
+words, nor are those of a variable to fill in (`MODEL="model name or path"`). An option of
 the launcher that stands behind the script has a rule of its own, DSL447.
 
 **Evidence.** argparse of Python itself, and transformers' `HfArgumentParser.parse_args_into_dataclasses`.
@@ -27,10 +28,18 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
-from dslint.model.launch.command import Word
+from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.launch.misplaced import own_option
 from dslint.model.plan.parser.options import Problem, ScriptParser
-from dslint.model.plan.parser.places import is_placeholder, place_of, previous, renamed, similar
+from dslint.model.plan.parser.places import (
+    is_bracketed,
+    is_cut_off,
+    is_placeholder,
+    place_of,
+    previous,
+    renamed,
+    similar,
+)
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import TRAINER
@@ -49,6 +58,7 @@ META = RuleMeta(
 
 _HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"
 _BITS = 'parser.add_argument("--quant_bits", type=int, default=16)\nparser.add_argument("--model", default="")\n'
+_RENAMED = "add = parser.add_argument\n" + _BITS.replace("parser.add_argument", "add")
 _END = "args = parser.parse_args()\n"
 _RUN = "torchrun --nproc_per_node 2 train.py --model opt --quant_bits 4\n"
 _WRONG = _RUN.replace("quant_bits", "quant-bits")
@@ -120,6 +130,31 @@ EXAMPLES = (
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --use_lora\n",
         "train.py": TRAINER.replace("\nparser =", _OWN),
     }),
+    good("the project carries its own copy of transformers, with a field more", {
+        "run.sh": "torchrun --nproc_per_node 2 examples/train.py --output_dir out --cls_dropout 0.1\n",
+        "examples/train.py": TRAINER,
+        "src/transformers/__init__.py": "from .training_args import TrainingArguments\n",
+        "src/transformers/training_args.py": "from dataclasses import dataclass\n\n\n@dataclass\n"
+        "class TrainingArguments:\n    output_dir: str\n    cls_dropout: float = 0.0\n",
+    }),
+    good("options added under another name", {
+        "run.sh": _RUN, "train.py": _HEAD + _RENAMED + _END,
+    }),
+    bad("options added under another name, of which none is this one", {
+        "run.sh": _WRONG, "train.py": _HEAD + _RENAMED + _END,
+    }, "run.sh:1 error", fixed={"run.sh": _RUN}),
+    good("a function may call it by another name", {
+        "run.sh": _WRONG,
+        "train.py": "def more():\n    add('--quant-bits')\n\n\n" + _HEAD + "add = parser.add_argument\n" + _BITS
+        + "more()\n" + _END,
+    }),
+    good("a file of arguments", {
+        "run.sh": "deepspeed train.py args.yaml\n",
+        "train.py": "import sys\n\n" + TRAINER.replace(
+            "(training_args,) =", 'if sys.argv[-1].endswith(".yaml"):\n    (training_args,) ='
+            " parser.parse_yaml_file(sys.argv[-1])\nelse:\n    (training_args,) ="),
+        "args.yaml": "output_dir: out\n",
+    }),
     good("arguments of a data set from transformers", {
         "run.sh": "torchrun --nproc_per_node 2 train.py --output_dir out --task_name mnli\n",
         "train.py": TRAINER.replace("HfArgumentParser,", "GlueDataTrainingArguments, HfArgumentParser,").replace(
@@ -143,6 +178,15 @@ EXAMPLES = (
         "run.sh": 'MODEL="opt large"\ntorchrun --nproc_per_node 2 train.py --model $MODEL\n',
         "train.py": _HEAD + _BITS + _END,
     }, "run.sh:1 error"),
+    good("words of documentation that the reader writes", {
+        "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py --OTHER_OPTIONS\n"
+        "torchrun --nproc_per_node 2 train.py --model path of your model\n"
+        "torchrun --nproc_per_node 2 train.py --model file / folder\n```\n",
+        "train.py": _HEAD + _BITS + _END,
+    }),
+    bad("a prompt without quotation marks", {
+        "README.md": "```bash\npython train.py --model a large one\n```\n", "train.py": _HEAD + _BITS + _END,
+    }, "README.md:2 warning"),
     good("a placeholder", {
         "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py [--more-options]\n```\n",
         "train.py": _HEAD + _BITS + _END,
@@ -159,8 +203,12 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     for problem in given.problems:
         if problem.word is None or is_placeholder(problem.word) or _is_another_command(problem.word, plan):
             continue
+        if is_cut_off(problem.word, plan.command):
+            continue  # DSL303
         if problem.kind == "unknown" and own_option(plan.command.launcher, problem.word.text or ""):
             continue  # DSL447
+        if plan.command.in_docs and _stands_for_more(problem.word, plan.command):
+            continue
         if problem.kind == "unknown":
             yield _unknown(plan, parser, problem, problem.word)
         elif problem.word.origins and (plan.command.in_docs or _is_form(plan, problem.word)):
@@ -181,6 +229,23 @@ def _follows_switch(plan: RunPlan, parser: ScriptParser, word: Word) -> bool:
     before = previous(word, plan.command)
     option = parser.option(before.text) if before is not None and before.text is not None else None
     return option is not None and option.action in ("store_true", "store_false")
+
+
+def _stands_for_more(word: Word, command: LaunchCommand) -> bool:
+    """``--OTHER_OPTIONS``, ``--model path of your model``, ``--source image / folder``: the reader writes the word."""
+    if (word.text or "").startswith("-"):
+        return re.fullmatch(r"--[A-Z][A-Z0-9]*(?:[_-][A-Z0-9]+)+", word.text or "") is not None
+    words = [w.text or "" for w in command.script_args]
+    at = next((i for i, w in enumerate(command.script_args) if w is word), 0)
+    first = next((i for i in range(at, -1, -1) if words[i].startswith("--")), -1) + 1
+    end = next((i for i in range(at, len(words)) if words[i].startswith("--")), len(words))
+    beside = words[first:end]
+    if is_bracketed(word, command):
+        return True
+    return "/" in beside or "or" in beside or _FORM.search(" ".join(beside)) is not None
+
+
+_FORM = re.compile(r"\b(?:path|name) (?:of|to)\b|\byour\b")
 
 
 def _is_form(plan: RunPlan, word: Word) -> bool:

@@ -24,7 +24,7 @@ from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.command import Word
 from dslint.model.plan.parser.options import Option
-from dslint.model.plan.parser.places import is_placeholder, place_of, previous
+from dslint.model.plan.parser.places import is_cut_off, is_placeholder, place_of, previous
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import TRAINER
@@ -80,7 +80,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     for problem in given.problems:
         word = problem.word
-        if word is None or word.text is None or is_placeholder(word):
+        if word is None or word.text is None or is_placeholder(word) or is_cut_off(word, plan.command):
             continue
         if problem.kind == "explicit":
             name, _, value = word.text.partition("=")

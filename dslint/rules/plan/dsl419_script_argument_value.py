@@ -7,7 +7,8 @@
 **Fix.** Write a value that the declaration takes.
 
 **When it stays quiet.** When the value is not known (`$LR`), the converter or the choices are computed or belong to
-the script, and when the parser is one of a library; for metavariables of documentation (`--vendor VENDOR`). A value
+the script, and when the parser is one of a library; for metavariables of documentation (`--vendor VENDOR`,
+`--port your_port`) and for choices that it lists (`--task train/eval`, `--task [train, eval]`). A value
 that is not written (`--model_path \\`) and a variable that the file sets to nothing (`api_key=""`) are how scripts are
 published to be filled in: advice. A warning stays where a value is written that turns out empty, as `${paths[$name]}`
 with a name that the array does not have.
@@ -24,7 +25,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.plan.parser.options import Option, Problem
-from dslint.model.plan.parser.places import is_placeholder, place_of
+from dslint.model.plan.parser.places import is_bracketed, is_cut_off, is_placeholder, place_of, set_to_nothing
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -84,6 +85,14 @@ EXAMPLES = (
     good("a metavariable of documentation", {
         "README.md": f"```bash\n{_run('--dtype DTYPE --epochs N')}```\n", "train.py": _SCRIPT,
     }),
+    good("values that the reader of a documentation chooses", {
+        "README.md": f"```bash\n{_run('--dtype bf16/fp16 --epochs your_epochs')}{_run('--dtype [bf16, fp16]')}"
+        f"{_run('--dtype dtype_of_the_data')}```\n",
+        "train.py": _SCRIPT,
+    }),
+    bad("an alternative that is no choice", {
+        "README.md": f"```bash\n{_run('--dtype bf16/fp8')}```\n", "train.py": _SCRIPT,
+    }, "README.md:2 warning"),
     bad("capitals in documentation", {
         "README.md": f"```bash\n{_run('--dtype BF16')}```\n", "train.py": _SCRIPT,
     }, "README.md:2 warning"),
@@ -102,7 +111,9 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     for problem in plan.given.problems:
         word = problem.word
-        if word is None or is_placeholder(word) or _is_metavariable(problem, word, plan.command):
+        if word is None or is_placeholder(word) or is_cut_off(word, plan.command):
+            continue
+        if plan.command.in_docs and _stands_for_more(problem, word, plan.command):
             continue
         found = _judged(problem, word, plan.command)
         if found is not None:
@@ -123,7 +134,7 @@ def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, 
         return (
             f"`{text}` has no value{because}: every process stops with `error: expected one argument`",
             "Write a value behind it",
-            Severity.INFO if _is_to_fill_in(word, command) else Severity.WARNING,
+            Severity.INFO if not word.lost or set_to_nothing(word, command) else Severity.WARNING,
         )
     if option is None:
         return None
@@ -146,21 +157,17 @@ def _judged(problem: Problem, word: Word, command: LaunchCommand) -> tuple[str, 
     return None
 
 
-def _is_metavariable(problem: Problem, word: Word, command: LaunchCommand) -> bool:
-    """``--vendor VENDOR`` in documentation."""
-    value = (word.text or "").rpartition("=")[2]
-    choices = problem.option.choices if problem.option is not None and problem.option.choices else ()
-    return command.in_docs and re.fullmatch(r"[A-Z][A-Z0-9_]*", value) is not None and value.lower() not in choices
-
-
-def _is_to_fill_in(word: Word, command: LaunchCommand) -> bool:
-    """Nothing stands behind the option, or a variable that the file sets to nothing: ``API_KEY=""``."""
-    variable = re.fullmatch(r"\$\{?(\w+)\}?", word.lost)
-    if variable is None:
-        return not word.lost
-    name = variable[1]
-    places = command.variable(name).origins
-    return any(place.span.end - place.span.start <= len(f'{name}=""') for place in places)
+def _stands_for_more(problem: Problem, word: Word, command: LaunchCommand) -> bool:
+    """``--vendor VENDOR``, ``--port your_port``, ``--model model_to_use``, ``--task train/eval``: a form."""
+    value, option = (word.text or "").rpartition("=")[2], problem.option
+    choices = option.choices if option is not None and option.choices else ()
+    if re.fullmatch(r"[A-Z][A-Z0-9_]*", value) is not None:
+        return value.lower() not in choices
+    parts = re.split(r"[/|]", value)
+    if len(parts) > 1 and set(parts) <= set(choices):
+        return True
+    name = option.name.lstrip("-") if option is not None else ""
+    return value.startswith(("your_", "your-", f"{name}_", f"{name}-")) or is_bracketed(word, command)
 
 
 _ARTICLE = {"int": "a whole number", "float": "a number", "bool": "`True` or `False`"}

@@ -8,7 +8,8 @@ was scheduled.
 
 **When it stays quiet.** When some words of the command are not known (`$EXTRA_ARGS`, `"$@"`) and may hold it, when
 the parser may get it from elsewhere (`set_defaults`, a file of arguments), when it is added under a condition, and
-when the command passes the script nothing at all in documentation, which then only shows how it is started.
+when a word is a variable that the file sets to nothing (`data=`), for its user to fill in, and when the command passes
+the script nothing at all in documentation, which then only shows how it is started.
 
 **Evidence.** argparse of Python itself, and transformers' HfArgumentParser, which is built on it.
 """
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.plan.parser.places import set_to_nothing
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -69,6 +71,10 @@ EXAMPLES = (
     bad("in documentation, which may show a part of the command only", {
         "README.md": f"```bash\n{_run('--lr 0.2')}```\n", "train.py": _SCRIPT,
     }, "README.md:2 info"),
+    good("a variable to fill in", {
+        "run.sh": f"data=  # a folder\n{_run('$data')}",
+        "train.py": _SCRIPT.replace('"--data_path", required=True', '"data_path"'),
+    }),
     good("it is asked for its options", {"run.sh": _run("--help"), "train.py": _SCRIPT}),
     good("the field is asked about", {"run.sh": _run("-h"), "train.py": _FIELDS}),
     good("how the script is started", {
@@ -88,6 +94,8 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return  # `\\ # why`: the rest of the command is cut off, which is another finding
     if any(p.kind in ("no-value", "explicit", "ambiguous") for p in given.problems):
         return
+    if any(set_to_nothing(word, command) for word in (command.script, *command.script_args)):
+        return  # ``data=``, which the user of the script fills in
     missing = [p.option for p in given.problems if p.kind == "missing" and p.option is not None]
     if not missing or _reads_file(plan):
         return

@@ -9,7 +9,8 @@ such file or directory`.
 
 **When it stays quiet.** For absolute paths, `~`, unknown variables and placeholders; for names without a folder, or in
 a folder that is not in this project either; when another command of the launch file mentions the file, and so may
-write, fetch or copy it; after `cd` to a folder elsewhere.
+write, fetch or copy it; after `cd` to a folder elsewhere; in the working directory of a container; and in a workflow
+that checks the project out into a folder of its own.
 
 **Evidence.** Python 3.11 opens the path as it stands, relative to the working directory;
 https://docs.python.org/3/using/cmdline.html
@@ -58,6 +59,13 @@ EXAMPLES = (
     }),
     good("another project", {"run.sh": f"cd ../other\n{_RUN}", **_HERE}),
     good("a folder that is not here", {"run.sh": _RUN.replace("tools", "elsewhere"), **_HERE}),
+    good("inside an image", {"run.sh": f"docker run --gpus all me/image {_RUN}", **_HERE}),
+    good("git ignores it in its own folder", {"run.sh": _RUN, "tools/.gitignore": "train.py\n", **_HERE}),
+    good("a workflow that checks out into a folder with the name of one inside", {
+        ".github/workflows/test.yml": "on: push\njobs:\n  test:\n    steps:\n      - uses: actions/checkout@v4\n"
+        "        with:\n          path: src\n      - run: |\n          cd src\n          python tools/train.py\n",
+        "src/model.py": "print()\n", **_THERE,
+    }),
     good("a placeholder", {"README.md": "```bash\ntorchrun tools/your_train.py\n```\n", **_HERE}),
 )  # fmt: skip
 

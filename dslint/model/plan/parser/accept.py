@@ -33,7 +33,7 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
     The problems ``unknown``, ``choice`` and ``type`` hold for every completion of the command; the others only occur
     where all of its words are seen.
     """
-    if _only_helps(parser, command):
+    if _only_helps(parser, command) or _is_file(parser, command):
         return Passed()
     hides = command.may_hide_flags(sum(not o.flags for o in parser.options))
     judge = _judge_of(parser)
@@ -55,6 +55,12 @@ def _only_helps(parser: ScriptParser, command: LaunchCommand) -> bool:
     """``--help``: the script prints its options and ends, whatever else the command passes or lacks."""
     asked = (parser.option(word.text) for word in command.script_args if word.text in ("-h", "--help", "--version"))
     return any(option is not None and option.action in ("help", "version") for option in asked)
+
+
+def _is_file(parser: ScriptParser, command: LaunchCommand) -> bool:
+    """``train.py args.yaml``: the one word is a file of arguments, which the script reads instead of its words."""
+    words = command.script_args
+    return parser.reads_file and len(words) == 1 and (words[0].text or "").endswith((".json", ".yaml", ".yml"))
 
 
 def _unknown(extras: Sequence[Text], hides: bool) -> list[Problem]:

@@ -32,6 +32,8 @@ class Calls:
         self.is_certain = True
         self.returned: list[Made] = []
         self.parameters: dict[str, ast.expr | None] = {}
+        # ``add = parser.add_argument``
+        self.adders: dict[str, Made] = {}
 
     def body(self, statements: list[ast.stmt]) -> None:
         """Follow statements in order."""
@@ -52,6 +54,8 @@ class Calls:
                 self.walk.strange = "the script changes `sys.argv`"
             elif node.func.attr in _PARSES:
                 self.walk.strange = "a parser that is not in view parses the command line"
+        elif isinstance(node.func, ast.Name) and node.func.id in self.adders:
+            return self._method(self.adders[node.func.id], "add_argument", node)
         self.walk.other_library(name)
         if name.endswith(("ArgumentParser", "TrlParser")):
             return self._parser(name, node)
@@ -102,7 +106,7 @@ class Calls:
         elif method == "set_defaults":
             made.overridden |= {k.arg or "**" for k in node.keywords}
         elif method in ("parse_json_file", "parse_yaml_file", "parse_dict"):
-            pass  # beside the command line
+            made.reads_file = method != "parse_dict"  # beside the command line
         elif method not in _HARMLESS:
             made.open("it has subparsers" if method == "add_subparsers" else f"`{method}` is called on the parser")
         return None

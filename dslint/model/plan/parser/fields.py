@@ -13,6 +13,7 @@ from dslint.model.plan.trainerclass import is_training_arguments
 from dslint.model.workspace import Workspace
 
 _PLAIN = ("int", "float", "str", "bool")
+_HOMES = {"TrainingArguments": "training_args", "Seq2SeqTrainingArguments": "training_args_seq2seq"}
 _LISTS = ("list", "List", "typing.List")
 
 
@@ -37,7 +38,14 @@ class Fields:
     def _class(self, name: str, module: Module, depth: int) -> None:
         library = name.partition(".")[0]
         if is_training_arguments(name):
-            self.made.libraries.append(("transformers", name.rpartition(".")[2]))
+            last = name.rpartition(".")[2]
+            self.made.libraries.append(("transformers", last))
+            # A project that carries its own copy of transformers may have added fields to it.
+            copied = find_definition(f"transformers.{_HOMES[last]}.{last}", module, self.workspace)
+            if copied is not None and isinstance(copied[1], ast.ClassDef):
+                self._body(copied[1], copied[0])
+                if last != "TrainingArguments":
+                    self._class("transformers.TrainingArguments", module, depth + 1)
             return
         if library == "trl":
             self.made.libraries.append(("trl", name.rpartition(".")[2]))

@@ -58,6 +58,7 @@ class Made:
     libraries: list[tuple[str, str]] = field(default_factory=list)
     overridden: set[str] = field(default_factory=set)
     helps: bool = True
+    reads_file: bool = False
 
     def open(self, why: str) -> None:
         """From here on the parser may take more than what is seen."""
@@ -79,6 +80,7 @@ class Made:
             self.parses[0] if self.parses else None,
             self.abbreviates,
             tuple(dict.fromkeys(self.libraries)),
+            self.reads_file,
         )
 
     def add(self, call: ast.Call, module: Module, is_certain: bool) -> None:

@@ -51,7 +51,8 @@ class ScriptParser:
     ``draccus``.
     ``is_closed``: ``options`` are all that it takes, so that any other stops the script; else ``open_because`` says why
     more may exist. ``location`` is where it parses. ``libraries`` are the (library, class) pairs whose fields are
-    options as well: which ones depends on the release.
+    options as well: which ones depends on the release. ``reads_file``: beside the command line the script reads a file
+    of arguments (``parse_yaml_file``).
     """
 
     kind: str
@@ -61,6 +62,7 @@ class ScriptParser:
     location: Location | None = None
     abbreviates: bool = True
     libraries: tuple[tuple[str, str], ...] = ()
+    reads_file: bool = False
 
     @property
     def lets_pass(self) -> bool:

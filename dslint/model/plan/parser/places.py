@@ -20,6 +20,34 @@ def is_placeholder(word: Word) -> bool:
     return _PLACEHOLDER.search(word.raw) is not None or not (word.text or word.raw).strip(" :\\")
 
 
+def is_cut_off(word: Word, command: LaunchCommand) -> bool:
+    """``--switch \\ # why``: the backslash escapes a blank, so that the comment becomes words of the command."""
+    for other in command.script_args:
+        if (other.text or "").lstrip().startswith("#") and (other.text or "")[0].isspace():
+            return True
+        if other is word:
+            return False
+    return False
+
+
+def set_to_nothing(word: Word, command: LaunchCommand) -> bool:
+    """The word behind this one is a variable that the file sets to nothing (``API_KEY=""``): a form to fill in."""
+    variable = re.fullmatch(r"\$\{?(\w+)\}?", word.lost.partition(" ")[0])
+    if variable is None:
+        return False
+    name = variable[1]
+    places = command.variable(name).origins
+    return any(place.span.end - place.span.start <= len(f'{name}=""') for place in places)
+
+
+def is_bracketed(word: Word, command: LaunchCommand) -> bool:
+    """The word stands in brackets of several words: ``--task [train, eval]``, ``--data {file of the data}``."""
+    words = command.script_args
+    at = next((i for i, other in enumerate(words) if other is word), 0)
+    before = next((w.raw for w in reversed(words[: at + 1]) if w.raw.startswith(("[", "{", "-"))), "")
+    return before.startswith(("[", "{")) and any(w.raw.endswith(("]", "}")) for w in words[at:])
+
+
 def place_of(word: Word) -> Location:
     """The place to change: where the text of the word is written, which may be an assignment above the command."""
     return word.location if not word.origins or (word.text or "") in word.raw else word.origins[0]

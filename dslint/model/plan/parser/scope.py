@@ -7,6 +7,7 @@ extend and return. A parser that goes where nobody can follow is open. Nothing i
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 import re
 
 from dslint.model.plan.parser.calls import Calls, Function
@@ -72,11 +73,13 @@ class Scope(Calls):
 
     def _definition(self, node: Function | ast.ClassDef) -> None:
         """A nested function that adds to a parser of this scope is not followed."""
-        if self.depth or self.names:
+        if self.depth or self.names or self.adders:
             used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
             for name in used & self.names.keys():
                 if self.depth:
                     self.names[name].open("a nested function may add options")
+            for name in used & self.adders.keys():
+                self.adders[name].open("a nested function may add options")
         for decorator in node.decorator_list:
             self.walk.other_library(
                 self.module.script.qualified(decorator.func if isinstance(decorator, ast.Call) else decorator)
@@ -91,6 +94,8 @@ class Scope(Calls):
 
     def _assign(self, node: ast.Assign | ast.AnnAssign) -> None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if self._adder(targets, node.value):
+            return
         made = self.value(node.value) if node.value is not None else None
         for target in targets:
             if isinstance(target, ast.Name):
@@ -108,6 +113,22 @@ class Scope(Calls):
                 self.walk.strange = "the script changes `sys.argv`"
             elif made is not None:
                 made.open("the parser is stored where others may add options")
+
+    def _adder(self, targets: Sequence[ast.expr], value: ast.expr | None) -> bool:
+        """``add = parser.add_argument``: what is called by this name here adds options."""
+        if not isinstance(value, ast.Attribute) or value.attr != "add_argument" or len(targets) != 1:
+            return False
+        made, target = self.value(value.value), targets[0]
+        if made is None:
+            return False
+        inner = self.module.functions.values()
+        if not isinstance(target, ast.Name) or not self.is_certain or target.id in self.adders:
+            made.open("`add_argument` is handed on")
+        elif not self.depth and any(isinstance(n, ast.Name) and n.id == target.id for f in inner for n in ast.walk(f)):
+            made.open("a function may add options")
+        else:
+            self.adders[target.id] = made
+        return True
 
     def _escapes(self, node: ast.AST) -> None:
         """Whatever is done here, a parser in it is out of sight."""
@@ -131,7 +152,7 @@ class Scope(Calls):
             return self.value(node.value)
         if isinstance(node, ast.Attribute):
             made = self.value(node.value)
-            if made is not None and node.attr.startswith("_"):
+            if made is not None and node.attr.startswith(("_", "add_")):
                 made.open(f"`{node.attr}` of the parser is used")
         elif not isinstance(node, (ast.Compare, ast.Lambda)):
             self._parts(node)
