@@ -7,8 +7,8 @@ extend and return. A parser that goes where nobody can follow is open. Nothing i
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 
 from dslint.model.plan.parser.calls import Calls, Function
 from dslint.model.plan.parser.made import Made
