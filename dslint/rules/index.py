@@ -2279,6 +2279,23 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL269",
+        name="no-sync-at-step",
+        kind="script",
+        severity="warning",
+        summary="`no_sync` on the micro batch on which the optimizer steps: each rank steps with its own gradients",
+        module="dslint.rules.script.dsl269_no_sync_at_step",
+        markers=(
+            "\\.no_sync\\b",
+            "%",
+            "step\\(",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL270",
         name="batch-size-not-divisible",
         kind="script",
