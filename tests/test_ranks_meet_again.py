@@ -147,9 +147,47 @@ def load(args, path):
 """
 
 
-@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP, TOLD_ALONE, FUNCTION_NAMED])
+# Each call passes a constant: on no rank is the parameter the number of the process.
+CONSTANTS = """\
+import torch.distributed as dist
+
+
+def load(path, rank, is_main=True):
+    if rank == 0:
+        dist.barrier()
+    if not is_main:
+        dist.barrier()
+    return path
+
+
+def convert(path):
+    return load(path, rank=0)
+"""
+
+
+@pytest.mark.parametrize("code", [PROMPT, WORKERS, GIVEN_UP, TOLD_ALONE, FUNCTION_NAMED, CONSTANTS])
 def test_ranks_that_meet_again(code: str) -> None:
     assert [f.message for rule in (dsl201, dsl204, dsl206) for f in findings(rule, code)] == []
+
+
+@pytest.mark.parametrize("start", ["mp.spawn(work, nprocs=4)", "run = work", "work(dist.get_rank())"])
+def test_a_function_that_is_handed_over_gets_ranks_that_nobody_sees(start: str) -> None:
+    code = f"""\
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank):
+    if rank == 0:
+        dist.barrier()
+
+
+def main(args):
+    {start}
+    if args.debug:
+        work(0)
+"""
+    assert [f.code for f in findings(dsl201, code)] == ["DSL201"]
 
 
 def test_a_helper_that_asks_for_no_rank_waits_whatever_it_is_told() -> None:

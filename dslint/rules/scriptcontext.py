@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from dslint.model.script.zero.zeromodels import ZeroModels
 
 
+# A script for evaluation may have such a name, too.
+_TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
+
+
 class ScriptContext:
     """What rules may ask about the script they judge. Nearly all is computed on the first question and kept."""
 
@@ -48,6 +53,13 @@ class ScriptContext:
         doc.parents = self.tree.parents
         self._modules = modules
         self._is_imported = is_imported
+
+    @cached_property
+    def is_test(self) -> bool:
+        """The file is run by pytest or unittest: by its name and by what it defines."""
+        if _TEST.search(str(self.doc.path)) is None:
+            return False
+        return any(f.name.value.startswith("test") for f in self.tree.every(cst.FunctionDef))
 
     # -- text and places ----------------------------------------------------------------------------------------
 

@@ -18,8 +18,9 @@ the call where it is the only statement behind a plain rank test.
 both sides, `if rank != 0: barrier()` ... `if rank == 0: barrier()`, context managers like `main_process_first`);
 the test is the same on every rank (`rank == -1`, `is_initialized()`, `step % n == 0`, `state.should_save`); the
 call works on a subgroup (`group=`); the others leave before the process group is made, or are a set that the file
-does not tell (`rank % tp == 0`, `rank < n`); the helper behind the test runs no collective, tests the rank itself, or
-tests a rank that it is told and is told `rank=-1`.
+does not tell (`rank % tp == 0`, `rank < n`), or work in a loop without an end on what callbacks of rank 0 send; the
+helper behind the test runs no collective, tests the rank itself, or tests a rank that it is told and is told `rank=-1`;
+every call passes a constant for the rank.
 Where the call runs only for callers that leave an argument out, and none in the file does, it is an information.
 Calls that talk to other ranks only when parameters are partitioned (`trainer.save_model`, `engine.generate`,
 `zero.GatheredParameters`) are reported only when ZeRO stage 3 is known.

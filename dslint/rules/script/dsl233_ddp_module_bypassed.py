@@ -108,6 +108,11 @@ EXAMPLES = (
         fixed={"train.py": _TRAIN % "model"},
     ),
     bad(
+        "in a test, which may average the gradients by hand",
+        {"test_ddp.py": _TRAIN.replace("def ", "def test_", 1) % "model.module"},
+        "test_ddp.py:8 info",
+    ),
+    bad(
         "the model from before",
         {
             "train.py": """\

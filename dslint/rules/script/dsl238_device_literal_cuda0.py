@@ -10,7 +10,7 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
 (gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also by
-`world_size=1`; in tests.
+`world_size=1`; for an `Accelerator` that prepares nothing; in tests.
 
 **Evidence.** PyTorch documentation of `DistributedDataParallel`: "make sure that `map_location` is configured properly
 for every process". accelerate 1.15 `Accelerator.prepare_model` stops on rank 1 after `device_map={"": 0}`: "You can't
@@ -135,6 +135,13 @@ EXAMPLES = (
         },
     ),
     good(
+        "accelerate for its device alone",
+        {
+            "infer.py": "from accelerate import Accelerator\n\n\ndef main(model):\n    accelerator = Accelerator()\n"
+            "    return model.to('cuda:0'), accelerator.device\n" + _MAIN.replace("main()", "main(build())"),
+        },
+    ),
+    good(
         "a job of one process, to convert a checkpoint",
         {
             "train.py": "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n"
@@ -182,7 +189,9 @@ EXAMPLES = (
     ),
 )
 
-_JOINING = frozenset({"deepspeed.initialize", "accelerate.Accelerator", "accelerate.PartialState"})
+# An ``Accelerator`` that prepares nothing is often there for its device alone, in a program of one process.
+_STATES = frozenset({"accelerate.Accelerator", "accelerate.PartialState"})
+_PREPARING = frozenset({"prepare", "prepare_model", "prepare_data_loader", "split_between_processes"})
 _SHARES = "set_per_process_memory_fraction"
 _SERVERS = ("gradio", "fastapi", "flask", "uvicorn", "streamlit", "vllm", "sglang")
 _TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
@@ -240,8 +249,10 @@ class Check(ScriptCheck):
             return True
         if any(self._is_straight(call) and not self._is_alone(call) for call in self.ctx.startup.group_makers):
             return True
-        calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
-        return any(self.ctx.qualified_name(call.func) in _JOINING for call in calls)
+        calls = self.ctx.tree.every(cst.Call)
+        named = {self.ctx.qualified_name(call.func) for call in calls}
+        prepares = bool(named & _STATES) and any(self.ctx.called(call) in _PREPARING for call in calls)
+        return prepares or "deepspeed.initialize" in named
 
     def _is_alone(self, call: cst.Call) -> bool:
         """`init_process_group(world_size=1)`, also of `args = Namespace(world_size=1)` in every arm that makes it."""

@@ -87,6 +87,16 @@ EXAMPLES = (
         },
     ),
     good(
+        "one of the two in each arm",
+        {
+            "train.py": _HEAD + "from torch.utils.data import BatchSampler\n\n\n"
+            "def loaders(args, dataset):\n    sampler, batches = RandomSampler(dataset), None\n"
+            "    if args.grouped:\n        sampler = None\n"
+            "        batches = BatchSampler(RandomSampler(dataset), 8, drop_last=False)\n"
+            "    return DataLoader(dataset, sampler=sampler, batch_sampler=batches)\n"
+        },
+    ),
+    good(
         "no sampler, no shuffle, or a sampler from somewhere else",
         {
             "train.py": _HEAD + "def loaders(args, dataset, sampler=None):\n"
@@ -139,9 +149,10 @@ class Check(ScriptCheck):
         """The first argument beside a `batch_sampler` that torch refuses."""
         if shuffles:
             return "shuffle"
-        sampler = self.ctx.loaders.argument(node, "sampler")
+        sampler, batches = (self.ctx.loaders.argument(node, name) for name in ("sampler", "batch_sampler"))
         if sampler is not None and self._makes_sampler(sampler):
-            return "sampler"
+            # Where each of the two may be ``None``, the arm that makes the one may well leave out the other.
+            return "sampler" if not (self._may_be_none(sampler) and self._may_be_none(batches)) else ""
         for name, harmless in (("batch_size", 1), ("drop_last", False)):
             value = self.ctx.loaders.argument(node, name)
             known = self.ctx.constant(value).get_or(harmless) if value is not None else harmless
@@ -155,6 +166,9 @@ class Check(ScriptCheck):
             isinstance(s.node, cst.Call) and last_name(s.node.func).endswith("Sampler")
             for s in self.ctx.loaders.sources.of(value)
         )
+
+    def _may_be_none(self, value: cst.BaseExpression | None) -> bool:
+        return any(last_name(s.node) == "None" for s in self.ctx.loaders.sources.of(value))
 
     def _report(
         self, node: cst.Call, value: cst.BaseExpression, name: str, sampler: str, given: cst.BaseExpression

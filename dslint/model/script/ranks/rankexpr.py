@@ -94,7 +94,7 @@ class RankExpressions:
         name = last_name(called)
         is_main = name.lstrip("_") in MAIN_NAMES or self._names.is_own(called, self._names.own.guards)
         if is_main and not (type(node) is cst.Call and _asks_for_group(node)):
-            return MAIN
+            return ANY if self._values.is_told(node) else MAIN
         if name == "should_save" and type(called) is cst.Attribute:
             # ``state.should_save`` and ``control.should_save`` are the same on every rank.
             return MAIN if last_name(called.value).endswith("args") else ANY

@@ -50,8 +50,29 @@ class RankValues:
         if isinstance(node, cst.Name):
             if node.value == "rank" and _is_of_matrix(self._names.single_value(node)):
                 return False
+            if self.is_told(node):
+                return False
             return _plain(node.value) in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
         return False
+
+    def is_told(self, node: cst.BaseExpression) -> bool:
+        """A parameter that every call passes a constant for: ``load(path, rank=0)``, ``save(model, is_main=True)``.
+
+        A function that is handed to others, such as ``mp.spawn``, is called with what nobody sees here.
+        """
+        found = self._names.bindings(node.value, node) if isinstance(node, cst.Name) else []
+        param = found[0].node if len(found) == 1 else None
+        given = self._names.passed(param) if isinstance(param, cst.Param) else []
+        if not given or not all(v is not None and _is_constant(v) for v in given):
+            return False
+        function = self._names.tree.function(param) if param is not None else None
+        return function is not None and not self._is_handed_over(function)
+
+    def _is_handed_over(self, function: cst.FunctionDef) -> bool:
+        tree, name = self._names.tree, function.name
+        uses = (n for n in tree.every(cst.Name) if n.value == name.value and n is not name)
+        called = (tree.parent(u) for u in uses)
+        return any(not (isinstance(c, cst.Call) and last_name(c.func) == name.value) for c in called)
 
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:
         """Every value of a variable is the rank, or the number that stands for it without distribution."""
@@ -146,6 +167,10 @@ class RankValues:
 def _plain(name: str) -> str:
     """A name without the underscores of what is private: ``self._rank``."""
     return name.lstrip("_").lower()
+
+
+def _is_constant(value: cst.BaseExpression) -> bool:
+    return number_of(value) is not None or (isinstance(value, cst.Name) and value.value in ("True", "False"))
 
 
 def _is_of_matrix(node: cst.BaseExpression | None) -> bool:
