@@ -62,7 +62,7 @@ class RankValues:
         """
         found = self._names.bindings(node.value, node) if isinstance(node, cst.Name) else []
         param = found[0].node if len(found) == 1 else None
-        given = self._names.passed(param) if isinstance(param, cst.Param) else []
+        given = self._names.callers.passed(param) if isinstance(param, cst.Param) else []
         if not given or not all(v is not None and _is_constant(v) for v in given):
             return False
         function = self._names.tree.function(param) if param is not None else None
