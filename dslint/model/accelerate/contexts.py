@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand, canonical
+from dslint.model.launch.meeting import launcher_is_open
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -85,8 +86,7 @@ def _passed(command: LaunchCommand) -> dict[str, Fact[str]]:
 
 def _is_open(command: LaunchCommand) -> bool:
     """A word that stands for any number of words may hold a flag of the launcher."""
-    end = command.script.location.span.start if command.script is not None else command.location.span.end
-    return command.script is None or any(word.spreads and word.location.span.start < end for word in command.words)
+    return command.script is None or launcher_is_open(command)
 
 
 def _agreed_config(runs: Sequence[RunPlan]) -> DataDoc | None:

@@ -15,13 +15,13 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.finding import Severity
 from dslint.core.source import Location
 from dslint.model.context import Context, VersionFact
-from dslint.model.deepspeed.config import is_placeholder, top_of
+from dslint.model.deepspeed.config import FALSE_WORDS, TRUE_WORDS, is_placeholder, top_of
 from dslint.parse.data import DataDoc
 
 SECTION = "/deepspeed_config"
 # Flags that choose what starts the processes; one of them and the file's type is not asked.
 _PARADIGMS = ("multi_gpu", "tpu", "tpu_cluster", "use_deepspeed", "use_fsdp", "use_megatron_lm")
-_TORCHRUN = frozenset(
+TORCHRUN_TYPES = frozenset(
     (
         *("MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU", "MULTI_NEURON"),
         *("FSDP", "MEGATRON_LM"),
@@ -38,8 +38,6 @@ REFUSED_BESIDE_FILE = (
     "offload_optimizer_nvme_path",
     "zero3_save_16bit_model",
 )
-_TRUE = frozenset(("y", "yes", "t", "true", "on", "1"))
-_FALSE = frozenset(("n", "no", "f", "false", "off", "0"))
 _TESTS = re.compile(r"(?:^|/)(?:tests?|testing|fixtures?|test_\w+)/")
 
 _last: list[AccelerateView] = []
@@ -138,7 +136,7 @@ class AccelerateView:
     @cached_property
     def starter(self) -> Fact[str]:
         """What starts processes on several machines: ``torchrun``, or DeepSpeed's launcher by name (``pdsh``)."""
-        if self.kind.get_or("") in _TORCHRUN:
+        if self.kind.get_or("") in TORCHRUN_TYPES:
             return known("torchrun")
         if not self.is_deepspeed:
             return unknown("not several machines")
@@ -172,7 +170,8 @@ class AccelerateView:
         if not fact.is_known:
             return fact
         word = str(fact.get()).lower()
-        return known(word in _TRUE, *fact.origins) if word in _TRUE | _FALSE else unknown("no switch", *fact.origins)
+        is_switch = word in TRUE_WORDS | FALSE_WORDS
+        return known(word in TRUE_WORDS, *fact.origins) if is_switch else unknown("no switch", *fact.origins)
 
     def severity(self, severity: Severity, seen: Severity | None = None) -> Severity:
         """The severity of a finding; ``seen`` where no command is known, information in the files of tests."""

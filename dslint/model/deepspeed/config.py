@@ -42,8 +42,8 @@ FILLED_BY_ACCELERATE = (
     "/zero_optimization/offload_param/nvme_path",
     "/zero_optimization/stage3_gather_16bit_weights_on_model_save",
 )
-_TRUE = {"1", "on", "t", "true", "y", "yes"}
-_FALSE = {"0", "off", "f", "false", "n", "no"}
+TRUE_WORDS = {"1", "on", "t", "true", "y", "yes"}
+FALSE_WORDS = {"0", "off", "f", "false", "n", "no"}
 _PLACEHOLDER = re.compile(r"\$|\{\{|<[^>]*>|%\(?\w+|^@|^[A-Z]+_[A-Z_]+$")
 
 
@@ -84,7 +84,7 @@ def truth(value: Any) -> bool | None:
     """The boolean that pydantic makes of a value; ``None`` where it makes none (``"auto"``, other types)."""
     if isinstance(value, str):
         word = value.casefold()
-        return True if word in _TRUE else False if word in _FALSE else None
+        return True if word in TRUE_WORDS else False if word in FALSE_WORDS else None
     if isinstance(value, (bool, int, float)) and value in (0, 1):
         return bool(value)
     return None

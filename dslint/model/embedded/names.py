@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-_MUTATORS = frozenset({"update", "setdefault", "pop", "popitem", "clear", "__setitem__"})
+DICT_CHANGES = frozenset({"update", "setdefault", "pop", "popitem", "clear", "__setitem__"})
 
 
 def changed_names(node: ast.AST) -> set[str]:
@@ -14,7 +14,7 @@ def changed_names(node: ast.AST) -> set[str]:
         target: ast.expr | None = None
         if isinstance(inner, ast.Subscript) and not isinstance(inner.ctx, ast.Load):
             target = inner.value
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _MUTATORS:
+        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in DICT_CHANGES:
             target = inner.func.value
         elif isinstance(inner, ast.AugAssign):
             target = inner.target

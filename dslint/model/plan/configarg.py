@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dslint.core.fact import Fact, known
+from dslint.model.embedded.names import DICT_CHANGES
 from dslint.model.plan.pyscript import PyScript
 from dslint.model.plan.trainerclass import trainer_class
 
@@ -16,7 +17,6 @@ _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _LOADERS = ("json.load", "hjson.load", "json5.load")
 # Functions around a path that leave it the same file.
 _SAME_FILE = ("str", "pathlib.Path", "os.path.abspath", "os.path.realpath", "os.path.expanduser")
-_CHANGES = frozenset({"update", "pop", "setdefault", "clear", "popitem", "__setitem__"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _is_changed(script: PyScript, name: str) -> bool:
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and _root(node) == name:
             return True
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES and _root(node.func) == name:
+            if isinstance(node.func, ast.Attribute) and node.func.attr in DICT_CHANGES and _root(node.func) == name:
                 return True
             given = any(isinstance(a, ast.Name) and a.id == name for a in node.args)
             if given and script.qualified(node.func) not in ("print", "len", "dict", "json.dumps"):

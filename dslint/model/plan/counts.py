@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dslint.core.fact import Fact, absent, known, product, unknown
+from dslint.model.accelerate.view import TORCHRUN_TYPES
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World, divided, flag_count
 from dslint.model.launch.meeting import launcher_is_open
@@ -27,10 +28,7 @@ _CHOOSERS = {
     "--use_megatron_lm": "MEGATRON_LM",
     "--tpu": "XLA",
 }
-_BY_TORCHRUN = frozenset(
-    {"FSDP", "MEGATRON_LM", "DEEPSPEED", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA"}
-    | {"MULTI_XPU", "MULTI_HPU", "MULTI_NEURON"}
-)
+_BY_TORCHRUN = TORCHRUN_TYPES | {"DEEPSPEED"}
 _ALONE = frozenset({"NO", "MULTI_CPU"})
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslint.core.fact import Fact, absent, known, unknown
+from dslint.model.plan.parser.values import FALSE_WORDS, TRUE_WORDS
 
 Arguments = Mapping[str, Fact[Any]]
 
@@ -43,8 +44,6 @@ _FLAGS = {name for name, value in HF_DEFAULTS.items() if isinstance(value, bool)
 _WORDS = {"optim", "lr_scheduler_type", "fsdp"}
 # Names that plain ``TrainingArguments`` of transformers reads and dslint uses, in the same order in every process.
 HF_NAMES = dict.fromkeys((*EXACT_DEFAULTS, *sorted(_INTEGERS), *sorted(_WORDS))).keys()
-_TRUE = {"true", "t", "1", "yes", "y"}
-_FALSE = {"false", "f", "0", "no", "n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ def parse_value(name: str, text: str) -> Fact[Any]:
     try:
         if name in _FLAGS:
             low = text.lower()
-            if low in _TRUE or low in _FALSE:
-                return known(low in _TRUE)
+            if low in TRUE_WORDS or low in FALSE_WORDS:
+                return known(low in TRUE_WORDS)
         elif name in _INTEGERS:
             return known(int(text))
         else:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import keyword, last_name, literal_text
 from dslint.model.script.names import Names
 
 _PARSE_CALLS = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
@@ -74,12 +74,12 @@ class Arguments:
 
     def _declare(self, call: cst.Call) -> None:
         keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-        flags = [_text(a.value) for a in call.args if a.keyword is None]
+        flags = [literal_text(a.value) for a in call.args if a.keyword is None]
         long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
-        name = _text(keywords["dest"]) if "dest" in keywords else long.lstrip("-").replace("-", "_")
+        name = literal_text(keywords["dest"]) if "dest" in keywords else long.lstrip("-").replace("-", "_")
         default = keywords.get("default")
-        if default is None and _text(keywords.get("action")) in ("store_true", "store_false"):
-            default = cst.Name("False" if _text(keywords.get("action")) == "store_true" else "True")
+        if default is None and literal_text(keywords.get("action")) in ("store_true", "store_false"):
+            default = cst.Name("False" if literal_text(keywords.get("action")) == "store_true" else "True")
         converter = last_name(keywords.get("type")) if "type" in keywords else ""
         argument = Argument(name, default, converter, call)
         # Two parsers in one file that disagree: neither is known to be the one.
@@ -102,10 +102,5 @@ class Arguments:
 
 def _field_default(value: cst.BaseExpression | None) -> cst.BaseExpression | None:
     if isinstance(value, cst.Call) and last_name(value.func) == "field":
-        return next((a.value for a in value.args if a.keyword is not None and a.keyword.value == "default"), None)
+        return keyword(value, "default")
     return value
-
-
-def _text(node: cst.CSTNode | None) -> str:
-    value = node.evaluated_value if isinstance(node, cst.SimpleString) else None
-    return value if isinstance(value, str) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none, last_name
 from dslint.model.script.tree import Tree
 
 
@@ -36,14 +36,14 @@ def _optional(function: cst.FunctionDef) -> dict[str, int]:
     params = [*function.params.posonly_params, *function.params.params]
     skipped = 1 if params and params[0].name.value in ("self", "cls") else 0
     every = [*((at - skipped, p) for at, p in enumerate(params)), *((-1, p) for p in function.params.kwonly_params)]
-    return {p.name.value: at for at, p in every if isinstance(p.default, cst.Name) and p.default.value == "None"}
+    return {p.name.value: at for at, p in every if is_none(p.default)}
 
 
 def _asked(test: cst.BaseExpression) -> tuple[str, bool]:
     """``x is None``: the name and whether the first arm is that for ``None``."""
     if isinstance(test, cst.Comparison) and isinstance(test.left, cst.Name) and len(test.comparisons) == 1:
         operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
-        if isinstance(right, cst.Name) and right.value == "None" and isinstance(operator, cst.Is | cst.IsNot):
+        if is_none(right) and isinstance(operator, cst.Is | cst.IsNot):
             return test.left.value, isinstance(operator, cst.Is)
     return "", True
 

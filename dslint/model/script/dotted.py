@@ -1,4 +1,4 @@
-"""Names as they are written: ``a.b.c``, ``self``, ``super()``; what they mean is told by :mod:`names`."""
+"""Names and literals as they are written: ``a.b.c``, ``self``, ``None``; what they mean is told by :mod:`names`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ def last_name(node: cst.CSTNode | None) -> str:
     if type(node) is cst.Attribute:
         return node.attr.value
     return node.value if type(node) is cst.Name else ""
+
+
+def is_none(node: cst.CSTNode | None) -> bool:
+    """``None``, written out."""
+    return type(node) is cst.Name and node.value == "None"
+
+
+def literal_text(node: cst.CSTNode | None) -> str:
+    """The value of a string in one piece; empty for anything else."""
+    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
+    return value if isinstance(value, str) else ""
 
 
 def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import is_self, last_name
+from dslint.model.script.dotted import is_none, is_self, last_name
 
 if TYPE_CHECKING:
     from dslint.model.script.names import Names
@@ -92,7 +92,7 @@ class Instances:
             owner = self._tree.enclosing(value, cst.ClassDef)
             found = self._names.class_attribute(owner, value.attr.value) if isinstance(owner, cst.ClassDef) else []
         # ``del`` takes a variable away, and on ``None`` no method is called.
-        made = (b for b in found if b.kind == "param" or not (_is_none(b.value) or (b.kind == "other" and not b.value)))
+        made = (b for b in found if b.kind == "param" or not (is_none(b.value) or (b.kind == "other" and not b.value)))
         return _only(self._bound(b, steps + 1) for b in made)
 
     def _bound(self, binding: Binding, steps: int) -> cst.ClassDef | None:
@@ -117,7 +117,7 @@ class Instances:
             index = said.slice[0].slice
             said = index.value if isinstance(index, cst.Index) else None
         if isinstance(said, cst.BinaryOperation) and isinstance(said.operator, cst.BitOr):
-            said = said.left if _is_none(said.right) else said.right if _is_none(said.left) else None
+            said = said.left if is_none(said.right) else said.right if is_none(said.left) else None
         name = said.value if isinstance(said, cst.Name) else ""
         if isinstance(said, cst.SimpleString):
             name = str(said.evaluated_value)
@@ -127,7 +127,7 @@ class Instances:
 
     def _passed(self, param: cst.Param, steps: int) -> cst.ClassDef | None:
         passed = self._names.callers.passed(param, by_name=True)
-        return _only(self._class_of(value, steps) for value in passed if not _is_none(value))
+        return _only(self._class_of(value, steps) for value in passed if not is_none(value))
 
 
 def _only(classes: Iterable[cst.ClassDef | None]) -> cst.ClassDef | None:
@@ -138,7 +138,3 @@ def _only(classes: Iterable[cst.ClassDef | None]) -> cst.ClassDef | None:
             return None
         first = found
     return first
-
-
-def _is_none(value: cst.CSTNode | None) -> bool:
-    return isinstance(value, cst.Name) and value.value == "None"

@@ -11,7 +11,7 @@ import libcst as cst
 from dslint.model.context import Vocabulary, is_named
 from dslint.model.script.bindings import Binding, bindings_of
 from dslint.model.script.callers import Callers
-from dslint.model.script.dotted import dotted, is_self, is_super, last_name
+from dslint.model.script.dotted import dotted, is_none, is_self, is_super, last_name
 from dslint.model.script.instances import Instances
 from dslint.model.script.tree import Tree
 
@@ -97,7 +97,7 @@ class Names:
     def _is_replaced(self, found: list[Binding], use: cst.Name) -> bool:
         """``x = None``, then ``x = make()`` in the same block, and a use behind it."""
         first, last = found
-        if first.kind != "assign" or last.kind != "assign" or not _is_none(first.value):
+        if first.kind != "assign" or last.kind != "assign" or not is_none(first.value):
             return False
         lines = [self.tree.enclosing(b.node, cst.SimpleStatementLine) for b in found]
         if None in lines or self.tree.parent(lines[0]) is not self.tree.parent(lines[1]):  # type: ignore[arg-type]
@@ -272,10 +272,6 @@ class Names:
                 targets.append(binding.target)
         targets += filter(None, (self._imported_by_call(call, 0) for call in self.tree.every(cst.Call)))
         return list(dict.fromkeys(targets))
-
-
-def _is_none(value: cst.BaseExpression | None) -> bool:
-    return isinstance(value, cst.Name) and value.value == "None"
 
 
 def _is_nothing(value: cst.BaseExpression | None) -> bool:

@@ -31,7 +31,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import call_name, flat, is_none
 from dslint.model.versions.resolve import covers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -239,13 +239,9 @@ def precheck(tree: ast.Module) -> bool:
     for call in flat(tree).nodes(ast.Call):
         if call_name(call) == "from_pretrained":
             for keyword in call.keywords:
-                if keyword.arg in ("device_map", "low_cpu_mem_usage") and not _is_none(keyword.value):
+                if keyword.arg in ("device_map", "low_cpu_mem_usage") and not is_none(keyword.value):
                     return True
     return False
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 class Check(ScriptCheck):

@@ -31,7 +31,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
 from dslint.model.firstlook import may_name
 from dslint.model.script.data.labels import items_of
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none
 from dslint.model.script.quick import Flat, call_name, flat
 from dslint.model.script.setup.timeouts import (
     FLOAT_TAKERS,
@@ -311,7 +311,7 @@ class Check(ScriptCheck):
             return "number"
         if isinstance(value, cst.Attribute):
             argument = self.ctx.constants.arguments.at(value)
-            plain = argument is not None and (argument.default is None or last_name(argument.default) == "None")
+            plain = argument is not None and (argument.default is None or is_none(argument.default))
             return "number" if plain and argument is not None and argument.converter in ("int", "float") else ""
         if isinstance(value, cst.Name):
             found = self.ctx.names.bindings(value.value, value)

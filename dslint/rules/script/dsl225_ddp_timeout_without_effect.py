@@ -26,7 +26,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.source import Location
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
 from dslint.model.script.setup.timeouts import has_timeout
@@ -76,7 +76,7 @@ class Check(ScriptCheck):
         timeout = self.ctx.argument(node, "ddp_timeout", None)
         if timeout is None or self.ctx.kind(node) != "training_arguments":
             return
-        if self.ctx.constant(timeout).get_or(None) == _DEFAULT or _is_none(timeout):
+        if self.ctx.constant(timeout).get_or(None) == _DEFAULT or is_none(timeout):
             return
         made = self.setup.before(node)
         if made is not None and not has_timeout(made.call):
@@ -115,10 +115,6 @@ class Check(ScriptCheck):
             related=(related,) if related is not None else (),
             facts={"taker": "ddp_timeout" if made is not None else "ddp_timeout-use_cpu"},
         )
-
-
-def _is_none(node: cst.BaseExpression) -> bool:
-    return last_name(node) == "None"
 
 
 _HEAD = "import torch.distributed as dist\nfrom transformers import TrainingArguments\n\n"

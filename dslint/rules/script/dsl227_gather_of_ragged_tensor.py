@@ -28,6 +28,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.data.ragged import Ragged
+from dslint.model.script.dotted import keyword
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -198,7 +199,7 @@ class Check(ScriptCheck):
             yield value
 
     def _on_group(self, call: cst.Call) -> bool:
-        return any(a.keyword is not None and a.keyword.value == "group" for a in call.args)
+        return keyword(call, "group") is not None
 
     def _is_alike(self, call: cst.Call) -> bool:
         """The room that a rank makes has the shape of its own tensor: `[torch.empty_like(x) for ...]`."""

@@ -156,8 +156,6 @@ EXAMPLES = (
     ),
 )
 
-_NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
-
 
 def precheck(tree: ast.Module) -> bool:
     """A wrapper is made in this file."""
@@ -188,7 +186,8 @@ class Check(ScriptCheck):
         forward = node if self._is_wrapper(node.func) else self._inside(node)
         if forward is None:
             return
-        grad = not (self._without_gradients(forward) or self._without_gradients(node))
+        training = self.ctx.training
+        grad = not (training.has_no_graph(forward) or training.has_no_graph(node))
         after = self._next_collective(node, guard)
         if after is not None or (grad and self.ctx.loops(node)):
             self._seen.add(id(guard.owner))
@@ -239,20 +238,6 @@ class Check(ScriptCheck):
         passed = bound(self.ctx.tree, call, helper).passed
         wrappers = (name for name, value in passed.items() if self.ctx.kind(value) == "ddp")
         return {name for name in wrappers if len(self.ctx.names.bindings(name, helper.body)) == 1}
-
-    def _without_gradients(self, node: cst.CSTNode) -> bool:
-        """`with torch.no_grad():` around a node, or `@torch.no_grad()` on its function."""
-        for outer in self.ctx.parents(node):
-            if isinstance(outer, cst.With):
-                if any(self._is_no_grad(item.item) for item in outer.items):
-                    return True
-            elif isinstance(outer, cst.FunctionDef):
-                return any(self._is_no_grad(d.decorator) for d in outer.decorators)
-        return False
-
-    def _is_no_grad(self, node: cst.BaseExpression) -> bool:
-        called = node.func if isinstance(node, cst.Call) else node
-        return self.ctx.qualified_name(called) in _NO_GRAD
 
     def _next_collective(self, node: cst.Call, guard: Guard) -> cst.Call | None:
         """What all ranks call together next, unless it is the wrapper again."""

@@ -25,7 +25,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.behind import wording
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
 from dslint.model.script.setup.timeouts import timedelta_seconds, timeout_position
@@ -91,7 +91,7 @@ class Check(ScriptCheck):
 
     def _differs(self, given: cst.BaseExpression, made: GroupMade, name: str) -> bool:
         """The first call certainly says something else, or leaves the timeout at its default."""
-        if last_name(given) == "None":
+        if is_none(given):
             return False
         if self.ctx.has_unpacked_arguments(made.call) or self.ctx.argument(made.call, "kwargs_handlers", None):
             return False

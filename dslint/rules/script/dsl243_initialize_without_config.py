@@ -22,7 +22,9 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.model.script.dotted import is_none, keyword
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import is_none as is_none_literal
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -44,13 +46,9 @@ def precheck(tree: ast.Module) -> bool:
         call_name(call) == "initialize" and not any(k.arg in (None, "config", "config_params") for k in call.keywords)
         for call in flat(tree).nodes(ast.Call)
     ) or any(
-        call_name(call) == "initialize" and any(_is_none(k.value) for k in call.keywords)
+        call_name(call) == "initialize" and any(is_none_literal(k.value) for k in call.keywords)
         for call in flat(tree).nodes(ast.Call)
     )
-
-
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 class Check(ScriptCheck):
@@ -76,7 +74,7 @@ class Check(ScriptCheck):
         )
 
     def _is_missing(self, value: cst.BaseExpression | None) -> bool:
-        return value is None or (isinstance(value, cst.Name) and value.value == "None")
+        return value is None or is_none(value)
 
     def _lacks_config(self, args: cst.BaseExpression | None) -> bool:
         """The namespace of a parser that the file makes and fills by itself, without that argument."""
@@ -89,7 +87,7 @@ class Check(ScriptCheck):
             return False
         if self.ctx.qualified_name(made.func) != "argparse.ArgumentParser" or any(a.keyword is None for a in made.args):
             return False
-        if any(a.keyword is not None and a.keyword.value == "parents" for a in made.args):
+        if keyword(made, "parents") is not None:
             return False
         return not self._may_be_added(parser.value, args.value if isinstance(args, cst.Name) else "")
 

@@ -24,7 +24,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import call_name, flat, is_none
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -45,17 +45,13 @@ def precheck(tree: ast.Module) -> bool:
     """An engine is made without an optimizer, of a config that is no text."""
     return any(
         call_name(call) == "initialize"
-        and not any(k.arg in (None, "optimizer") and not _is_none(k.value) for k in call.keywords)
+        and not any(k.arg in (None, "optimizer") and not is_none(k.value) for k in call.keywords)
         and any(k.arg in ("config", "config_params") and isinstance(k.value, _WRITTEN) for k in call.keywords)
         for call in flat(tree).nodes(ast.Call)
     )
 
 
 _WRITTEN = (ast.Dict, ast.Name)
-
-
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 class Check(ScriptCheck):

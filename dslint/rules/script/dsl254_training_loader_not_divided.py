@@ -28,7 +28,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.script.data.loaders import Pass
 from dslint.model.script.data.sources import Source
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none, last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -217,13 +217,11 @@ class Check(ScriptCheck):
         loaders = self.ctx.loaders
         if self.ctx.has_unpacked_arguments(made):
             return False
-        if any(not self._is_none(loaders.argument(made, name)) for name in ("sampler", "batch_sampler")):
+        samplers = (loaders.argument(made, name) for name in ("sampler", "batch_sampler"))
+        if any(given is not None and not is_none(given) for given in samplers):
             return False
         sources = loaders.sources.of(loaders.argument(made, "dataset"))
         return bool(sources) and all(self._is_map_style(s, 0) for s in sources)
-
-    def _is_none(self, value: cst.BaseExpression | None) -> bool:
-        return value is None or (isinstance(value, cst.Name) and value.value == "None")
 
     def _is_map_style(self, source: Source, depth: int) -> bool:
         made = source.node
@@ -291,8 +289,7 @@ class Check(ScriptCheck):
             if not isinstance(call, cst.Call) or call is made or self.ctx.names.local_function(call) is not None:
                 continue
             called = self.ctx.called(call)
-            takes = called.startswith(("prepare", "setup", "fit", "train", "initialize", "shard", "split"))
-            if (takes or called.endswith(("Trainer", "Sampler"))) and any(
+            if (called.startswith(_TAKERS) or called.endswith(("Trainer", "Sampler"))) and any(
                 last_name(a.value) in names for a in call.args
             ):
                 return True

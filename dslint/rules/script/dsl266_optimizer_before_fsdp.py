@@ -30,7 +30,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import dotted
+from dslint.model.script.dotted import dotted, is_none
 from dslint.model.script.parameters import position_of
 from dslint.model.script.training.optimizerlook import may_make_optimizer_before_sharding
 from dslint.rules.base import RuleMeta, bad, good
@@ -294,7 +294,7 @@ class Check(ScriptCheck):
         """After the model was sharded this optimizer steps, or goes on to others, and nothing prepares it."""
         uses = list(self._uses(target, wrap))
         for use in uses:
-            if [b for b in self.ctx.objects.reached(use) if b is not binding and not _is_none(b)]:
+            if [b for b in self.ctx.objects.reached(use) if b is not binding and not is_none(b.value)]:
                 return False
             parent = self.ctx.parent(use)
             call = self.ctx.parent(parent) if isinstance(parent, cst.Arg) else None
@@ -378,7 +378,3 @@ class Check(ScriptCheck):
         if not isinstance(statement, cst.Assign) or statement.value is not wrap or len(statement.targets) != 1:
             return False
         return dotted(statement.targets[0].target) == dotted(model)
-
-
-def _is_none(binding: Binding) -> bool:
-    return isinstance(binding.value, cst.Name) and binding.value.value == "None"

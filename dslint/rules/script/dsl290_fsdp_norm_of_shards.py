@@ -26,6 +26,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
+from dslint.model.script.collective.sharded import SHARDED_STRATEGIES
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
@@ -49,7 +50,6 @@ META = RuleMeta(
 _CLIPS = frozenset(
     f"torch.nn.utils.{module}{name}" for module in ("", "clip_grad.") for name in ("clip_grad_norm_", "clip_grad_norm")
 )
-_SHARDING = frozenset({"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 _TRAIN = """\
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -195,7 +195,7 @@ class Check(ScriptCheck):
             parts = table.elements if isinstance(table, cst.Dict) else ()
             return bool(parts) and all(isinstance(p, cst.DictElement) and self._is_sharding(p.value) for p in parts)
         value = self.ctx.names.single_value(strategy) if isinstance(strategy, cst.Name) else None
-        return self._is_sharding(value) if value is not None else last_name(strategy) in _SHARDING
+        return self._is_sharding(value) if value is not None else last_name(strategy) in SHARDED_STRATEGIES
 
     def _fix(self, node: cst.Call, text: str) -> Fix | None:
         """`model.clip_grad_norm_(1.0)`, when the other arguments mean the same to the method."""

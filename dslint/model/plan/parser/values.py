@@ -10,14 +10,14 @@ from dslint.core.source import Location
 from dslint.model.plan.parser.options import Option
 from dslint.model.plan.parser.texts import Text
 
-_TRUE = ("yes", "true", "t", "y", "1")
-_FALSE = ("no", "false", "f", "n", "0")
+TRUE_WORDS = ("yes", "true", "t", "y", "1")
+FALSE_WORDS = ("no", "false", "f", "n", "0")
 
 
 def converts(option: Option, text: str) -> bool:
     """The converter of the option takes the text."""
     if option.type == "bool" and option.nargs == "?":  # HfArgumentParser
-        return text.lower() in (*_TRUE, *_FALSE)
+        return text.lower() in (*TRUE_WORDS, *FALSE_WORDS)
     if option.type not in ("int", "float"):
         return True
     try:
@@ -43,7 +43,7 @@ def _value(option: Option, text: str) -> Any:
     if option.type == "float":
         return float(text)
     if option.type == "bool" and option.nargs == "?":
-        return text.lower() in _TRUE
+        return text.lower() in TRUE_WORDS
     return text
 
 

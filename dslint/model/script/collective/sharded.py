@@ -26,7 +26,7 @@ from dslint.model.script.objects.objectkinds import SHARD_IN_PLACE
 from dslint.model.script.objects.objects import Objects
 
 _STATIC_OF = FSDP_CLASS.rpartition(".")[2]
-_SHARDING = frozenset({"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
+SHARDED_STRATEGIES = frozenset({"FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 _CLIP = frozenset({"torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_"})
 _FSDP_ROOTS = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
 # What FSDP2 waits in, ``parameters`` where their norm is asked for; its ``state_dict`` holds the parts.
@@ -66,7 +66,7 @@ class ShardedCalls:
         if self._names.qualified(call.func) in SHARD_IN_PLACE:
             return method in _FSDP2_METHODS
         strategy = keyword(call, "sharding_strategy")
-        return method != "parameters" and (strategy is None or last_name(strategy) in _SHARDING)
+        return method != "parameters" and (strategy is None or last_name(strategy) in SHARDED_STRATEGIES)
 
     def _clips_fsdp2(self, call: cst.Call) -> bool:
         """``clip_grad_norm_(model.parameters(), ...)`` adds up the norms of the parts."""

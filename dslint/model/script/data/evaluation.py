@@ -8,6 +8,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.data.labels import items_of
+from dslint.model.script.dotted import is_none
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 from dslint.model.trlclasses import PLAIN_TRAINERS
@@ -102,4 +103,4 @@ class Evaluation:
 
 
 def _is_none(value: cst.BaseExpression | None) -> bool:
-    return value is None or (isinstance(value, cst.Name) and value.value == "None")
+    return value is None or is_none(value)

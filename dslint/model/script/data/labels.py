@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from dslint.model.embedded.names import DICT_CHANGES
+from dslint.model.script.dotted import keyword
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _TENSOR_CALLS = ("tensor", "stack", "cat", "pad_sequence", "as_tensor", "from_numpy", "zeros", "ones", "full", "arange")
-_CHANGES = frozenset({"update", "pop", "setdefault", "clear", "popitem"})
 _TEXT_CALLS = ("str", "repr", "json.dumps", "join", "format")
 
 
@@ -43,7 +44,7 @@ def item_of(mapping: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
         elements = (e for e in mapping.elements if isinstance(e, cst.DictElement))
         return next((e.value for e in elements if _is_text(e.key, key)), None)
     if isinstance(mapping, cst.Call) and isinstance(mapping.func, cst.Name) and mapping.func.value == "dict":
-        return next((a.value for a in mapping.args if a.keyword is not None and a.keyword.value == key), None)
+        return keyword(mapping, key)
     return None
 
 
@@ -83,7 +84,7 @@ def _is_changed(mapping: cst.Name, names: Names) -> bool:
         outer = names.tree.parent(node)
         if isinstance(outer, cst.Subscript) and isinstance(names.tree.parent(outer), cst.AssignTarget | cst.Del):
             return True
-        if isinstance(outer, cst.Attribute) and outer.value is node and outer.attr.value in _CHANGES:
+        if isinstance(outer, cst.Attribute) and outer.value is node and outer.attr.value in DICT_CHANGES:
             return True
         if isinstance(outer, cst.AugAssign):
             return True
@@ -106,7 +107,7 @@ def _value_for(node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
     called = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
     makes = isinstance(node.func, cst.Name) and node.func.value in ("dict", "BatchFeature", "BatchEncoding")
     if makes or called == "update":
-        return next((a.value for a in node.args if a.keyword is not None and a.keyword.value == key), None)
+        return keyword(node, key)
     return None
 
 

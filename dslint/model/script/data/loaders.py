@@ -10,7 +10,7 @@ from dslint.core.fact import Fact
 from dslint.model.script.constants import Constants
 from dslint.model.script.data.labels import items_of
 from dslint.model.script.data.sources import Source, Sources
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Loop, Tree
 
@@ -95,7 +95,7 @@ class Loaders:
         """``shuffle`` is not given (the default is true) or known to be true."""
         if any(a.star for a in sampler.args):
             return False
-        given = next((a.value for a in sampler.args if a.keyword is not None and a.keyword.value == "shuffle"), None)
+        given = keyword(sampler, "shuffle")
         if given is None and len(sampler.args) > _SHUFFLE and sampler.args[_SHUFFLE].keyword is None:
             given = sampler.args[_SHUFFLE].value
         return given is None or self._constants.value(given).get_or(None) is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
@@ -86,7 +86,7 @@ class Ragged:
             return None
         if name == "generate":
             return call, "generated ids"
-        if name in _SELECTS and not any(a.keyword is not None and a.keyword.value == "size" for a in call.args):
+        if name in _SELECTS and keyword(call, "size") is None:
             return call, _SELECTS[name]
         if name in _KEEPS:
             return self.source(call.func.value, steps + 1)

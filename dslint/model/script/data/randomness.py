@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.tree import Tree
@@ -97,7 +97,7 @@ class Randomness:
             if seed is None or self.holds_rank(seed):
                 return Order(library, shuffle, seed)
             return None
-        if any(a.keyword is not None and a.keyword.value == "generator" for a in shuffle.args):
+        if keyword(shuffle, "generator") is not None:
             return None
         seeds = [n for n in self._tree.order if isinstance(n, cst.Call) and self._seeds(n, library)]
         if not seeds:

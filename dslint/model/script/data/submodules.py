@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.script.dotted import is_self, last_name
+from dslint.model.script.dotted import is_none, is_self, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
@@ -143,5 +143,5 @@ class Submodules:
         if not isinstance(test, cst.Name) or self.forward is None:
             return ""
         params = (*self.forward.params.params, *self.forward.params.kwonly_params)
-        optional = any(p.name.value == test.value and last_name(p.default) == "None" for p in params)
+        optional = any(p.name.value == test.value and is_none(p.default) for p in params)
         return test.value if optional and len(self._names.bindings(test.value, test)) == 1 else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import dotted, is_self
+from dslint.model.script.dotted import dotted, is_none, is_self
 from dslint.model.script.names import Names
 from dslint.model.script.objects.conditions import Conditions
 from dslint.model.script.objects.objectkinds import HANDED, INITIALIZE, SHARD_IN_PLACE, Thing, class_kind
@@ -108,7 +108,7 @@ class HandOvers:
             return False
         if same and self._tree.position(taken.call) > self._tree.position(node):
             return False
-        there, here = ({b for b in bound if not _is_none(b)} for bound in (self._reached(taken.given), reached))
+        there, here = ({b for b in bound if not is_none(b.value)} for bound in (self._reached(taken.given), reached))
         if there == here:
             return True if self._conditions.implies(node, taken.call) else None
         return None if there & here else False
@@ -141,7 +141,3 @@ def _expression(statement: cst.CSTNode) -> cst.Call | None:
 def _is_open(thing: Thing) -> bool:
     """A thing that can still be handed over: nothing that a library made of it already."""
     return thing.kind in ("", "model", "optimizer", "scheduler", "engine_module")
-
-
-def _is_none(binding: Binding) -> bool:
-    return isinstance(binding.value, cst.Name) and binding.value.value == "None"

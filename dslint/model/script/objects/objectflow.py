@@ -7,7 +7,7 @@ import libcst as cst
 from dslint.model.context import is_named
 from dslint.model.script.bindings import Binding
 from dslint.model.script.collective import frameworks
-from dslint.model.script.dotted import dotted, is_self, is_super
+from dslint.model.script.dotted import dotted, is_self, is_super, literal_text
 from dslint.model.script.names import Names
 from dslint.model.script.objects.callees import ENGINE_NAMES
 from dslint.model.script.objects.conditions import Conditions
@@ -85,7 +85,7 @@ class Flow:
             starred = any(isinstance(e, cst.StarredElement) for e in parts)
             return self.things(parts[index].value) if not starred and -1 < index < len(parts) else _UNKNOWN
         if isinstance(value, cst.Dict):
-            found = [e.value for e in value.elements if isinstance(e, cst.DictElement) and _text(e.key) == index]
+            found = [e.value for e in value.elements if isinstance(e, cst.DictElement) and literal_text(e.key) == index]
             return self.things(found[-1]) if found else _UNKNOWN
         if isinstance(value, cst.Call):
             return self._calls.element(value, index)
@@ -198,7 +198,7 @@ class Flow:
         """``hasattr(x, "module")``: a wrapper has it, and a model does not."""
         if not isinstance(test, cst.Call) or len(test.args) != 2 or self._tests_itself(test, node):
             return False
-        return _text(test.args[1].value) == "module" and dotted(test.args[0].value) == dotted(node)
+        return literal_text(test.args[1].value) == "module" and dotted(test.args[0].value) == dotted(node)
 
     def _tests_itself(self, test: cst.Call, node: cst.CSTNode) -> bool:
         return self.tree.contains(test, node)
@@ -239,9 +239,4 @@ def _constant_index(node: cst.Subscript) -> int | str | None:
         return None
     if isinstance(index.value, cst.Integer) and index.value.value.isdigit():
         return int(index.value.value)
-    return _text(index.value) or None
-
-
-def _text(node: cst.CSTNode) -> str:
-    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
-    return value if isinstance(value, str) else ""
+    return literal_text(index.value) or None

@@ -8,7 +8,7 @@ import libcst as cst
 
 from dslint.model.script.behind import is_flag, question
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankset import (
     ANY,
@@ -189,7 +189,7 @@ class RankExpressions:
         if isinstance(operator, cst.In | cst.NotIn):
             result = self._membership(left, right)
             return result if type(operator) is cst.In else (result[1], result[0])
-        if type(right) is cst.Name and right.value == "None" and self._values.is_rank(left):
+        if is_none(right) and self._values.is_rank(left):
             return SINGLE if isinstance(operator, cst.Is | cst.Equal) else DISTRIBUTED
         number, subject, flipped = number_of(right), left, False
         if number is None:

@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.constants import Constants
-from dslint.model.script.dotted import is_main_test
+from dslint.model.script.dotted import is_main_test, keyword
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
 from dslint.model.script.setup.devices import Devices
@@ -78,7 +78,7 @@ class Startup:
     @cached_property
     def states_ranks(self) -> bool:
         """A process group gets its rank from the file and not from the environment."""
-        return any(_keyword(call, "rank") is not None or len(call.args) > 4 for call in self.group_makers)
+        return any(keyword(call, "rank") is not None or len(call.args) > 4 for call in self.group_makers)
 
     def runs_always(self, node: cst.CSTNode) -> bool:
         """Every process that runs the file reaches the node: no test, loop or early exit decides.
@@ -170,7 +170,3 @@ _STRAIGHT = frozenset(
         *(cst.Comparison, cst.Subscript, cst.AssignTarget),
     }
 )
-
-
-def _keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
-    return next((a.value for a in call.args if a.keyword is not None and a.keyword.value == name), None)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from dslint.model.script.across.project import Foreign
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none
 from dslint.model.script.parameters import Bound
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.traces.elements import Choice, Decided, Element, Maybe, Op, Trace, rebuilt
@@ -67,5 +67,5 @@ def retold(
 def ending(node: cst.BaseExpression | None) -> str:
     """``exit(1)`` tells the launcher to stop the other ranks; ``exit()`` leaves them alone."""
     code = node.args[0].value if type(node) is cst.Call and node.args else None
-    quiet = code is None or (type(code) is cst.Integer and code.value == "0") or last_name(code) == "None"
+    quiet = code is None or (type(code) is cst.Integer and code.value == "0") or is_none(code)
     return "end" if quiet else "crash"

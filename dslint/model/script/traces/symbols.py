@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from dslint.model.script.dotted import keyword
 from dslint.model.script.names import Names
 from dslint.model.script.objects.reaching import Reaching
 from dslint.model.script.ranks.guards import Guards
@@ -66,5 +67,5 @@ class Symbols:
         call = self._tree.parent(outer) if isinstance(outer, cst.Arg) else None
         if not isinstance(call, cst.Call) or "broadcast" not in self._names.called(call):
             return False
-        source = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "src"), None)
+        source = keyword(call, "src")
         return source is None or number_of(source) == 0

@@ -17,7 +17,7 @@ import libcst as cst
 
 from dslint.model.script.behind import question
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.ranks.rankset import number_of
@@ -259,8 +259,8 @@ class Variances:
     def _is_dealt(self, loader: cst.BaseExpression) -> bool:
         """The loader has a ``DistributedSampler``."""
         made = self._objects.made(loader)
-        given = (a.value for a in made.args if a.keyword is not None and a.keyword.value == "sampler") if made else ()
-        return any(self._objects.likely(sampler) == "distributed_sampler" for sampler in given)
+        sampler = keyword(made, "sampler") if made is not None else None
+        return sampler is not None and self._objects.likely(sampler) == "distributed_sampler"
 
     # -- variables ----------------------------------------------------------------------------------------------
 

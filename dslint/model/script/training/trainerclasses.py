@@ -64,7 +64,9 @@ class TrainerClasses:
                 if _ASKS.search(wording(self._names, outer.left)):
                     return True
             elif isinstance(outer, cst.Try) and inner is outer.body:
-                caught = {"" if h.type is None else self._text(h.type) for h in outer.handlers if not _raises_again(h)}
+                caught = {
+                    "" if h.type is None else self._tree.text(h.type) for h in outer.handlers if not _raises_again(h)
+                }
                 if any(not c or re.search("TypeError|AttributeError|Exception", c) for c in caught):
                     return True
             inner = outer
@@ -79,9 +81,6 @@ class TrainerClasses:
         texts = (n for n in self._tree.order if isinstance(n, cst.SimpleString))
         values = (str(n.evaluated_value) for n in texts if library in n.value)
         return any(pin.match(value) and re.search(r"<|==|~=", value) for value in values)
-
-    def _text(self, node: cst.CSTNode) -> str:
-        return self._tree.module.code_for_node(node)
 
 
 def _fields(node: cst.ClassDef) -> set[str]:

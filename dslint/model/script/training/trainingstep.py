@@ -127,7 +127,7 @@ class TrainingSteps:
         return list(self._sources(value, seen, steps))
 
     def has_no_graph(self, node: cst.CSTNode) -> bool:
-        """The value is computed inside ``with torch.no_grad():``: no backward goes through it."""
+        """No backward goes through the value: ``with torch.no_grad():`` is around it, or stands above its function."""
         for outer in self._tree.parents(node):
             if isinstance(outer, cst.With) and any(self._is_no_grad(item.item) for item in outer.items):
                 return True

@@ -220,14 +220,11 @@ class PartialModels:
 
     def _asks_data(self, test: cst.BaseExpression) -> bool:
         nodes = self._tree.descendants(test)
-        if _UNIFORM.search(self._text(test)):
+        if _UNIFORM.search(self._tree.text(test)):
             return False
         if any(isinstance(n, cst.Attribute) and n.attr.value == "shape" for n in nodes):
             return True
         return any(isinstance(n, cst.Call) and self._names.called(n) in _DATA for n in nodes)
-
-    def _text(self, node: cst.CSTNode) -> str:
-        return self._tree.module.code_for_node(node)
 
 
 def _is_method(function: cst.FunctionDef) -> bool:

@@ -7,7 +7,7 @@ import re
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import is_self, last_name
+from dslint.model.script.dotted import is_self, keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.tree import Tree
@@ -92,8 +92,8 @@ class Partitioned:
 
     def _has_trained(self, node: cst.Attribute, trainer: cst.BaseExpression) -> bool:
         """``trainer.train()`` stands before this use of ``trainer.model``, or the trainer comes from a caller."""
-        text = self._tree.module.code_for_node(trainer)
-        trained = [c for c in self._calls_around(node) if _is_train(c) and self._text(_owner(c)) == text]
+        text = self._tree.text(trainer)
+        trained = [c for c in self._calls_around(node) if _is_train(c) and self._tree.text(_owner(c)) == text]
         if any(self._tree.position(call) < self._tree.position(node) for call in trained):
             return True
         # A helper that gets the trainer runs when all is done.
@@ -103,9 +103,6 @@ class Partitioned:
     def _calls_around(self, node: cst.CSTNode) -> list[cst.Call]:
         scope = self._tree.function(node) or self._tree.module
         return [n for n in self._tree.own_nodes(scope) if type(n) is cst.Call]
-
-    def _text(self, node: cst.BaseExpression) -> str:
-        return self._tree.module.code_for_node(node)
 
     # -- loaded -------------------------------------------------------------------------------------------------
 
@@ -131,7 +128,7 @@ class Partitioned:
 
 
 def _takes(call: cst.Call, name: str) -> bool:
-    model = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "model"), None)
+    model = keyword(call, "model")
     if model is None and call.args and call.args[0].keyword is None:
         model = call.args[0].value
     return isinstance(model, cst.Name) and model.value == name

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from dslint.model.script.behind import question, wording
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import is_none, last_name
 from dslint.model.script.names import Names
 
 Stages = frozenset[int]
@@ -100,7 +100,7 @@ class StageTests:
         if len(test.comparisons) != 1:
             return self._other(test)
         operator, right = test.comparisons[0].operator, test.comparisons[0].comparator
-        if isinstance(right, cst.Name) and right.value == "None" and _USES_DEEPSPEED.match(last_name(test.left)):
+        if is_none(right) and _USES_DEEPSPEED.match(last_name(test.left)):
             # ``args.deepspeed is not None``
             uses, not_used = (ALL, _OFF), (_OFF, ALL)
             return not_used if isinstance(operator, cst.Is | cst.Equal) else uses

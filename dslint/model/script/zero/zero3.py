@@ -16,6 +16,7 @@ from dslint.model.embedded.flow import EXPECTS_FAILURE
 from dslint.model.script.behind import with_callees
 from dslint.model.script.constants import Constants
 from dslint.model.script.data.labels import items_of
+from dslint.model.script.dotted import keyword, literal_text
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
 from dslint.model.script.tree import Tree, block_of_one_turn
@@ -115,15 +116,15 @@ class ZeroStages:
         if name == "DeepSpeedPlugin":
             stage = next((a.value for a in node.args if a.keyword and a.keyword.value == "zero_stage"), None)
             return [self._value(stage)] if stage is not None else [unknown("set by accelerate's config")]
-        if name == "add_argument" and any(_text(a.value) in ("--zero_stage", "--zero-stage") for a in node.args):
+        if name == "add_argument" and any(literal_text(a.value) in ("--zero_stage", "--zero-stage") for a in node.args):
             return [self._of_argument(node)]
         if self._names.qualified(node.func) == "deepspeed.zero.Init":
             # Partitioned construction is stage 3; ``enabled=`` and a test of the stage make it a choice.
-            conditional = any(a.keyword is not None and a.keyword.value == "enabled" for a in node.args)
+            conditional = keyword(node, "enabled") is not None
             conditional = conditional or any(self._tests.outcome(t) != (ALL, ALL) for t, _ in self._conditions(node))
             return [unknown("`zero.Init(enabled=...)`") if conditional else known(3, self._doc.location(node))]
         # ``make_config(zero_stage=2)``: one run of several in the file.
-        given = next((a.value for a in node.args if a.keyword is not None and a.keyword.value == "zero_stage"), None)
+        given = keyword(node, "zero_stage")
         fact: Fact[object] = self._value(given) if given is not None else absent()
         return [fact] if fact.is_known else []
 
@@ -325,16 +326,11 @@ def _ends(body: cst.BaseSuite) -> bool:
 def _section(node: cst.CSTNode) -> tuple[cst.CSTNode, cst.BaseExpression] | None:
     """Key and value of ``{"zero_optimization": x}``, of the keyword, and of ``config["zero_optimization"] = x``."""
     if isinstance(node, cst.DictElement):
-        return (node.key, node.value) if _text(node.key) == _SECTION else None
+        return (node.key, node.value) if literal_text(node.key) == _SECTION else None
     if isinstance(node, cst.Arg):
         return (node.keyword, node.value) if node.keyword is not None and node.keyword.value == _SECTION else None
     target = node.targets[0].target if isinstance(node, cst.Assign) else None
     if not isinstance(node, cst.Assign) or not isinstance(target, cst.Subscript) or len(target.slice) != 1:
         return None
     index = target.slice[0].slice
-    return (index.value, node.value) if isinstance(index, cst.Index) and _text(index.value) == _SECTION else None
-
-
-def _text(node: cst.CSTNode) -> str:
-    value = node.evaluated_value if isinstance(node, cst.SimpleString) else ""
-    return value if isinstance(value, str) else ""
+    return (index.value, node.value) if isinstance(index, cst.Index) and literal_text(index.value) == _SECTION else None
