@@ -13,6 +13,7 @@ from typing import Any
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
 from dslint.probe.parts.accel import make_accelerator
+from dslint.probe.parts.compare import other_length
 from dslint.probe.parts.ddp import inputs
 
 EXPERIMENT = Experiment(
@@ -60,11 +61,7 @@ def _gradients(rank: RankApi, past: bool) -> list[float]:
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
     """How much longer the gradients are than those of the fixed arm."""
-    for found, expected in zip(values, reference, strict=True):
-        times = (sum(x * x for x in found) / sum(x * x for x in expected)) ** 0.5
-        if abs(times - 1) > 1e-3:
-            return f"the gradients are {times:.3g} times as large as they should be"
-    return None
+    return other_length(values, reference)
 
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:

@@ -7,10 +7,10 @@ elsewhere. With NO_SHARD every rank holds the whole gradient and both agree (the
 
 from __future__ import annotations
 
-from typing import Any
-
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.ddp import inputs
+from dslint.probe.parts.fsdp import make_layers, sharded
 
 EXPERIMENT = Experiment(
     name="fsdp-norm-of-shards",
@@ -39,17 +39,8 @@ def fixed(rank: RankApi) -> Json:
 
 def _norm(rank: RankApi, by_function: bool) -> float:
     import torch
-    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
 
-    from dslint.probe.parts.ddp import inputs
-
-    rank.init()
-    torch.manual_seed(0)
-    inner = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
-    strategy = ShardingStrategy[rank.params["strategy"]]
-    model: Any = FullyShardedDataParallel(
-        inner, device_id=torch.device(rank.device), sharding_strategy=strategy, use_orig_params=True
-    )
+    model = sharded(rank, make_layers(rank), rank.params["strategy"], use_orig_params=True)
     (model(inputs(rank, 0)) - 1).pow(2).mean().backward()
     rank.mark("backward")
     if by_function:

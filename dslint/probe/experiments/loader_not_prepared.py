@@ -8,11 +8,9 @@ that the rank has cut for itself is the control.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi
 from dslint.probe.outcome import Kind, Verdict
-from dslint.probe.parts.accel import make_accelerator
+from dslint.probe.parts.accel import items_of, make_accelerator
 
 EXPERIMENT = Experiment(
     name="loader-not-prepared",
@@ -36,7 +34,7 @@ def written(rank: RankApi) -> Json:
     items = list(range(rank.params["items"]))
     if rank.params["by"] == "rank":
         items = items[rank.index :: rank.world]
-    return _seen(DataLoader(items, batch_size=2))
+    return items_of(DataLoader(items, batch_size=2))
 
 
 def fixed(rank: RankApi) -> Json:
@@ -46,12 +44,8 @@ def fixed(rank: RankApi) -> Json:
     accelerator = make_accelerator(rank)
     items = list(range(rank.params["items"]))
     if rank.params["by"] == "prepare":
-        return _seen(accelerator.prepare(DataLoader(items, batch_size=2)))
-    return _seen(DataLoader(items, batch_size=2, sampler=DistributedSampler(items, shuffle=False)))
-
-
-def _seen(loader: Any) -> list[int]:
-    return [int(item) for batch in loader for item in batch]
+        return items_of(accelerator.prepare(DataLoader(items, batch_size=2)))
+    return items_of(DataLoader(items, batch_size=2, sampler=DistributedSampler(items, shuffle=False)))
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:

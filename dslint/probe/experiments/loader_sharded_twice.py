@@ -12,7 +12,7 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
-from dslint.probe.parts.accel import make_accelerator
+from dslint.probe.parts.accel import items_of, make_accelerator
 
 EXPERIMENT = Experiment(
     name="loader-sharded-twice",
@@ -40,8 +40,8 @@ def written(rank: RankApi) -> Json:
     own = {"num_replicas": replicas, "rank": 0} if replicas else {}
     sampler: Any = DistributedSampler(items, shuffle=False, **own)
     if rank.params["through"] == "batch_sampler":
-        return _seen(accelerator.prepare(DataLoader(items, batch_sampler=BatchSampler(sampler, 2, drop_last=False))))
-    return _seen(accelerator.prepare(DataLoader(items, batch_size=2, sampler=sampler)))
+        return items_of(accelerator.prepare(DataLoader(items, batch_sampler=BatchSampler(sampler, 2, drop_last=False))))
+    return items_of(accelerator.prepare(DataLoader(items, batch_size=2, sampler=sampler)))
 
 
 def fixed(rank: RankApi) -> Json:
@@ -49,7 +49,7 @@ def fixed(rank: RankApi) -> Json:
     from torch.utils.data import DataLoader
 
     items: Any = list(range(ITEMS))
-    return _seen(_accelerator(rank).prepare(DataLoader(items, batch_size=2)))
+    return items_of(_accelerator(rank).prepare(DataLoader(items, batch_size=2)))
 
 
 def _accelerator(rank: RankApi) -> Any:
@@ -57,10 +57,6 @@ def _accelerator(rank: RankApi) -> Any:
 
     dispatches = rank.params["dispatches"]
     return make_accelerator(rank, dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatches))
-
-
-def _seen(loader: Any) -> list[int]:
-    return [int(item) for batch in loader for item in batch]
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:

@@ -8,10 +8,10 @@ parameters stay, and both arms train (the control). The judge is the loss on one
 
 from __future__ import annotations
 
-from typing import Any
-
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.ddp import inputs
+from dslint.probe.parts.fsdp import make_layers, sharded
 
 EXPERIMENT = Experiment(
     name="optimizer-before-fsdp",
@@ -42,13 +42,10 @@ def fixed(rank: RankApi) -> Json:
 def _train(rank: RankApi, is_early: bool) -> Json:
     import torch
 
-    from dslint.probe.parts.ddp import inputs
-
-    rank.init()
-    torch.manual_seed(0)
-    model: Any = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)).to(rank.device)
+    model = make_layers(rank)
     before = torch.optim.AdamW(model.parameters(), lr=0.05) if is_early else None
-    model = _shard(rank, model)
+    keeps = {"use_orig_params": rank.params["keeps"]} if rank.params["strategy"] else {}
+    model = sharded(rank, model, rank.params["strategy"], **keeps)
     optimizer = before or torch.optim.AdamW(model.parameters(), lr=0.05)
     batch, losses = inputs(rank, 0), []
     for number in range(STEPS + 1):
@@ -59,20 +56,6 @@ def _train(rank: RankApi, is_early: bool) -> Json:
         optimizer.zero_grad()
         rank.mark(f"step {number}")
     return [losses[0], losses[-1]]
-
-
-def _shard(rank: RankApi, model: Any) -> Any:
-    import torch
-    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
-
-    device = torch.device(rank.device)
-    if not rank.params["strategy"]:
-        mesh = torch.distributed.init_device_mesh(device.type, (torch.distributed.get_world_size(),))
-        fully_shard(model, mesh=mesh)
-        return model
-    strategy = ShardingStrategy[rank.params["strategy"]]
-    keeps = rank.params["keeps"]
-    return FullyShardedDataParallel(model, device_id=device, sharding_strategy=strategy, use_orig_params=keeps)
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:  # noqa: ARG001 - each rank is judged by itself

@@ -13,8 +13,10 @@ from typing import Any
 
 from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
 from dslint.probe.outcome import Kind, Verdict
+from dslint.probe.parts.fsdp import make_layers, sharded
 
 _SAFE = Verdict.NOT_REPRODUCED
+_STRATEGIES = {"fsdp": "FULL_SHARD", "no_shard": "NO_SHARD", "fsdp2": ""}
 
 EXPERIMENT = Experiment(
     name="sharded-model-under-rank-guard",
@@ -55,8 +57,7 @@ def fixed(rank: RankApi) -> Json:
 def _run(rank: RankApi, calls: bool) -> Json:
     import torch
 
-    rank.init()
-    model = _model(rank, rank.params["kind"])
+    model = sharded(rank, make_layers(rank, outputs=4), _STRATEGIES[rank.params["kind"]])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     # One step, so that there are gradients and states.
     model(torch.ones(2, 4, device=rank.device)).sum().backward()
@@ -66,19 +67,6 @@ def _run(rank: RankApi, calls: bool) -> Json:
         _call(rank, model, optimizer)
     rank.mark("past the guard")
     return rank.index
-
-
-def _model(rank: RankApi, kind: str) -> Any:
-    import torch
-    from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
-
-    torch.manual_seed(0)
-    layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 4)).to(rank.device)
-    if kind == "fsdp2":
-        fully_shard(layers)
-        return layers
-    strategy = ShardingStrategy.NO_SHARD if kind == "no_shard" else ShardingStrategy.FULL_SHARD
-    return FullyShardedDataParallel(layers, sharding_strategy=strategy, device_id=torch.device(rank.device))
 
 
 def _call(rank: RankApi, model: Any, optimizer: Any) -> None:

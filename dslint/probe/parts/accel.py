@@ -1,4 +1,4 @@
-"""An Accelerator over all ranks of the default process group."""
+"""An Accelerator over all ranks of the default process group, and what the loaders that it prepares give a rank."""
 
 from __future__ import annotations
 
@@ -23,3 +23,8 @@ def make_accelerator(rank: RankApi, **arguments: Any) -> Any:
         raise RuntimeError(f"accelerate sees {accelerator.num_processes} processes, not {rank.world}")
     rank.mark("accelerator ready")
     return accelerator
+
+
+def items_of(loader: Any) -> list[int]:
+    """The items of a loader over numbers, in the order of its batches."""
+    return [int(item) for batch in loader for item in batch]

@@ -32,3 +32,12 @@ def off_course(values: Sequence[Json], reference: Sequence[Json], tolerance: flo
         if apart > tolerance:
             return f"the weights of rank {index} end {apart:.4g} away from those of the correct run"
     return None
+
+
+def other_length(values: Sequence[Json], reference: Sequence[Json], tolerance: float = 1e-3) -> str | None:
+    """Says how long the gradients of a rank are against those of the fixed arm; ``None`` when equally long."""
+    for found, expected in zip(values, reference, strict=True):
+        times = math.sqrt(sum(x * x for x in found) / sum(x * x for x in expected))
+        if abs(times - 1) > tolerance:
+            return f"the gradients are {times:.3g} times as large as they should be"
+    return None
