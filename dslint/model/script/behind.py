@@ -11,6 +11,8 @@ from dslint.model.script.names import Names
 
 _MAX_STEPS = 4
 _FLAGS = ("True", "False")
+# What may stand around an assignment that runs whenever its block does.
+_STRAIGHT = (cst.AssignTarget, cst.Assign, cst.AnnAssign, cst.SimpleStatementLine, cst.IndentedBlock)
 
 
 def is_flag(node: cst.BaseExpression | None) -> bool:
@@ -89,6 +91,30 @@ def _of_variable(names: Names, test: cst.BaseExpression) -> tuple[cst.BaseExpres
     if isinstance(branch, cst.If) and branch.orelse is chosen:
         return _of_choice(branch.test, first.value, last.value)
     return None, True
+
+
+def tests_of_change(names: Names, first: Binding, last: Binding, use: cst.Name) -> list[cst.BaseExpression]:
+    """``serves = True``; ``if rank > 0: serves = False``: all tests that must hold for the last of two values.
+
+    Nothing where something else may keep a run from it, or the first does not always stand before the use.
+    :func:`question` names the nearest of the tests alone: what the variable asks, whatever else must hold.
+    """
+    tree = names.tree
+    told = {node.value for node in (first.value, last.value) if isinstance(node, cst.Name)}
+    if first.kind != "assign" or last.kind != "assign" or told != set(_FLAGS):
+        return []
+    if not tree.always_before(first.node, use) or not tree.position(last.node) < tree.position(use):
+        return []
+    block = tree.enclosing(first.node, cst.IndentedBlock, cst.Module)
+    tests: list[cst.BaseExpression] = []
+    for outer in tree.parents(last.node):
+        if outer is block:
+            break
+        if type(outer) is cst.If and tree.contains(outer.body, last.node):
+            tests.append(outer.test)
+        elif not isinstance(outer, _STRAIGHT):
+            return []
+    return tests
 
 
 def _only_assigned_in(names: Names, binding: Binding) -> cst.If | cst.Else | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from dslint.model.script.behind import is_flag, question
+from dslint.model.script.behind import is_flag, question, tests_of_change
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import is_none, last_name
 from dslint.model.script.names import Names
@@ -50,8 +50,6 @@ _DISTRIBUTED_NAMES = frozenset(
 )
 _SIZES = frozenset({"world_size", "num_processes"})
 _MAX_ALIASES = 4
-# What may stand around an assignment that runs whenever its block does.
-_STRAIGHT = (cst.AssignTarget, cst.Assign, cst.AnnAssign, cst.SimpleStatementLine, cst.IndentedBlock)
 
 
 class RankExpressions:
@@ -135,28 +133,17 @@ class RankExpressions:
 
     def _turned(self, first: Binding, second: Binding, use: cst.Name) -> Branches:
         """``serves = True``; ``if rank > 0: serves = False``: the tests around the second say for which ranks."""
-        tree = self._names.tree
-        if first.kind != "assign" or second.kind != "assign" or not tree.always_before(first.node, use):
-            return ANY
-        values = [b.value.value for b in (first, second) if type(b.value) is cst.Name]
-        block = tree.enclosing(first.node, cst.IndentedBlock, cst.Module)
-        if len(values) != 2 or values[0] == values[1] or not tree.position(second.node) < tree.position(use):
+        tests = tests_of_change(self._names, first, second, use)
+        sides = [self.branches(test, 1) for test in tests]
+        if not sides or not all(yes.is_partial or no is Ranks.NONE for yes, no in sides):
             return ANY
         ranks = Ranks.ALL
-        for outer in tree.parents(second.node):
-            if outer is block:
-                break
-            if type(outer) is cst.If:
-                yes, no = self.branches(outer.test, 1)
-                if not tree.contains(outer.body, second.node) or not (yes.is_partial or no is Ranks.NONE):
-                    return ANY
-                ranks = ranks & yes
-            elif not isinstance(outer, _STRAIGHT):
-                return ANY
+        for yes, _ in sides:
+            ranks = ranks & yes
         rest = {Ranks.MAIN: Ranks.OTHERS, Ranks.OTHERS: Ranks.MAIN}.get(ranks)
         if rest is None:
             return ANY
-        return (ranks, rest) if values[1] == "True" else (rest, ranks)
+        return (ranks, rest) if last_name(second.value) == "True" else (rest, ranks)
 
     def _yields(self, flag: Binding, test: Binding) -> bool:
         """A constant that an assignment after it replaces, or that stands in the other arm of an ``if``."""
