@@ -29,30 +29,25 @@ knows are left alone, and so are classes that add the field themselves, take any
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.core.fix import Edit, Fix, Safety
 from dslint.model.context import VersionFact
-from dslint.model.deepspeed.config import version_named, version_origin
+from dslint.model.deepspeed.config import version_origin
 from dslint.model.script.quick import call_name, derived, expression_name, flat
 from dslint.model.script.training.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
     Releases,
-    Standing,
     changing_names,
     class_names,
     hint,
     may_speak,
-    predecessor,
     removed_fields,
-    standing,
     successor,
-    taken,
 )
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.refusedargument import Refused, refused, renamed
 from dslint.rules.snippets import OLD_TRAINER
 from dslint.rules.walk import ScriptCheck
 
@@ -88,25 +83,13 @@ def precheck(tree: ast.Module) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """An argument that some release in use refuses."""
-
-    node: cst.Name
-    message: str
-    severity: Severity
-    version: VersionFact
-    standing: Standing
-    fix: Fix | None
-
-
 class Check(ScriptCheck):
     """Looks at the keywords of every call of a class that the table knows."""
 
     def start(self) -> None:
         """The classes of the file, when a call asks for them."""
         self.classes = TrainerClasses(self.ctx.tree, self.ctx.names)
-        self.read: list[_Judged] = []
+        self.read: list[Refused] = []
 
     def visit_Call(self, node: cst.Call) -> None:
         """Judge each keyword by the releases in use."""
@@ -123,7 +106,7 @@ class Check(ScriptCheck):
             for arg in node.args
             if arg.keyword is not None
             and arg.keyword.value not in added
-            and (judged := self._judge(arg.keyword, owner, releases, self._fix(arg, owner, releases))) is not None
+            and (judged := refused(arg.keyword, owner, releases, renamed(self.ctx, arg, owner, releases))) is not None
         ]
         # One finding a call, and one for each that has a fix of its own.
         others = [judged for judged in found if judged.fix is None]
@@ -139,7 +122,7 @@ class Check(ScriptCheck):
         owner = ("transformers", "TrainingArguments")
         if self.classes.any_adds(name) or self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
             return
-        found = self._judge(node.attr, owner, self._releases(), None, "AttributeError: object has no attribute")
+        found = refused(node.attr, owner, self._releases(), None, "AttributeError: object has no attribute")
         if found is not None and found.severity is not Severity.INFO:
             self.read.append(found)
 
@@ -159,33 +142,7 @@ class Check(ScriptCheck):
         libraries = self.ctx.run.libraries
         return Releases(libraries.get("transformers", VersionFact()), libraries.get("trl", VersionFact()))
 
-    def _judge(
-        self,
-        node: cst.Name,
-        owner: tuple[str, str],
-        releases: Releases,
-        fix: Fix | None,
-        error: str = "TypeError: unexpected keyword argument",
-    ) -> _Judged | None:
-        name = node.value
-        found = standing(owner, name, releases)
-        if found is None:
-            return None
-        version = releases.of(found.library)
-        who = version_named(version, found.library)
-        if found.reach == "deprecated":
-            message = (
-                f"{who} calls `{name}` of `{owner[1]}` deprecated, and {found.release} removes it: an upgrade breaks"
-            )
-        else:
-            since = f"{found.library} {found.release}"
-            who = f"{since} and later do" if found.reach == "later" else f"{who} does"
-            does = "was removed in" if found.is_removed else "came with"
-            verb = "take" if error.startswith("TypeError") else "have"
-            message = f"{who} not {verb} `{name}`, which {does} {since}: `{owner[1]}` raises `{error}` on every rank"
-        return _Judged(node, message, found.severity, version, found, fix)
-
-    def _report(self, found: _Judged, owner: tuple[str, str], others: list[_Judged]) -> None:
+    def _report(self, found: Refused, owner: tuple[str, str], others: list[Refused]) -> None:
         name, standing = found.node.value, found.standing
         more = tuple(self.ctx.location(other.node, "refused too") for other in others)
         self.report(
@@ -197,26 +154,6 @@ class Check(ScriptCheck):
             severity=found.severity,
             facts={"class": owner[1], "argument": name, "instead": successor(owner, name)},
         )
-
-    def _fix(self, arg: cst.Arg, owner: tuple[str, str], releases: Releases) -> Fix | None:
-        """Rename where the values are the same; what nobody pins may be older than the new name."""
-        assert arg.keyword is not None
-        name = arg.keyword.value
-        new = successor(owner, name) or predecessor(owner, name)
-        call = self.ctx.parent(arg)
-        given = {a.keyword.value for a in call.args if a.keyword is not None} if isinstance(call, cst.Call) else set()
-        if not new or new in given or (name == "warmup_ratio" and not self._is_part(arg.value)):
-            return None
-        status = taken(owner, new, releases)
-        if status == "no":
-            return None
-        safety = Safety.SAFE if status in ("yes", "") else Safety.UNSAFE
-        return Fix(f"Rename to `{new}`", (Edit(self.ctx.doc.path, self.ctx.span(arg.keyword), new),), safety)
-
-    def _is_part(self, value: cst.BaseExpression) -> bool:
-        """`warmup_steps` takes a number below 1 as a part of all steps, and any other as a count."""
-        part = self.ctx.constant(value).get_or(None)
-        return isinstance(part, float) and 0 < part < 1
 
 
 applies = may_speak
