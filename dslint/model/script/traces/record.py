@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -11,41 +10,32 @@ import libcst as cst
 from dslint.model.script.across.project import Foreign
 from dslint.model.script.collective.collectives import Collective
 from dslint.model.script.dotted import last_name
-from dslint.model.script.parameters import Bound, bound
-from dslint.model.script.ranks.guards import GROUP_MAKERS, is_abort, is_exit
+from dslint.model.script.ranks.guards import is_abort, is_exit
 from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.traces.called import Given, ending, is_told_alone, retold
+from dslint.model.script.traces.called import ending
+from dslint.model.script.traces.calls import CallTraces
 from dslint.model.script.traces.elements import (
     Choice,
     Decided,
     Element,
     Hole,
     Leave,
-    Maybe,
-    Op,
     Protected,
     Repeat,
-    Scope,
     Trace,
     filled,
     has_hole,
     leaves_early,
-    operations,
     resolved,
     speaks,
 )
 from dslint.model.script.traces.ground import Ground
-from dslint.model.script.traces.questions import asks, has_choice, leaves_itself, may_end
+from dslint.model.script.traces.questions import has_choice, leaves_itself
 from dslint.model.script.traces.side import Side
 from dslint.model.script.traces.symbols import Symbols
 from dslint.model.script.tree import block_of_one_turn
 
-_MAX_DEPTH = 6
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp)
-# A call that may well be the counterpart of a collective, although its code is not in this file.
-_MAYBE_COLLECTIVE = re.compile(
-    r"barrier|sync|wait|recv|receive|broadcast|bcast|gather|reduce|scatter|all_to_all|save_ch"
-)
 
 
 class Recorder:
@@ -66,17 +56,14 @@ class Recorder:
         """
         self._alike = {} if alike is None else alike
         self.lost: list[tuple[cst.CSTNode, bool]] = []
-        self._elsewhere = elsewhere
-        self._tree = ground.tree
+        self.tree = ground.tree
         self._names = ground.names
         self._news = ground.news
-        self._helper_of = ground.helper
-        self._collective = collective
-        self._side = side
+        self.side = side
         self._functions: dict[int, Trace] = {}
         self._symbols = symbols
         self._split = 0
-        self._depth = 0
+        self._calls = CallTraces(self, ground, collective, elsewhere)
 
     def scope(self, scope: cst.CSTNode) -> Trace:
         """The trace of a function, or of the statements of the module."""
@@ -87,21 +74,37 @@ class Recorder:
             found = self._alike.get(id(scope))
         if found is None:
             self._functions[id(scope)] = ()  # a recursive function adds nothing to itself
-            told = self._side.told
-            let_in = self._side.runs(scope)
+            told = self.side.told
+            let_in = self.side.runs(scope)
             body = list(self._block(scope.body.body)) if let_in is not False else []
             head: list[Element] = [Decided(scope.decorators[0], scope)] if let_in is not None else []
             found = self._functions[id(scope)] = (*head, *body)
-            if self._side.told == told:
+            if self.side.told == told:
                 self._alike[id(scope)] = found
         return found
 
-    def _inner(self, helper: cst.FunctionDef, recorder: Recorder) -> Trace:
-        """The trace of a function that is called; where it depends on the rank, so does that of the caller."""
+    def called(self, helper: cst.FunctionDef, recorder: Recorder) -> Trace:
+        """The trace of a function that this side calls; where it depends on the rank, so does that of the caller."""
         found = recorder.scope(helper)
-        if id(helper) not in recorder._alike:
-            self._side.told += 1
+        if not recorder.is_alike(helper):
+            self.side.told += 1
         return found
+
+    def apart(self, helper: cst.FunctionDef, recorder: Recorder) -> Trace:
+        """That trace, as it is wherever the call stands: a test of the rank around the call is none inside."""
+        split, self._split = self._split, 0
+        found = self.called(helper, recorder)
+        self._split = split
+        return found
+
+    def is_alike(self, function: cst.FunctionDef) -> bool:
+        """The trace of a function is the same for all ranks that are compared."""
+        return id(function) in self._alike
+
+    @property
+    def is_split(self) -> bool:
+        """A test of the rank has sent some ranks elsewhere."""
+        return bool(self._split)
 
     # -- statements ---------------------------------------------------------------------------------------------
 
@@ -126,7 +129,7 @@ class Recorder:
         if type(node) is cst.If:
             return [*self._expression(node.test), *self._if(node)]
         if type(node) is cst.For:
-            body = self._repeat(lambda: f"for {self._tree.text(node.iter)}", tuple(self._suite(node.body)))
+            body = self._repeat(lambda: f"for {self.tree.text(node.iter)}", tuple(self._suite(node.body)))
             return [*self._expression(node.iter), *body, *self._unbroken(node)]
         if type(node) is cst.While:
             return [*self._while(node), *self._unbroken(node)]
@@ -166,9 +169,9 @@ class Recorder:
     def _unbroken(self, loop: cst.For | cst.While) -> list[Element]:
         """The ``else`` of a loop, which a ``break`` passes over."""
         found = self._else(loop.orelse)
-        if not found or not any(isinstance(n, cst.Break) for n in self._tree.own_nodes(loop.body)):
+        if not found or not any(isinstance(n, cst.Break) for n in self.tree.own_nodes(loop.body)):
             return found
-        return self._choice(lambda: f"no break of the loop at {self._tree.position(loop)}", tuple(found), ())
+        return self._choice(lambda: f"no break of the loop at {self.tree.position(loop)}", tuple(found), ())
 
     def _branch(
         self,
@@ -180,11 +183,11 @@ class Recorder:
         is_block: bool = False,
     ) -> list[Element]:
         """What a test decides, when it does; else a choice."""
-        answer = self._side.decide(test)
-        is_split = self._side.is_split(test)
+        answer = self.side.decide(test)
+        is_split = self.side.is_split(test)
         self._split += is_split
         if answer is None:
-            symbol = partial(self._symbols.of, test, self._side)
+            symbol = partial(self._symbols.of, test, self.side)
             found = self._choice(symbol, tuple(then()), tuple(orelse()), split=is_split)
             if leaves_early(tuple(found)) and not is_split and self._asks_for_rank(test):
                 self.lost.append((owner, leaves_itself(tuple(found))))
@@ -209,7 +212,7 @@ class Recorder:
 
     def _asks_for_rank(self, test: cst.BaseExpression) -> bool:
         """The rank is part of a test that does not tell which ranks pass: ``rank in ranks``."""
-        return any(self._side.is_rank(n) for n in self._tree.descendants(test) if isinstance(n, cst.BaseExpression))
+        return any(self.side.is_rank(n) for n in self.tree.descendants(test) if isinstance(n, cst.BaseExpression))
 
     def _while(self, node: cst.While) -> list[Element]:
         once = block_of_one_turn(node)
@@ -218,10 +221,10 @@ class Recorder:
         header = self._expression(node.test)
 
         def body() -> list[Element]:
-            symbol = partial(self._symbols.of, node.test, self._side)
+            symbol = partial(self._symbols.of, node.test, self.side)
             return self._repeat(lambda: f"while {symbol()}", (*header, *self._suite(node.body)))
 
-        if self._side.decide(node.test) is None:
+        if self.side.decide(node.test) is None:
             return [*header, *body()]
         return [*header, *self._branch(node.test, node, body, list)]
 
@@ -233,7 +236,7 @@ class Recorder:
         return list(filled(tuple(entered), tuple(rest))) if has_hole(tuple(entered)) else [*entered, *rest]
 
     def _try(self, node: cst.Try | cst.TryStar) -> list[Element]:
-        handler = self._side.handler(node)
+        handler = self.side.handler(node)
         if handler is not None:
             body = [Decided(handler, node), *self._suite(handler.body)]
         else:
@@ -253,9 +256,9 @@ class Recorder:
         if case.guard is None and type(pattern) is cst.MatchAs and pattern.pattern is None:
             return self._suite(case.body)
         number = number_of(pattern.value) if type(pattern) is cst.MatchValue else None
-        answer = self._side.equals(subject, number) if number is not None and case.guard is None else None
+        answer = self.side.equals(subject, number) if number is not None and case.guard is None else None
         if answer is None:
-            text = partial(self._tree.text, case.pattern)
+            text = partial(self.tree.text, case.pattern)
             return self._choice(text, tuple(self._suite(case.body)), tuple(self._match(subject, rest)))
         self._split += 1
         found = self._suite(case.body) if answer else self._match(subject, rest)
@@ -271,7 +274,7 @@ class Recorder:
     def _expression(self, node: cst.CSTNode) -> list[Element]:
         found: list[Element] = []
         for call in self._news.calls_in(node):
-            elements: list[Element] = self._call(call) if type(call) is cst.Call else [Hole()]
+            elements: list[Element] = self._calls.of(call) if type(call) is cst.Call else [Hole()]
             if elements:
                 found += self._inside_expression(elements, call, node)
         return found
@@ -279,7 +282,7 @@ class Recorder:
     def _inside_expression(self, found: list[Element], call: cst.CSTNode, root: cst.CSTNode) -> list[Element]:
         """``rank == 0 and barrier()``, ``barrier() if main else None``, ``[reduce(x) for x in xs]``."""
         inner = call
-        for outer in self._tree.parents(call):
+        for outer in self.tree.parents(call):
             if inner is root:
                 break
             if type(outer) is cst.BooleanOperation and inner is outer.right:
@@ -291,78 +294,6 @@ class Recorder:
                 both = (kept, dropped) if inner is outer.body else (dropped, kept)
                 found = self._branch(outer.test, outer, *both)
             elif isinstance(outer, _COMPREHENSIONS) and inner is not outer.for_in:
-                found = [Repeat(f"for {self._tree.text(outer.for_in.iter)}", tuple(found))]
+                found = [Repeat(f"for {self.tree.text(outer.for_in.iter)}", tuple(found))]
             inner = outer
         return found
-
-    def _call(self, call: cst.Call) -> list[Element]:
-        direct = self._collective(call)
-        if direct is not None:
-            return [Op(direct, call)]
-        helper = self._helper_of(call)
-        if helper is not None:
-            return self._helper(call, helper, self)
-        found = self._elsewhere(call)
-        told = self._helper(call, found[0].function, found[1], found[0]) if found is not None else []
-        if told:
-            return told
-        name = self._names.called(call)
-        # Ranks that have left are no part of a group that the others make afterwards.
-        if name in GROUP_MAKERS:
-            return [Maybe(call)]
-        if self._split and self._calls_back(call):
-            return [Maybe(call)]
-        if not self._split or _MAYBE_COLLECTIVE.search(name) is None:
-            return []
-        # A known function on a subgroup is no counterpart.
-        known = (self._names.qualified(call.func) or "").startswith(("torch.", "deepspeed."))
-        return [] if known else [Maybe(call)]
-
-    def _calls_back(self, call: cst.Call) -> bool:
-        """A function of the file that runs collectives is handed over: it is called as often as nobody knows."""
-        for arg in call.args:
-            handed = self._names.function_named(arg.value)
-            if handed is not None and operations(self._inner(handed, self)):
-                return True
-        return False
-
-    def _helper(
-        self, call: cst.Call, helper: cst.FunctionDef, recorder: Recorder, foreign: Foreign | None = None
-    ) -> list[Element]:
-        """What a function of the project does, told of the call that runs it; ``recorder`` is that of its file."""
-        if self._depth >= _MAX_DEPTH:
-            return []
-        self._depth += 1
-        split, self._split = self._split, 0
-        body = self._inner(helper, recorder)
-        self._split = split
-        self._depth -= 1
-        if not operations(body) and not may_end(body):
-            return []
-        passed = bound(recorder._tree, call, helper)
-        if id(helper) not in recorder._alike and is_told_alone(call, passed):
-            return [Maybe(call)]  # its tests ask for the rank that it is told, and not for that of the process
-        manages = self._manages(call)
-        if not manages:
-            body = filled(body, ())
-        given = self._given(passed, recorder) if any(map(asks, body)) else {}
-        told = retold(body, call, helper, given, foreign)
-        return [Scope(told)] if leaves_early(told) else list(told)
-
-    def _given(self, passed: Bound, recorder: Recorder) -> dict[str, Given]:
-        """What a call passes for each parameter, or the default, which stands in the file of the function."""
-        told = {name: recorder.given(value) for name, value in passed.defaults.items()}
-        return told | {name: self.given(value) for name, value in passed.passed.items()}
-
-    def given(self, value: cst.BaseExpression) -> Given:
-        """What is known of an argument, or of a default, of this file."""
-        return Given(self._truth_of(value), self._tree.text(value))
-
-    def _truth_of(self, value: cst.BaseExpression) -> bool | None:
-        if type(value) is cst.Name and value.value in ("True", "False", "None"):
-            return value.value == "True"
-        return self._side.decide(value)
-
-    def _manages(self, call: cst.Call) -> bool:
-        """The call makes the context manager of a ``with``."""
-        return isinstance(self._tree.parent(call), cst.WithItem)
