@@ -10,7 +10,7 @@ import pytest
 from dslint.core.fix import apply_edits
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
-from dslint.model.script.callargs import keyword_edit
+from dslint.model.script.edits import keyword_edit
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.scriptcontext import ScriptContext
 

@@ -8,7 +8,7 @@ import libcst as cst
 
 from dslint.core.fix import Fix, Safety
 from dslint.core.source import Location
-from dslint.model.script.dedent import only_statement_dedented
+from dslint.model.script.edits import only_statement_dedented
 from dslint.model.script.ranks.guards import Guard
 from dslint.model.script.ranks.rankset import Ranks
 

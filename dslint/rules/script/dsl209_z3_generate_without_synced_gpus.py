@@ -30,7 +30,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Fix
 from dslint.model.context import Context
-from dslint.model.script.callargs import keyword_edit
+from dslint.model.script.edits import keyword_edit
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.model.versions.resolve import covers

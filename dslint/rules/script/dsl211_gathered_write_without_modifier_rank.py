@@ -31,7 +31,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Fix, Safety
-from dslint.model.script.callargs import keyword_edit
+from dslint.model.script.edits import keyword_edit
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.zero.gathers import MODULE_WRITERS, Gather, Write

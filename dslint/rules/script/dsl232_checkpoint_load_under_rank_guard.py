@@ -25,7 +25,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Fix
 from dslint.model.script.behind import with_callees
-from dslint.model.script.dedent import only_statement_dedented
+from dslint.model.script.edits import only_statement_dedented
 from dslint.model.script.marked import defined, holds
 from dslint.model.script.precheck import has_guarded_call
 from dslint.model.script.quick import call_name, flat
