@@ -289,6 +289,7 @@ def _fix(
             say(line)
         if fixed.result.problems:
             return TROUBLE
+        _say_unsafe(fixed.result, settings, flags)
         return FINDINGS if fixed.changed and not settings.exit_zero else OK
     result, texts = fixed.result, {**texts, **fixed.after}
     if given:
@@ -308,8 +309,18 @@ def _fix(
     if flags.get("fix_only"):
         for line in result.problems:
             say(line)
+        _say_unsafe(result, settings, flags)
         return TROUBLE if result.problems else OK
     return _report(result, settings, flags, texts, to_stderr=given is not None)
+
+
+def _say_unsafe(result: Result, settings: Settings, flags: dict[str, Any]) -> None:
+    """Where no report follows: an empty diff would look as if there were nothing to mend."""
+    from dslint.report import unsafe_line
+
+    line = "" if settings.unsafe_fixes or flags.get("quiet") else unsafe_line(result.findings)
+    if line:
+        say(line)
 
 
 def _report(

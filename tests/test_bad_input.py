@@ -374,6 +374,12 @@ def test_broken_notebooks(project: Path, text: str) -> None:
     check(project)
 
 
+@pytest.mark.parametrize("text", ['{"cells": [ {"x": "torch.distributed"', '{"cells": 1, "x": "torch.distributed"}'])
+def test_a_broken_notebook_that_is_named_is_said_to_be_unread(project: Path, text: str) -> None:
+    (project / "broken.ipynb").write_text(text)
+    line_of(check(project, "broken.ipynb"), "broken.ipynb", "DSL900")
+
+
 def test_syntax_errors_are_findings_at_their_place(project: Path) -> None:
     (project / "broken.py").write_text(
         "import torch.distributed as dist\nif dist.get_rank() == 0:\n    dist.barrier(\n"

@@ -87,6 +87,12 @@ def test_selectors_add_up_over_repeated_flags() -> None:
     assert dslint("--extend-exclude", "*.json", "--extend-exclude", "*.py").codes == ["DSL309"]
 
 
+def test_paths_and_flags_stand_in_any_order() -> None:
+    assert dslint("train.py", "--select", "DSL2,DSL309", "run.sh").codes == ["DSL309", "DSL221", "DSL201"]
+    assert dslint("--select=DSL309", "--", "train.py", "run.sh").codes == ["DSL309"]
+    assert dslint("rule", "DSL201", "--project-rules", "DSL221").code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "codes"),
     [

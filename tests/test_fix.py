@@ -261,7 +261,10 @@ def test_unsafe_fixes_need_their_flag(project: Path) -> None:
     (project / "ds.json").write_text(config)
     version = ("--deepspeed-version", "0.14.0")
     assert dslint("--fix", *version).code == 1
-    assert dslint("--diff", *version).out == ""
+    silent = "dslint: 1 finding fixable with `--unsafe-fixes` only\n"
+    assert dslint("--diff", *version) == (0, b"", silent)
+    assert dslint("--fix-only", *version) == (0, b"", silent)
+    assert dslint("--diff", "-q", *version) == (0, b"", "")
     assert (project / "ds.json").read_text() == config
     assert dslint("--fix", "--unsafe-fixes", *version).code == 0
     assert (project / "ds.json").read_text() == config.replace("true", "false")

@@ -206,10 +206,34 @@ def test_loading_the_module_imports_only_itself() -> None:
 
 
 def test_a_failure_of_dslint_is_a_finding_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(text: str) -> bool:
+    def fail(*_: object) -> bool:
         raise RuntimeError("as if")
 
     monkeypatch.setattr(integration, "_is_worth_a_look", fail)
     assert [found[:3] for found in Plugin(None, "a.py", ["x\n"]).run()] == [
         (1, 0, "DSL901 dslint failed on this file: RuntimeError: as if")
     ]
+
+
+NAMED = """\
+import torch.distributed as dist
+
+if chief_only():
+    dist.barrier()
+"""
+
+
+def test_the_settings_of_the_project_hold_in_flake8_too(folder: Path) -> None:
+    def found(settings: str) -> str:
+        (folder / "pyproject.toml").write_text(f"[tool.dslint]\n{settings}\n")
+        command = [sys.executable, "-m", "flake8", "--select=DSL", "train.py"]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+    (folder / "train.py").write_text(NAMED)
+    assert found("") == ""
+    names = 'names = {guards = ["chief_only"]}'
+    assert found(names).startswith("train.py:4:5: DSL201 ")
+    assert found(f'{names}\nignore = ["DSL201"]') == ""
+    assert found(f'{names}\nseverity = {{DSL201 = "info"}}') == ""
+    assert found(f'{names}\nper-file-ignores = {{"train.py" = ["DSL201"]}}') == ""
+    assert "unknown key `nmaes`" in found("nmaes = 1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 def say(message: str) -> None:
@@ -14,6 +14,13 @@ def say(message: str) -> None:
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line on standard error and exit code 2, not the usage of forty flags."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As everybody calls it, but paths and flags may stand in any order: ``a.py --select DSL2 b.py``."""
+        given = sys.argv[1:] if args is None else args
+        if "--" in given:  # which argparse forgets between its two passes over mixed arguments
+            return super().parse_args(given, namespace)
+        return self.parse_intermixed_args(given, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and which flag may have been meant."""

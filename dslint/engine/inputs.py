@@ -134,6 +134,8 @@ class _Loader:
                 self._launch(path, kind, raw)
         elif kind == "notebook":
             self.out.notebooks[path] = raw
+            if candidate.explicit and may_train(raw):
+                self.out.named.add(path)
         elif kind in ("shell", "markdown", "makefile", "dockerfile"):
             self._launch(path, kind, raw)
         elif kind in ("json", "yaml"):

@@ -5,12 +5,15 @@ flake8 loads this module on every start, even for ``--version``, so nothing of d
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dslint.core.finding import Finding
+    from dslint.settings import Settings
 
 PREFIX = "DSL"
 VERSION = "0.1.0"  # not imported, see above; a test compares it with the package
@@ -59,11 +62,16 @@ class Plugin:
 
     def _findings(self) -> Iterator[tuple[int, int, str, type[Plugin]]]:
         text = "".join(self.lines)
-        if not _is_worth_a_look(text):
+        settings = _settings(os.path.dirname(os.path.abspath(self.filename)))
+        if not _is_worth_a_look(text, settings):
             return
         from dslint.engine.run import check_text
+        from dslint.suppress.files import per_file_ignores
 
-        for finding in _not_suppressed(self.filename, text, check_text(self.filename, text, "script")):
+        found = check_text(self.filename, text, "script", settings)
+        for finding in map(settings.adjusted, _not_suppressed(self.filename, text, found)):
+            if per_file_ignores(settings, finding):
+                continue
             if finding.severity.value != "info" or self.show_info:
                 region = finding.location.region
                 message = " ".join(finding.message.split())
@@ -99,13 +107,29 @@ def _is_main_process() -> bool:
     return parent_process() is None
 
 
-def _is_worth_a_look(text: str) -> bool:
+@cache
+def _settings(folder: str) -> Settings:
+    """Those of the project that hold in flake8, too: its own names, which rules are on, severities, ignored files.
+
+    Raises:
+        SettingsError: they cannot be used.
+    """
+    from pathlib import Path
+
+    from dslint.settings import load_settings
+
+    return load_settings(Path(folder), {})
+
+
+def _is_worth_a_look(text: str, settings: Settings) -> bool:
     """Whether some script rule finds all its words: a search over the bytes, before any parser is imported."""
+    from dslint.engine.surroundings import vocabulary_of
     from dslint.rules.index import RULES
     from dslint.rules.markers import IF_IMPORTED, rules_by_marker
 
     raw = text.encode("utf-8", "surrogatepass")
-    codes = rules_by_marker(raw, frozenset(rule.code for rule in RULES))
+    enabled = frozenset(rule.code for rule in RULES if settings.enabled(rule.code))
+    codes = rules_by_marker(raw, enabled, vocabulary_of(settings))
     return not all(code.endswith(IF_IMPORTED) for code in codes)  # flake8 shows one file at a time
 
 

@@ -62,10 +62,19 @@ def summary_line(findings: Sequence[Finding], files: int) -> str:
     ]
     paths = len({finding.location.path for finding in findings})
     line = f"Found {', '.join(parts)} in {paths} of {checked}."
-    safe = sum(finding.fix is not None and finding.fix.safety.value == "safe" for finding in findings)
-    unsafe = sum(finding.fix is not None and finding.fix.safety.value == "unsafe" for finding in findings)
+    safe, unsafe = (_fixable(findings, safety) for safety in ("safe", "unsafe"))
     if safe:
         line += f" {safe} fixable with `--fix`."
     if unsafe:
         line += f" {unsafe} {'more ' if safe else ''}fixable with `--fix --unsafe-fixes`."
     return line
+
+
+def unsafe_line(findings: Sequence[Finding]) -> str:
+    """What ``--fix-only`` and ``--diff`` leave alone without a word in their output; empty if that is nothing."""
+    unsafe = _fixable(findings, "unsafe")
+    return f"{counted(unsafe, 'finding')} fixable with `--unsafe-fixes` only" if unsafe else ""
+
+
+def _fixable(findings: Sequence[Finding], safety: str) -> int:
+    return sum(finding.fix is not None and finding.fix.safety.value == safety for finding in findings)
