@@ -107,6 +107,7 @@ def assert_well_formed(case: Case, found: list[Finding]) -> None:
         for text in (finding.message, finding.hint, *(other.label for other in finding.related)):
             assert "\n" not in text
             assert text == text.strip()
+        assert all(other.label for other in finding.related), "the report would show a place without a word"
         for location in (finding.location, *finding.related):
             assert_exact(location, case.example)
 

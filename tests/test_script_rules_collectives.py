@@ -203,6 +203,16 @@ def test_dsl201_says_which_side_waits() -> None:
     assert found.related[0].region.line == 3
 
 
+@pytest.mark.parametrize(
+    ("test", "who"),
+    [("local_rank == 0", "rank 0 of each node"), ("args.local_rank == -1 or dist.get_rank() == 0", "rank 0")],
+)
+def test_dsl201_names_the_same_rank_in_the_message_and_at_the_test(test: str, who: str) -> None:
+    (found,) = findings(dsl201, f"import torch.distributed as dist\nif {test}:\n    dist.barrier()\n")
+    assert f"only {who} calls it" in found.message
+    assert found.related[0].label == f"only {who} gets past this test"
+
+
 def fixed(code: str) -> tuple[str, Safety] | None:
     (found,) = findings(dsl201, code)
     if found.fix is None:

@@ -144,6 +144,7 @@ def test_dsl215_fix_needs_an_engine_of_one_name() -> None:
     (two,) = findings(dsl215, loop("o.step()") + "e = None\n")
     assert one.fix is not None
     assert one.fix.edits[0].text == "e"
+    assert one.hint == "Call `e.step()` instead"
     assert two.fix is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -82,6 +83,11 @@ class Location:
     def labelled(self, label: str) -> Location:
         """The same place with another label."""
         return Location(self.path, self.span, self._region, label)
+
+
+def labelled(places: Iterable[Location], label: str) -> tuple[Location, ...]:
+    """The places; those that have no label get this one."""
+    return tuple(place if place.label else place.labelled(label) for place in places)
 
 
 @dataclass(slots=True)

@@ -126,16 +126,14 @@ class _Loader:
         doubtful = candidate.explicit or (kind in ("script", "shell") and raw.startswith(_UTF_16))
         if doubtful and kind != "-" and self._text(path, raw) is None:
             return
+        if candidate.explicit and kind in ("script", "notebook") and may_train(raw):
+            self.out.named.add(path)
         if kind == "script":
             self.out.scripts[path] = raw
-            if candidate.explicit and may_train(raw):
-                self.out.named.add(path)
             if may_start_processes(raw):
                 self._launch(path, kind, raw)
         elif kind == "notebook":
             self.out.notebooks[path] = raw
-            if candidate.explicit and may_train(raw):
-                self.out.named.add(path)
         elif kind in ("shell", "markdown", "makefile", "dockerfile"):
             self._launch(path, kind, raw)
         elif kind in ("json", "yaml"):

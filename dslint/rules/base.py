@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Fix
-from dslint.core.source import Location
+from dslint.core.source import Location, labelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class RuleMeta:
 
         ``message`` is one sentence (value found, value needed, why it hurts), identifiers in
         backticks, no line breaks, no final full stop; ``hint`` is an imperative. ``facts`` are what the experiment
-        of the rule takes over from the code (the call, the stage, the batch size), under names of its own.
+        of the rule takes over from the code (the call, the stage, the batch size), under names of its own. A related
+        place without a label is one that says a value of the message.
         """
         return Finding(
             self.code,
@@ -85,7 +86,7 @@ class RuleMeta:
             severity or self.severity,
             message,
             location,
-            related,
+            labelled(related, "stated here"),
             hint,
             fix,
             confidence,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 # How many calls lead from a test of the rank to what it guards.
 _MAX_CALLERS = 4
+# A name of the rank in the whole job; `local_rank` and `get_local_rank` are none.
+_WHOLE_JOB = re.compile(r"\b(?:get_|global_|world_)?rank\b")
 _PASSES = {
-    Ranks.MAIN: "only rank 0 gets past this test",
+    Ranks.MAIN: "only {main} gets past this test",
     Ranks.OTHERS: "rank 0 does not get past this test",
     Ranks.SOME: "only some ranks get past this test",
 }
@@ -49,9 +52,15 @@ def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:
         who = "the other ranks" if guard.ranks is Ranks.MAIN else "rank 0"
         return f"{who} may leave before it", "those that come to it wait"
     if guard.ranks is Ranks.MAIN:
-        each = " of each node" if "local" in ctx.text(guard.test).lower() else ""
-        return f"only rank 0{each} calls it", "the other ranks go on without it"
+        return f"only {_main(ctx, guard)} calls it", "the other ranks go on without it"
     return "rank 0 never calls it", "the others wait for rank 0"
+
+
+def _main(ctx: ScriptContext, guard: Guard) -> str:
+    """The rank that a test lets pass, in words: ``local_rank == -1 or rank == 0`` asks for one of the whole job."""
+    test = ctx.text(guard.test).lower()
+    is_local = "local" in test and _WHOLE_JOB.search(test) is None
+    return "rank 0 of each node" if is_local else "rank 0"
 
 
 def _often(number: int) -> str:
@@ -60,9 +69,9 @@ def _often(number: int) -> str:
 
 def guard_place(ctx: ScriptContext, guard: Guard) -> Location:
     """The test that decides, with what it lets through."""
-    passes = _PASSES[guard.ranks]
+    passes = _PASSES[guard.ranks].format(main=_main(ctx, guard))
     if guard.kind == "decorator":
-        who = "rank 0 runs" if guard.ranks is Ranks.MAIN else "some ranks run"
+        who = f"{_main(ctx, guard)} runs" if guard.ranks is Ranks.MAIN else "some ranks run"
         passes = f"only {who} the function"
     return ctx.location(guard.test, passes)
 

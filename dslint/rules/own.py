@@ -53,8 +53,8 @@ also means that the other rules could not judge this file, or only the part befo
 dslint; templates with placeholders belong under `exclude` in the settings.
 
 **When it stays quiet.** Files that dslint would not judge anyway: a JSON file that is no DeepSpeed config, a Python
-file without any word that a rule looks for. A Python file or notebook that the command line names is parsed all the same when it
-names torch, DeepSpeed, transformers, accelerate or Lightning.
+file without any word that a rule looks for. A Python file or notebook that the command line names is
+parsed all the same when it names torch, DeepSpeed, transformers, accelerate or Lightning.
 """,
     "DSL901": """\
 **What.** A rule raised an exception while it looked at this file. The message names the rule and the exception.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
 from dslint.core.fact import Fact
-from dslint.core.source import Location, Span
+from dslint.core.source import Location, Span, labelled
 from dslint.model.context import Context, Vocabulary
 from dslint.model.script.constants import Constants
 from dslint.model.script.given import given
@@ -282,7 +283,8 @@ class ScriptContext:
         """Whether ZeRO stage 3 is in use: from the run's configs, else from what the file itself states."""
         from dslint.model.script.zero.zero3 import is_zero3
 
-        return is_zero3(self.zero.stated)
+        found: Fact[bool] = is_zero3(self.zero.stated)
+        return replace(found, origins=labelled(found.origins, "ZeRO stage"))
 
     @property
     def stage(self) -> int | None:

@@ -36,6 +36,10 @@ class Handover:
     scheduler: Fact[str] = field(default_factory=absent)
     groups: Fact[str] = field(default_factory=absent)
 
+    def ends(self, passed: Fact[str]) -> tuple[Location, ...]:
+        """The call, and where the object that it passes is made: the other ends of a finding."""
+        return self.location.labelled("the call"), *(place.labelled("made here") for place in passed.origins)
+
 
 def read_handover(script: PyScript) -> Handover | None:
     """The call, where there is one only: of several nobody knows which one a run makes."""

@@ -139,7 +139,7 @@ def _finding(doc: DataDoc, old: Old, switch: bool) -> Finding:
         hint = f'Write `"{old.new}": {old.section}`'
         edits = _replaced(doc, old)
     else:
-        effect = "it switches nothing on"
+        effect = "it is off and does nothing"
         hint = f"Delete `{old.key}`"
         edits = delete_member(doc, old.pointer)
     if edits:

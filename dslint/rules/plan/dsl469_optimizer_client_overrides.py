@@ -67,7 +67,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
             f"`optimizer` names `{fact.get()}`, and the script passes a `{title}` to `deepspeed.initialize`: DeepSpeed "
             "takes that one, and this section has no effect",
             hint="Delete the section, or do not pass an optimizer",
-            related=(given.location.labelled("the call"), *given.optimizer.origins),
+            related=given.ends(given.optimizer),
             pointer=_SECTION,
             facts={"consumer": "deepspeed", "client": title},
         )

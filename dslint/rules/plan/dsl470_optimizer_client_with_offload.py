@@ -83,7 +83,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
             f"the optimizer is offloaded to `{view.raw(_DEVICE)}`, and the script passes a `{title}`: every rank stops "
             "when the engine is made, since its steps on the CPU would be slow",
             hint=f"Pass `deepspeed.ops.adam.DeepSpeedCPUAdam`, or set `{_SWITCH}` to false",
-            related=(given.location.labelled("the call"), *given.optimizer.origins),
+            related=given.ends(given.optimizer),
             fix=Fix(f"Set `{_SWITCH}` to false", edits, Safety.UNSAFE) if edits else None,
             pointer=_DEVICE,
             facts={"consumer": "deepspeed", "client": title, "with": "/zero_optimization"},

@@ -76,7 +76,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         f"ZeRO stage {view.stage.get()} was not tested with `{title}`, which the script passes: every rank stops when "
         f"the engine is made unless `{_SWITCH}` is true",
         hint=f"Set `{_SWITCH}` to true, or pass AdamW",
-        related=(given.location.labelled("the call"), *given.optimizer.origins),
+        related=given.ends(given.optimizer),
         fix=Fix(f"Set `{_SWITCH}` to true", edits, Safety.UNSAFE) if edits else None,
         pointer=_STAGE,
         facts={"consumer": "deepspeed", "client": short(title)},

@@ -68,7 +68,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
             f"`scheduler` names `{fact.get()}`, and the script passes a `{short(given.scheduler.get())}` to "
             "`deepspeed.initialize`: DeepSpeed takes that one, and this section has no effect",
             hint="Delete the section, or do not pass a schedule",
-            related=(given.location.labelled("the call"), *given.scheduler.origins),
+            related=given.ends(given.scheduler),
             pointer=_SECTION,
             facts={"consumer": "deepspeed", "client_scheduler": True, "with": "/optimizer"},
         )

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.source import labelled
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.deepspeed.faults import loses_gradients
@@ -83,7 +84,7 @@ def check(plan: RunPlan, context: Context) -> Iterator[Finding]:
         f"ZeRO stage 2 accumulates over {steps.get()} micro batches on {version_named(view.version)}, which keeps the "
         "last one only: the model learns from a part of its data, without an error (fixed in 0.18.3)",
         hint="Upgrade to `deepspeed>=0.18.3`, or use ZeRO stage 1",
-        related=(*version_origin(view.version), *steps.origins[:2]),
+        related=(*version_origin(view.version), *labelled(steps.origins[:2], "accumulates")),
         severity=Severity.INFO if plan.command.in_docs else None,
         pointer=at,
         facts={"with": "/zero_optimization/stage"},

@@ -175,10 +175,11 @@ class Check(ScriptCheck):
             severity = Severity.INFO  # ``engine.optimizer.step()``: somebody meant it
         text = self.ctx.text(optimizer)
         related = (self.ctx.location(maker, "the engine is made here"),) if maker is not None else ()
+        engine = (self._engine_name(maker) if maker is not None else "") or "engine"
         self.report(
             node,
             what.format(name=f"`{text}.step()`"),
-            hint="Remove it: `engine.step()` does the step" if is_both else "Call `engine.step()` instead",
+            hint=f"Remove it: `{engine}.step()` does the step" if is_both else f"Call `{engine}.step()` instead",
             related=related,
             severity=severity,
             fix=None if is_both else self._fix(node, optimizer, maker),

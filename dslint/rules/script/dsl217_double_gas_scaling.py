@@ -27,7 +27,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix, Safety
-from dslint.core.source import Location
+from dslint.core.source import Location, labelled
 from dslint.model.script.quick import flat
 from dslint.model.script.training.enginewords import ENGINE_WORDS, method_calls
 from dslint.rules.base import RuleMeta, bad, good
@@ -191,7 +191,7 @@ class Check(ScriptCheck):
         steps = self.ctx.accumulation.steps
         if steps.is_known:
             same = self.ctx.training.counts_micro_batches(divisor) or self._value(divisor) == steps.get()
-            return steps.origins if same and steps.get() > 1 else None
+            return labelled(steps.origins, "accumulates") if same and steps.get() > 1 else None
         if self.ctx.training.is_the_engines_count(divisor):
             return ()
         return self._same(divisor, self.ctx.accumulation.expressions)

@@ -27,7 +27,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.core.source import Location
+from dslint.core.source import Location, labelled
 from dslint.model.script.behind import question
 from dslint.model.script.quick import flat
 from dslint.model.script.training.enginewords import ENGINE, method_calls
@@ -203,7 +203,10 @@ class Check(ScriptCheck):
         )
 
     def _origins(self, node: cst.Call) -> tuple[Location, ...]:
-        return (*self.ctx.accumulation.steps.origins, *self.ctx.zero.origins(self.ctx.zero.at(node)))
+        return (
+            *labelled(self.ctx.accumulation.steps.origins, "accumulates"),
+            *self.ctx.zero.origins(self.ctx.zero.at(node)),
+        )
 
     def _judged(self, node: cst.Call, every: cst.BaseExpression) -> tuple[Severity | None, str]:
         steps, here = self.ctx.accumulation.steps, self.ctx.zero.at(node)

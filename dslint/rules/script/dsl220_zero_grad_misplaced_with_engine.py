@@ -22,6 +22,7 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
+from dslint.core.source import labelled
 from dslint.model.script.quick import flat
 from dslint.model.script.training.enginewords import ENGINE, method_calls
 from dslint.rules.base import RuleMeta, bad, good
@@ -120,7 +121,7 @@ class Check(ScriptCheck):
             node,
             f"`{self.ctx.text(node.func)}()` runs after each of the {steps.get()} micro batches of a step: {what}",
             hint="Delete it: `engine.step()` clears the gradients when it has used them",
-            related=steps.origins,
+            related=labelled(steps.origins, "accumulates"),
             severity=Severity.WARNING if is_lost else Severity.INFO,
             facts={"stage": stage, "gas": steps.get()},
         )

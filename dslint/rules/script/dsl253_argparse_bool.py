@@ -22,6 +22,7 @@ import libcst as cst
 
 from dslint.core.fact import Fact, absent
 from dslint.core.finding import Severity
+from dslint.core.source import labelled
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
@@ -109,7 +110,7 @@ class Check(ScriptCheck):
             + (f", and `{name}` is switched on all the same" if is_inverted else " switches the flag on"),
             hint="Use `action=argparse.BooleanOptionalAction`, or a converter that reads the text",
             severity=Severity.WARNING if is_inverted else None,
-            related=passed.origins if is_inverted else (),
+            related=labelled(passed.origins, "passed here") if is_inverted else (),
         )
 
     def _passed(self, node: cst.Call, name: str) -> Fact[str]:
