@@ -1,4 +1,4 @@
-"""What a test says on one given rank."""
+"""What a test says on one given rank, and what that rank knows when its trace is recorded."""
 
 from __future__ import annotations
 
@@ -155,3 +155,46 @@ def _named(node: cst.Comparison, guards: Guards) -> set[int]:
     if sign in ("==", "!=") and guards.rank_values.is_last(left, right):
         return {LAST}
     return set()
+
+
+class RankSide:
+    """What one rank knows about tests."""
+
+    def __init__(self, truth: RankTruth, guards: Guards, ranks: list[int], rank: int) -> None:
+        self._truth = truth
+        self._guards = guards
+        self._ranks = ranks
+        self.rank = rank
+        self.told = 0
+
+    def decide(self, test: cst.BaseExpression) -> bool | None:
+        """Whether the test is true on this rank."""
+        self.told += self.is_split(test)
+        return self._truth(test, self.rank)
+
+    def is_split(self, test: cst.BaseExpression) -> bool:
+        """It comes out differently on another rank."""
+        mine = self._truth(test, self.rank)
+        return any(self._truth(test, other) is not mine for other in self._ranks)
+
+    def equals(self, subject: cst.BaseExpression, number: int) -> bool | None:
+        """``match rank: case 0:``."""
+        if not self._guards.rank_values.is_rank(subject):
+            return None
+        self.told += 1
+        return number == self.rank
+
+    def is_rank(self, node: cst.BaseExpression) -> bool:
+        """The expression is the rank of the process."""
+        return self._guards.rank_values.is_rank(node)
+
+    def runs(self, function: cst.FunctionDef) -> bool | None:
+        """``@rank_zero_only`` and the like."""
+        let_in = self._guards.let_in(function)
+        if let_in is None:
+            return None
+        self.told += 1
+        return {Ranks.MAIN: self.rank == 0, Ranks.SOME: self.rank == LAST}.get(let_in, self.rank != 0)
+
+    def handler(self, _: cst.Try | cst.TryStar) -> None:
+        """Exceptions are not what tells ranks apart."""
