@@ -8,11 +8,11 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shell_helpers import read_invocations
 
 from dslint.core.source import Region, SourceFile, Span
 from dslint.model.firstlook import may_launch
 from dslint.model.launch.document import LaunchDoc, read_launch_docs
-from dslint.model.shell.values import read_invocations
 from dslint.parse.markdown import fences, without_prompts
 from dslint.parse.shell import parse_shell
 from dslint.parse.shelllex import simple_command

@@ -15,10 +15,10 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from shell_helpers import read_invocations
 
 from dslint.core.source import SourceFile
 from dslint.model.shell.commands import Invocation
-from dslint.model.shell.values import read_invocations
 from dslint.parse.shell import parse_shell
 
 BASH = shutil.which("bash")

@@ -73,9 +73,9 @@ def accumulation_of(batch: Batch, world: Fact[int]) -> Fact[int]:
     return known(int(batch.train.get() // a_step), *batch.train.origins) if whole else unknown("the sizes do not fit")
 
 
-def read_batch(doc: DataDoc, prefix: str = "") -> Batch:
-    """The batch facts of a DeepSpeed config (of the object at pointer ``prefix``)."""
-    return Batch(*(number_fact(doc, f"{prefix}/{key}") for key in (TRAIN, MICRO, STEPS)))
+def read_batch(doc: DataDoc) -> Batch:
+    """The batch facts of a DeepSpeed config."""
+    return Batch(*(number_fact(doc, f"/{key}") for key in (TRAIN, MICRO, STEPS)))
 
 
 def number_fact(doc: DataDoc, pointer: str) -> Fact[Number]:
@@ -91,7 +91,7 @@ def number_fact(doc: DataDoc, pointer: str) -> Fact[Number]:
     return unknown(f"{value!r} is not a number", *fact.origins)
 
 
-def data_parallel_world(doc: DataDoc, world: Fact[int], prefix: str = "", reads_size: str = "yes") -> Fact[Number]:
+def data_parallel_world(doc: DataDoc, world: Fact[int], reads_size: str = "yes") -> Fact[Number]:
     """The world size that DeepSpeed multiplies with: sequence parallel ranks share one sample.
 
     Unknown where pipeline parallelism, which the code configures, may divide the world further. The tensor parallel
@@ -102,9 +102,9 @@ def data_parallel_world(doc: DataDoc, world: Fact[int], prefix: str = "", reads_
     """
     if not world.is_known:
         return Fact(world.state, None, world.origins, world.reason)
-    if doc.has(f"{prefix}/pipeline"):
+    if doc.has("/pipeline"):
         return unknown("pipeline stages divide the world size")
-    sequence = number_fact(doc, f"{prefix}/sequence_parallel_size")
+    sequence = number_fact(doc, "/sequence_parallel_size")
     if sequence.is_unknown:
         return unknown("the sequence parallel size is not a number")
     size = sequence.get_or(1)

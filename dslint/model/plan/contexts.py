@@ -58,9 +58,7 @@ def contexts_for(
             world_size=_world_of_config(found, named_by, base.world_size),
             zero_stage=_agreed([p.zero_stage for p in found]).or_else(base.zero_stage) if found else base.zero_stage,
             consumer=agreed_reader(shown, (*named_by, *_accelerate(found))).or_else(base.consumer),
-            client_optimizer=_agreed(
-                [p.handover.optimizer if p.handover else p.elsewhere for p in found] or [absent()]
-            ),
+            client_optimizer=_agreed([_client(plan) for plan in found] or [absent()]),
         )
     for path, docs in _configs_by_script(readers, configs).items():
         if path not in contexts:

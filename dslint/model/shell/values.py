@@ -28,14 +28,6 @@ _MAX_DEPTH = 50
 _SEQUENCES = frozenset({"program", "do_group", "then"})
 
 
-def read_invocations(
-    doc: ShellDoc, wanted: Callable[[str], bool], scope: Scope | None = None, find_file: FindFile | None = None
-) -> list[Invocation]:
-    """The commands whose raw text is ``wanted``, in the order of the text."""
-    found = read_statements(doc, wanted, scope, find_file)
-    return [item for item in found if isinstance(item, Invocation)]
-
-
 def read_statements(
     doc: ShellDoc,
     wanted: Callable[[str], bool],
