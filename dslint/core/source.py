@@ -133,6 +133,11 @@ class SourceFile:
         end = starts[line] if line < len(starts) else len(self.text)
         return self.text[starts[line - 1] : end].rstrip("\r\n")
 
+    def line_after(self, offset: int) -> int:
+        """The offset at which the line after that of an offset begins; the end of the text after the last."""
+        end = self.text.find("\n", offset)
+        return len(self.text) if end < 0 else end + 1
+
     def region(self, span: Span) -> Region:
         """The lines and columns of a span."""
         starts = self.line_starts

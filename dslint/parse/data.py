@@ -62,6 +62,13 @@ class DataDoc:
     consumer: str = ""
     is_embedded: bool = False
 
+    def forget(self, pointer: str) -> None:
+        """Leave out the places of a member, which a later one of the same name replaces."""
+        below = pointer + "/"
+        for table in (self.keys, self.values, self.members):
+            for old in [p for p in table if p == pointer or p.startswith(below)]:
+                del table[old]
+
     @property
     def name(self) -> str:
         """What tells this document from all others: the path, and where it begins inside another file."""

@@ -252,10 +252,7 @@ class _Reader:
         """A later member replaces what an earlier one of the same name said."""
         doc = self.doc
         self.duplicates.append(Duplicate(pointer, doc.keys[pointer], second))
-        below = pointer + "/"
-        for table in (doc.keys, doc.values, doc.members):
-            for old in [p for p in table if p == pointer or p.startswith(below)]:
-                del table[old]
+        doc.forget(pointer)
 
     def _value(self, pointer: str, name: str, key: Span | None) -> None:
         """Read a scalar, or open a container; put it into the innermost container."""

@@ -293,7 +293,4 @@ class _Reader:
         doc = self.doc
         if pointer in doc.keys:
             self.duplicates.append(Duplicate(pointer, doc.keys[pointer], second))
-        below = pointer + "/"
-        for table in (doc.keys, doc.values, doc.members):
-            for old in [p for p in table if p == pointer or p.startswith(below)]:
-                del table[old]
+        doc.forget(pointer)

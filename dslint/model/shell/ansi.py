@@ -1,4 +1,4 @@
-r"""The escapes of ``$'...'``."""
+r"""The escapes of ``$'...'``, and where a quote ends in which a backslash escapes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ _ESCAPE = re.compile(r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9a-fA-F]{1,2})|(?P
 _CHARS = {**dict(zip("abefnrtv", "\a\b\x1b\f\n\r\t\v", strict=True)), "E": "\x1b", **{c: c for c in "\\'\"?"}}
 
 
-def ansi_end(raw: str, at: int) -> int:
-    """The offset of the quote that closes the ``$'`` at ``at``.
+def closing_quote(raw: str, at: int, quote: str) -> int:
+    """The offset of the quote that closes what begins at ``at``, where a backslash hides the next character.
 
     Raises:
         UnknownWordError: nothing closes it.
     """
-    at += 2
-    while at < len(raw) and raw[at] != "'":
+    while at < len(raw) and raw[at] != quote:
         at += 2 if raw[at] == "\\" else 1
     if at >= len(raw):
         raise UnknownWordError

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dslint.model.shell.ansi import ansi_end, ansi_text
+from dslint.model.shell.ansi import ansi_text, closing_quote
 from dslint.model.shell.arith import evaluate
 from dslint.model.shell.pieces import Lookup, Piece, UnknownWordError, Value
 from dslint.model.shell.transforms import Transform, transform
@@ -64,7 +64,7 @@ def dollar(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: bool,
         return close
     following = raw[at + 1 : at + 2]
     if following == "'" and not quoted:
-        close = ansi_end(raw, at)
+        close = closing_quote(raw, at + 2, "'")
         pieces.append(Piece(ansi_text(raw[at + 2 : close]), True))
         return close + 1
     if following == '"' and not quoted:  # a text to translate, where somebody has translations

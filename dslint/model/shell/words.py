@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from dslint.model.shell.ansi import closing_quote
 from dslint.model.shell.braces import brace_expanded
 from dslint.model.shell.fields import fields
 from dslint.model.shell.parameters import Words, dollar
@@ -158,7 +159,7 @@ def _quoted(raw: str, at: int, lookup: Lookup, pieces: list[Piece], end: str) ->
 def _expansion(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: bool) -> int:
     """One expansion that begins at ``$`` or a backquote; returns the offset after it."""
     if raw[at] == "`":
-        close = _backquoted_end(raw, at)
+        close = closing_quote(raw, at + 1, "`")
         body = raw[at + 1 : close]
         if quoted and '\\"' in body:
             raise UnknownWordError
@@ -173,15 +174,6 @@ def _expansion(raw: str, at: int, lookup: Lookup, pieces: list[Piece], quoted: b
         pieces.append(Piece(output_of(raw[at + 2 : close], lookup, expand), quoted, not quoted))
         return close + 1
     return dollar(raw, at, lookup, pieces, quoted, INNER)
-
-
-def _backquoted_end(raw: str, at: int) -> int:
-    at += 1
-    while at < len(raw) and raw[at] != "`":
-        at += 2 if raw[at] == "\\" else 1
-    if at >= len(raw):
-        raise UnknownWordError
-    return at
 
 
 def _default(word: str, lookup: Lookup, quoted: bool) -> list[Piece]:

@@ -121,10 +121,5 @@ def _fix(doc: LaunchDoc, found: Comments) -> Fix | None:
     indent = body[: len(body) - len(body.lstrip())]
     moved = "".join(f"{indent}{line.text.strip()}\n" for line in found.lines)
     edits = [Edit(doc.source.path, Span(found.first.start, found.first.start), moved)]
-    edits += [Edit(doc.source.path, Span(line.start, _next(text, line.end)), "") for line in found.lines]
+    edits += [Edit(doc.source.path, Span(line.start, doc.source.line_after(line.end)), "") for line in found.lines]
     return Fix("Move the comments above the command", tuple(edits))
-
-
-def _next(text: str, end: int) -> int:
-    at = text.find("\n", end)
-    return len(text) if at < 0 else at + 1

@@ -119,15 +119,10 @@ def _fix(doc: LaunchDoc, found: tuple[Directive, ...], late: list[Directive]) ->
     if doc.in_docs:
         return None
     read = [directive for directive in found if directive.is_read]
-    at = _next_line(text, read[-1].span.end) if read else base
+    at = doc.source.line_after(read[-1].span.end) if read else base
     if not read and text.startswith("#!", base):
-        at = _next_line(text, base)
-    lines = [Span(directive.span.start, _next_line(text, directive.span.end)) for directive in late]
+        at = doc.source.line_after(base)
+    lines = [Span(directive.span.start, doc.source.line_after(directive.span.end)) for directive in late]
     moved = "".join(text[line.start : line.end].rstrip("\r\n") + "\n" for line in lines)
     edits = (Edit(doc.source.path, Span(at, at), moved), *(Edit(doc.source.path, line, "") for line in lines))
     return Fix("Move the lines to the top", edits)
-
-
-def _next_line(text: str, at: int) -> int:
-    end = text.find("\n", at)
-    return len(text) if end < 0 else end + 1
