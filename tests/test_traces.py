@@ -91,6 +91,11 @@ def test_ranks_part(code: str, line: int) -> None:
         "        study.optimize(trial)\n    else:\n        for x in xs:\n            dist.broadcast(x, src=0)\n",
         "def f(rank):\n    while True:\n        if rank == 0:\n            x = read()\n        dist.broadcast(x, src=0)\n"
         "        if x.done:\n            break\n",
+        # What else is asked beside the rank is the same, however it is written and wherever it stands.
+        "def f(rank, wait, split):\n    if wait and rank != 0 and split == 'train':\n        dist.barrier()\n"
+        '    if wait and rank == 0 and split=="train":\n        dist.barrier()\ndef g(rank, split):\n    f(rank, True, split)\n',
+        "def f(rank, a, b):\n    if not (a and b) and rank != 0:\n        dist.barrier()\n"
+        "    if rank == 0 and not ( a and b ):\n        dist.barrier()\n",
     ],
 )
 def test_ranks_stay_together(code: str) -> None:

@@ -189,6 +189,22 @@ _READ = (
 )
 
 
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import flax",
+        "from flax.training import train_state",
+        "import tensorflow as tf",
+        "from transformers import TFAutoModel",
+        "from transformers.modeling_flax_outputs import FlaxBaseModelOutput",
+    ],
+)
+def test_quiet_in_a_script_of_a_framework_that_no_such_release_runs(imports: str) -> None:
+    code = "from transformers import TrainingArguments\nargs = TrainingArguments('out', logging_dir='runs')\n"
+    assert findings(dsl264, code, context(transformers=">=4.34"))
+    assert findings(dsl264, f"{imports}\n{code}", context(transformers=">=4.34")) == []
+
+
 def test_reading_a_removed_argument() -> None:
     code = _READ + "print(training_args.overwrite_output_dir)\n"
     (found,) = findings(dsl264, code, context(transformers="==5.0.0"))

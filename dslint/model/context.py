@@ -82,8 +82,9 @@ class Context:
     """Facts around one file. All optional: a rule must be right without any of them.
 
     ``world_size``: processes in the job, from ``--world-size`` or from the plans that use the file.
-    ``processes_per_node`` and ``launcher``: for a script, how many processes of it its launch commands start on each
-    machine, and by which launcher (``torchrun``, ``deepspeed``, ``accelerate`` ...); known where all commands agree.
+    ``processes_per_node``, ``nodes`` and ``launcher``: for a script, how many processes its launch commands start on
+    each machine, on how many machines, and by which launcher (``torchrun``, ``deepspeed``, ``accelerate`` ...); known
+    where all commands agree.
     ``zero_stage``: ZeRO stage of the run(s) that use this script, from its configs.
     ``accumulation``: for a script, the micro batches that DeepSpeed accumulates for a step in its run(s).
     ``deepspeed``: version of DeepSpeed; ``libraries`` of other packages by name.
@@ -111,6 +112,7 @@ class Context:
     client_optimizer: Fact[str] = field(default_factory=absent)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     processes_per_node: Fact[int] = field(default_factory=absent)
+    nodes: Fact[int] = field(default_factory=absent)
     launcher: Fact[str] = field(default_factory=absent)
 
     @property

@@ -46,6 +46,7 @@ def contexts_for(
             arguments={**base.arguments, **_agreed_arguments(users)},
             accumulation=_agreed([_accumulation_of_run(p) for p in users]).or_else(base.accumulation),
             processes_per_node=_agreed([p.processes_per_node for p in users]),
+            nodes=_agreed([p.nodes for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
         )
     readers = readers or {}

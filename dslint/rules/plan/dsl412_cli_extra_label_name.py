@@ -81,7 +81,7 @@ EXAMPLES = (
     bad("the script does not show what the key holds", {
         "run.sh": _RUN,
         "train.py": _SCRIPT.replace("metadata", "ids"),
-    }, "run.sh:4 warning"),
+    }, "run.sh:4 info"),
     bad("in documentation", {
         "README.md": f"# Train\n\n```bash\n{_RUN}```\n",
         "train.py": _SCRIPT,

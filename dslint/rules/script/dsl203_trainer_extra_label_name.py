@@ -10,12 +10,13 @@ and the metrics vanish from the results, and nothing says so.
 **Fix.** Keep `label_names=["labels"]`. Carry metadata to `compute_metrics` through `include_for_metrics=["inputs"]`, or
 as an integer id tensor of fixed shape that is looked up afterwards.
 
-**When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]` (what
-models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides both
-`prediction_step` and `evaluation_loop` (`prediction_loop`). A misspelt name (`"lables"`) is reported when no code of
-the file makes such a key; `"label"` when the collator is one of transformers, which renames it. A key made as a tensor
-in every batch is only a note. It is an error when the file makes the key as text, dict or list, or only in some
-batches, and metrics are computed. A file whose Trainer gets no `eval_dataset` has a note.
+**When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]`
+(what models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides
+both `prediction_step` and `evaluation_loop` (`prediction_loop`). A misspelt name (`"lables"`) is reported when no
+code of the file makes such a key; `"label"` when the collator is one of transformers, which renames it. A key made as
+a tensor in every batch is only a note, and so is one that no code of the file makes. It is an error when the file
+makes the key as text, dict or list, or only in some batches, and metrics are computed. A file whose Trainer gets no
+`eval_dataset` has a note.
 
 **Evidence.** Issue https://github.com/deepspeedai/DeepSpeed/issues/6680. transformers 5.23 `Trainer.prediction_step`
 (`nested_detach(tuple(inputs.get(name) for name in self.label_names))`), `evaluation_loop`, accelerate 1.15
@@ -82,7 +83,7 @@ EXAMPLES = (
                 "setattr(training_args, 'label_names', ['labels', 'source'])\n"
             )
         },
-        at=("train.py:4 warning", "train.py:5 warning"),
+        at=("train.py:4 info", "train.py:5 info"),
     ),
     bad(
         "a subclass adds a name",
@@ -94,7 +95,7 @@ EXAMPLES = (
                 "        self.label_names += ['image_id']\n"
             )
         },
-        at="trainer.py:7 warning",
+        at="trainer.py:7 info",
     ),
     bad(
         "the default of a field",
@@ -105,7 +106,7 @@ EXAMPLES = (
                 "    label_names: list[str] = field(default_factory=lambda: ['labels', 'metadata'])\n"
             )
         },
-        at="arguments.py:8 warning",
+        at="arguments.py:8 info",
     ),
     bad(
         "a tensor of fixed shape in every batch: a note",

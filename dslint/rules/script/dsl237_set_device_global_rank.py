@@ -10,7 +10,7 @@ queued for two machines and fails at its start, while the first machine waits.
 
 **When it stays quiet.** With `% torch.cuda.device_count()`; when the rank comes from a parameter, as in the worker of
 `mp.spawn`; when the launch commands start a single machine, or the file starts them and
-makes `MASTER_ADDR` this machine; in tests.
+makes `MASTER_ADDR` this machine; in tests. A module that starts no job and asks whether there is one has a note.
 
 **Evidence.** PyTorch documentation of `torchrun`: `RANK` is "the rank of the worker within a worker group",
 `LOCAL_RANK` the one within the machine; `torch.cuda.set_device` takes the index of a GPU of the machine.
@@ -135,6 +135,23 @@ EXAMPLES = (
         },
     ),
     good(
+        "one machine with as many processes as somebody says",
+        {
+            "train.py": _HEAD + "torch.cuda.set_device(dist.get_rank())\n",
+            "run.sh": "torchrun --standalone --nnodes=1 --nproc-per-node=${GPUS} train.py\n",
+        },
+        select="DSL237",
+    ),
+    bad(
+        "a part of a library, which asks whether there is a job",
+        {
+            "pipeline.py": "import torch\nimport torch.distributed as dist\n\n\ndef run(self):\n"
+            "    device = torch.device(f'cuda:{dist.get_rank()}') if dist.is_initialized() else self.device\n"
+            "    return torch.ones(1, device=device)\n"
+        },
+        at="pipeline.py:6 info",
+    ),
+    good(
         "the ranks meet on this machine",
         {
             "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n"
@@ -224,14 +241,24 @@ class Check(ScriptCheck):
         run = self.ctx.run
         if run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None):
             return
+        if run.nodes.get_or(0) == 1:
+            return
         startup = self.ctx.startup
         met = [w.text for w in startup.environment_writes if w.name == "MASTER_ADDR"]
         if met and _THIS_MACHINE.issuperset(met) and startup.starts_processes:
             return
         for choice in self.ctx.startup.devices.choices:
-            if self.ctx.startup.devices.is_global_rank(choice.index) and not self._is_number(choice.index):
+            if startup.devices.is_global_rank(choice.index) and not self._is_number(choice.index):
                 self._report(choice.index)
                 return
+
+    def _is_group_optional(self, index: cst.BaseExpression) -> bool:
+        """Whether there is a job at all is asked around the choice, and this module starts none."""
+        if self.ctx.startup.group_makers or self.ctx.startup.is_entry:
+            return False
+        tests = [n.test for n in self.ctx.tree.parents(index) if isinstance(n, cst.IfExp | cst.If)]
+        inner = (n for test in tests for n in self.ctx.tree.descendants(test) if isinstance(n, cst.Call))
+        return any(self.ctx.called(call) == "is_initialized" for call in inner)
 
     def _is_number(self, index: cst.BaseExpression) -> bool:
         """``rank = 0`` is what was assigned last, in the arm without distribution."""
@@ -255,4 +282,5 @@ class Check(ScriptCheck):
             " index of any GPU there, and the process stops with `invalid device ordinal`",
             hint=self._hint(text),
             related=tuple(self.ctx.location(value, "the rank comes from here") for value in within),
+            severity=Severity.INFO if self._is_group_optional(index) else None,
         )

@@ -10,7 +10,8 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 **When it stays quiet.** In modules that are no program; in files that join no job; on rank 0 only, and in the arm that
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
 (gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also by
-`world_size=1`; for an `Accelerator` that prepares nothing; in tests.
+`world_size=1`, or one on each machine; for an `Accelerator` that prepares nothing; in tests. Where no launch command
+tells how many processes a machine runs, it is an information.
 
 **Evidence.** PyTorch documentation of `DistributedDataParallel`: "make sure that `map_location` is configured properly
 for every process". accelerate 1.15 `Accelerator.prepare_model` stops on rank 1 after `device_map={"": 0}`: "You can't
@@ -55,7 +56,7 @@ EXAMPLES = (
     bad(
         "the model on GPU 0",
         {"train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN},
-        at="train.py:9 warning",
+        at="train.py:9 info",
     ),
     bad(
         "through a variable, with a choice for machines without a GPU",
@@ -90,7 +91,15 @@ EXAMPLES = (
             "    Trainer(model=model).train()\n" + _MAIN,
             "run.sh": "torchrun --nproc_per_node 4 train.py\n",
         },
-        at="train.py:5",
+        at="train.py:5 warning",
+    ),
+    good(
+        "one process on each of four machines",
+        {
+            "train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN,
+            "run.sh": "torchrun --nnodes 4 --nproc_per_node 1 --node_rank $R --master_addr $M train.py\n",
+        },
+        select="DSL238",
     ),
     good(
         "a Trainer that nobody starts on several processes",
@@ -169,7 +178,7 @@ EXAMPLES = (
             "dist.init_process_group('nccl', world_size=args.world_size)\n"
             "model = torch.nn.Linear(8, 8).to('cuda:0')\n\nif __name__ == '__main__':\n    print(model)\n"
         },
-        at="train.py:10 warning",
+        at="train.py:10 info",
     ),
     good("no job", {"demo.py": "import torch\n\nmodel = torch.nn.Linear(8, 8).to('cuda:0')\n"}),
     good(
@@ -219,6 +228,8 @@ class Check(ScriptCheck):
 
     def finish(self) -> None:
         """Fire on the first place that every rank of the job reaches."""
+        if self.ctx.run.processes_per_node.get_or(0) == 1 and not self.ctx.startup.starts_processes:
+            return  # one on each machine
         if self.ctx.run.is_one_process and not self.ctx.startup.starts_processes:
             return
         if not self.ctx.startup.is_entry or not self._joins():
@@ -237,10 +248,13 @@ class Check(ScriptCheck):
                 return
 
     def _report(self, value: cst.BaseExpression) -> None:
-        text = self.ctx.text(value)
+        run, text = self.ctx.run, self.ctx.text(value)
+        share = "they share its memory, and the other GPUs stay empty"
+        several = run.processes_per_node.get_or(run.world_size.get_or(1)) > 1
         self.report(
             value,
-            f"`{text}` is GPU 0 for every rank of the machine: they share its memory, and the other GPUs stay empty",
+            f"`{text}` is GPU 0 for every rank of the machine: {share if several else f'with several, {share}'}",
+            severity=None if several else Severity.INFO,
             hint='Use the device of the process, such as `torch.device("cuda", local_rank)` or `accelerator.device`',
         )
 

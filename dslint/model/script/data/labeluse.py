@@ -122,8 +122,9 @@ def _verdict(found: list[Produced], evaluation: Evaluation) -> tuple[Severity, s
     elif kind == "tensor":
         why, severity = "which works only while its shape is the same on every rank", Severity.INFO
     else:
+        # Another file may make it as a tensor of fixed shape in every batch.
         why = "which hangs or raises unless it is a tensor of the same shape on every rank"
-        severity = Severity.WARNING
+        severity = Severity.INFO
     if evaluation.never_runs():
         return Severity.INFO, f"{why} (this file passes no `eval_dataset`)"
     # Without metrics the Trainer keeps the loss only, and never gathers the labels in evaluate().

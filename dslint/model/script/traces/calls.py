@@ -114,4 +114,4 @@ def _known(value: cst.BaseExpression, recorder: Recorder) -> Given:
     """What is known of an argument, or of a default, of the file of a recorder."""
     if type(value) is cst.Name and value.value in ("True", "False", "None"):
         return Given(value.value == "True", recorder.tree.text(value))
-    return Given(recorder.side.decide(value), recorder.tree.text(value))
+    return Given(recorder.side.decide(value), recorder.text(value))

@@ -97,6 +97,10 @@ class Recorder:
         self._split = split
         return found
 
+    def text(self, value: cst.BaseExpression) -> str:
+        """The name of what is unknown in an expression."""
+        return self._symbols.of(value, self.side)
+
     def is_alike(self, function: cst.FunctionDef) -> bool:
         """The trace of a function is the same for all ranks that are compared."""
         return id(function) in self._alike

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from functools import lru_cache
+
 import libcst as cst
 
 from dslint.model.script.dotted import keyword
@@ -30,7 +33,12 @@ class Symbols:
                 return self.of(test.right, side)
             if right is not None and left is None:
                 return self.of(test.left, side)
-        return self._tree.text(self._listed(test) or test)
+            if left is None and right is None:  # what is known may stand deeper: ``flag and rank == 0 and more``
+                word = "and" if type(test.operator) is cst.And else "or"
+                return f"({self.of(test.left, side)} {word} {self.of(test.right, side)})"
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
+            return f"not {self.of(test.expression, side)}"
+        return _plain(self._tree.text(self._listed(test) or test))
 
     def _listed(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """``flag`` of ``stop[0]``, where ``stop = [flag]`` stays as it is up to here."""
@@ -69,3 +77,12 @@ class Symbols:
             return False
         source = keyword(call, "src")
         return source is None or number_of(source) == 0
+
+
+@lru_cache(maxsize=1024)
+def _plain(text: str) -> str:
+    """The text of an expression in one way of writing: ``a=="b"`` and ``(a == 'b')`` ask the same."""
+    try:
+        return ast.unparse(ast.parse(f"({text})", mode="eval"))
+    except SyntaxError:  # dslint reads the grammar of newer releases of Python, too
+        return text

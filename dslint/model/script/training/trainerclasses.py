@@ -73,7 +73,12 @@ class TrainerClasses:
         return False
 
     def states_release(self, library: str) -> bool:
-        """The file itself asks for releases up to one: `require_version("trl>=0.8.6,<=0.9.6")`."""
+        """The file itself asks for releases up to one: `require_version("trl>=0.8.6,<=0.9.6")`, or imports flax.
+
+        What it imports of flax or TensorFlow, transformers 5.0 removed.
+        """
+        if library == "transformers" and self._is_of_other_framework():
+            return True
         pin = re.compile(rf"\s*{library}\s*(?:[><]=?|==|~=|!=)")
         asked = (n for n in self._tree.every(cst.Call) if self._names.called(n) == "require_version" and n.args)
         if any(not isinstance(n.args[0].value, cst.SimpleString) for n in asked):
@@ -81,6 +86,18 @@ class TrainerClasses:
         texts = (n for n in self._tree.order if isinstance(n, cst.SimpleString))
         values = (str(n.evaluated_value) for n in texts if library in n.value)
         return any(pin.match(value) and re.search(r"<|==|~=", value) for value in values)
+
+    def _is_of_other_framework(self) -> bool:
+        """The file imports flax or the TensorFlow and Flax classes of transformers, which 5.0 removed altogether."""
+        for node in self._tree.some(cst.Import, cst.ImportFrom):
+            text = self._tree.text(node)
+            if re.match(r"(?:import|from) (?:flax|tensorflow)\b", text):
+                return True
+            if re.match(r"from transformers\b", text) and re.search(
+                r"\b(?:TF|Flax)[A-Z]\w+|modeling_(?:tf|flax)_", text
+            ):
+                return True
+        return False
 
 
 def _fields(node: cst.ClassDef) -> set[str]:
