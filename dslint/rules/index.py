@@ -2312,6 +2312,23 @@ RULES: tuple[RuleInfo, ...] = (
         has_precheck=True,
     ),
     RuleInfo(
+        code="DSL271",
+        name="local-rank-as-rank",
+        kind="script",
+        severity="warning",
+        summary="the rank within the machine is passed as the rank of the job: two machines take each rank twice",
+        module="dslint.rules.script.dsl271_local_rank_as_rank",
+        markers=(
+            "init_process_group|init_distributed",
+            "LOCAL_?RANK|local_?rank|SLURM_LOCALID|MPI_",
+            "rank\\s*=",
+        ),
+        fix="safe",
+        since="0.1.0",
+        depends_on_run=True,
+        has_precheck=True,
+    ),
+    RuleInfo(
         code="DSL290",
         name="fsdp-norm-of-shards",
         kind="script",

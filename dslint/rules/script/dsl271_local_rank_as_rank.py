@@ -1,0 +1,238 @@
+"""The rank within the machine is passed as the rank of the job.
+
+**What.** `init_process_group(rank=local_rank, world_size=world_size)` with the `LOCAL_RANK` of the launcher as the rank
+and its `WORLD_SIZE` as the number of processes.
+
+**Why it hurts.** On one machine the two ranks are the same, and the script works. On two machines each rank is taken
+twice and half of the ranks by nobody: the group never forms, and the job waits until the timeout while the GPUs are
+paid for.
+
+**Fix.** `rank=int(os.environ["RANK"])`, or neither `rank` nor `world_size`: `init_process_group` reads both itself.
+
+**When it stays quiet.** A world size of one machine, such as `torch.cuda.device_count()`; a world size or a rank whose
+origin is not certain, as a variable called `local_rank` that holds the rank of the job; commands that start a single
+machine; processes that meet at an address of this machine; a file that says it is for one machine
+(`--standalone`, `--nnodes=1`); tests.
+
+**Evidence.** torchrun of torch 2.13 for two machines with a process each: both processes are rank 0, and
+`init_process_group` ends in a timeout; with `RANK`, or on one machine, the group forms.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import libcst as cst
+
+from dslint.core.finding import Severity
+from dslint.core.fix import Edit, Fix
+from dslint.model.script.quick import call_name, flat
+from dslint.model.script.setup.launchervalues import LOCAL_RANK, WORLD_SIZE, LauncherValues
+from dslint.model.script.setup.timeouts import GROUP_CREATORS
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.walk import ScriptCheck
+
+META = RuleMeta(
+    code="DSL271",
+    name="local-rank-as-rank",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="the rank within the machine is passed as the rank of the job: two machines take each rank twice",
+    fix="safe",
+    markers=(r"init_process_group|init_distributed", r"LOCAL_?RANK|local_?rank|SLURM_LOCALID|MPI_", r"rank\s*="),
+    references=(
+        "https://github.com/pytorch/pytorch/issues/23074",
+        "https://pytorch.org/docs/stable/elastic/run.html#environment-variables",
+    ),
+    depends_on_run=True,
+)
+
+_HEAD = "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
+_MAIN = (
+    _HEAD
+    + """\
+local_rank = int(os.environ["LOCAL_RANK"])
+world_size = int(os.environ.get("WORLD_SIZE", 1))
+torch.cuda.set_device(local_rank)
+dist.init_process_group("nccl", rank=%s, world_size=%s)
+"""
+)
+_PARSED = """\
+import argparse
+import os
+
+import torch.distributed as dist
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=-1)
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+%s
+    args.world_size = int(os.environ["WORLD_SIZE"])
+    if args.local_rank != -1:
+        dist.init_process_group(backend="nccl", rank=args.local_rank, world_size=args.world_size)
+
+
+main()
+"""
+
+EXAMPLES = (
+    bad(
+        "both from the launcher",
+        {"train.py": _MAIN % ("local_rank", "world_size")},
+        "train.py:9 warning",
+        fixed={"train.py": _MAIN % ('int(os.environ["RANK"])', "world_size")},
+    ),
+    bad(
+        "the world size is left to the environment",
+        {"train.py": _MAIN.replace(", world_size=%s", "") % "local_rank"},
+        "train.py:9",
+    ),
+    bad("the option that the launcher passes", {"train.py": _PARSED % ""}, "train.py:18"),
+    bad(
+        "handed to a function",
+        {
+            "train.py": _HEAD + "def init(rank, world_size):\n"
+            "    dist.init_process_group('gloo', 'env://', None, world_size, rank)\n\n\n"
+            "class Run:\n    def __init__(self):\n"
+            "        self.local_rank = int(os.getenv('LOCAL_RANK', '0'))\n"
+            "        self.world_size = int(os.getenv('WORLD_SIZE', '1'))\n"
+            "        init(self.local_rank, self.world_size)\n"
+        },
+        "train.py:7",
+    ),
+    bad(
+        "two machines are started",
+        {
+            "train.py": _MAIN % ("local_rank", "world_size"),
+            "run.sh": "torchrun --nnodes 2 --nproc_per_node 8 --node_rank $R --master_addr $M train.py\n",
+        },
+        "train.py:9 error",
+    ),
+    good("the rank of the job", {"train.py": _MAIN % ("int(os.environ['RANK'])", "world_size")}),
+    good("the GPUs of this machine", {"train.py": _MAIN % ("local_rank", "torch.cuda.device_count()")}),
+    good(
+        "the number of the machine counts",
+        {"train.py": _MAIN % ("int(os.environ['NODE_RANK']) * 8 + local_rank", "world_size")},
+    ),
+    good(
+        "a variable of that name that holds the rank of the job",
+        {
+            "train.py": _MAIN.replace('"LOCAL_RANK"', '"RANK"').replace("torch.cuda.set_device", "print")
+            % ("local_rank", "world_size"),
+            "parsed.py": _PARSED % "    args.local_rank = int(os.environ['RANK'])",
+            "given.py": _HEAD + "def init(local_rank, world_size):\n"
+            "    dist.init_process_group('nccl', rank=local_rank, world_size=world_size)\n",
+        },
+    ),
+    good(
+        "they meet on this machine",
+        {
+            "train.py": (_MAIN % ("local_rank", "world_size")).replace(
+                "torch.cuda.set", "os.environ['MASTER_ADDR'] = '127.0.0.1'\ntorch.cuda.set"
+            ),
+            "tcp.py": _MAIN % ("local_rank", "world_size, init_method='tcp://localhost:29500'"),
+        },
+    ),
+    good(
+        "one machine is started",
+        {"train.py": _MAIN % ("local_rank", "world_size"), "run.sh": "torchrun --nproc_per_node 8 train.py\n"},
+    ),
+    good(
+        "the file says that it is for one machine",
+        {"train.py": 'USAGE = "torchrun --standalone train.py"\n' + _MAIN % ("local_rank", "world_size")},
+    ),
+    good("a test of one machine", {"tests/test_groups.py": _MAIN % ("local_rank", "world_size")}),
+)  # fmt: skip
+
+_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)(?:test_|two_gpu)[^/]*$|_test\.py$|conftest\.py$")
+_ONE_MACHINE = re.compile(r"--standalone|nnodes[= ]+[\"']?1\b")
+_HERE = re.compile(r"localhost|127\.0\.0\.1")
+# ``init_process_group(backend, init_method, timeout, world_size, rank)``; DeepSpeed's has others in between.
+_WORLD, _RANK = 3, 4
+
+
+def applies(path: str, _context: object) -> bool:
+    """Tests run on one machine."""
+    return _TEST.search(path) is None
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Some group gets a rank."""
+    for call in flat(tree).nodes(ast.Call):
+        given = len(call.args) > _RANK or any(k.arg in ("rank", None) for k in call.keywords)
+        if given and call_name(call) in ("init_process_group", "init_distributed"):
+            return True
+    return False
+
+
+class Check(ScriptCheck):
+    """Looks at the ranks that process groups get."""
+
+    def finish(self) -> None:
+        """Fire on each group whose rank is certainly that within the machine, and whose size that of the job."""
+        run = self.ctx.run
+        if run.is_one_process or (
+            run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None)
+        ):
+            return
+        if _ONE_MACHINE.search(self.ctx.doc.source.text) or self._meet_here():
+            return
+        for call in self.ctx.startup.group_makers:
+            if self.ctx.qualified_name(call.func) in GROUP_CREATORS and not self.ctx.has_unpacked_arguments(call):
+                self._judge(call)
+
+    def _meet_here(self) -> bool:
+        """The file makes the address of the meeting this machine, and in no arm another one."""
+        met = [w.text for w in self.ctx.startup.environment_writes if w.name == "MASTER_ADDR"]
+        return any(text is not None and _HERE.search(text) for text in met)
+
+    def _judge(self, call: cst.Call) -> None:
+        is_torch = self.ctx.called(call) == "init_process_group"
+        rank = self.ctx.argument(call, "rank", _RANK if is_torch else None)
+        world = self.ctx.argument(call, "world_size", _WORLD if is_torch else None)
+        met = self.ctx.argument(call, "init_method", 1 if is_torch else None)
+        if rank is None or (met is not None and self._may_be_here(met)):
+            return
+        values = LauncherValues(self.ctx.tree, self.ctx.names, self.ctx.constants)
+        read = values.source(rank, LOCAL_RANK)
+        size = values.source(world, WORLD_SIZE) if world is not None else None
+        if read is None or (world is not None and size is None):
+            return
+        run = self.ctx.run
+        per_node = run.processes_per_node.get_or(None)
+        is_known = run.world_size.is_known and isinstance(per_node, int)
+        count = f"{per_node} processes each" if is_known else "several processes each"
+        self.report(
+            rank,
+            f"`rank={self.ctx.text(rank)}` is the rank within the machine and the world size that of the job: on two"
+            f" machines of {count} every rank is taken twice, and the group never forms",
+            hint='Pass `rank=int(os.environ["RANK"])`, or leave out both `rank` and `world_size`',
+            related=() if read is rank else (self.ctx.location(read, "the rank within the machine"),),
+            severity=Severity.ERROR if is_known else None,
+            fix=self._fix(rank, read),
+            facts={"library": "torch" if is_torch else "deepspeed"},
+        )
+
+    def _may_be_here(self, node: cst.BaseExpression) -> bool:
+        """The address of the meeting is this machine, or nobody knows."""
+        value = self.ctx.constant(node).get_or(None)
+        return not isinstance(value, str) or _HERE.search(value) is not None
+
+    def _fix(self, rank: cst.BaseExpression, read: cst.BaseExpression) -> Fix | None:
+        """The variable beside it, where the file reads the environment by `os`."""
+        if any(word in self.ctx.text(read) for word in ("SLURM", "MPI")) or not self._has_os(rank):
+            return None
+        edit = Edit(self.ctx.doc.path, self.ctx.span(rank), 'int(os.environ["RANK"])')
+        return Fix("Pass the rank of the job", (edit,))
+
+    def _has_os(self, node: cst.CSTNode) -> bool:
+        """`os` means the module at the call."""
+        found = self.ctx.names.bindings("os", node)
+        return len(found) == 1 and found[0].kind == "import" and found[0].target == "os"
