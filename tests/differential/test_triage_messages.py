@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 def said() -> Said:
     """What the libraries printed: symptom, text."""
     done = subprocess.run(
-        [ORACLE, str(SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False
+        [ORACLE, str(SCRIPT)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500, check=False
     )
     text = done.stdout.decode("utf-8", "replace")
     assert "## end" in text, text[-3000:]
