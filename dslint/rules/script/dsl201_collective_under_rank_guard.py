@@ -51,6 +51,19 @@ from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
+from dslint.rules.lonelyscripts import (
+    DATA_FIRST,
+    ENGINE_LOOP,
+    EXPORT,
+    LIGHTNING_SAVE,
+    LORA,
+    METRICS,
+    REPORT,
+    SAFE_SAVE,
+    SEARCH,
+    TOOLS,
+    USES_TOOLS,
+)
 from dslint.rules.snippets import DDP_LOOP
 from dslint.rules.walk import ScriptCheck
 
@@ -127,84 +140,33 @@ class Check(ScriptCheck):
         )
 
 
-_ENGINE = """\
-import deepspeed
-import torch.distributed as dist
-
-
-def train(args, model, loader):
-    model_engine, _, _, _ = deepspeed.initialize(args=args, model=model)
-    for batch in loader:
-        loss = model_engine(batch)
-        model_engine.backward(loss)
-        model_engine.step()
-"""
-
-_LIGHTNING = """\
-import lightning as L
-
-
-def main(model, data):
-    trainer = L.Trainer(devices=8)
-    trainer.fit(model, data)
-    if trainer.is_global_zero:
-        trainer.save_checkpoint("last.ckpt")
-"""
-
 EXAMPLES = (
-    bad("Lightning", {"train.py": _LIGHTNING, "requirements.txt": "lightning>=2.2\n"}, "train.py:8 error"),
-    bad("Lightning of an unknown release saves on rank 0 only", {"train.py": _LIGHTNING}, "train.py:8 warning"),
+    bad("Lightning", {"train.py": LIGHTNING_SAVE, "requirements.txt": "lightning>=2.2\n"}, "train.py:8 error"),
+    bad("Lightning of an unknown release saves on rank 0 only", {"train.py": LIGHTNING_SAVE}, "train.py:8 warning"),
     good(
         "a release of Lightning whose save_checkpoint has no barrier",
-        {"train.py": _LIGHTNING, "requirements.txt": "pytorch-lightning==2.0.1\n"},
+        {"train.py": LIGHTNING_SAVE, "requirements.txt": "pytorch-lightning==2.0.1\n"},
     ),
     bad(
         "A checkpoint that only rank 0 saves",
         {
-            "train.py": _ENGINE
+            "train.py": ENGINE_LOOP
             + """\
     if dist.get_rank() == 0:
         model_engine.save_checkpoint(args.output_dir)
 """
         },
         "train.py:12",
-        fixed={"train.py": _ENGINE + "    model_engine.save_checkpoint(args.output_dir)\n"},
+        fixed={"train.py": ENGINE_LOOP + "    model_engine.save_checkpoint(args.output_dir)\n"},
     ),
     bad(
         "A barrier after the other ranks have left",
-        {
-            "export.py": """\
-import torch
-import torch.distributed as dist
-
-
-def export(model, path):
-    if dist.get_rank() != 0:
-        return
-    torch.save(model.state_dict(), path)
-    dist.barrier()
-"""
-        },
+        {"export.py": EXPORT},
         "export.py:9",
     ),
     bad(
         "A helper that waits for everybody, called by the main process",
-        {
-            "evaluate.py": """\
-from accelerate import Accelerator
-
-accelerator = Accelerator()
-
-
-def collect(scores):
-    return accelerator.gather(scores)
-
-
-def report(scores):
-    if accelerator.is_main_process:
-        print(collect(scores).mean())
-"""
-        },
+        {"evaluate.py": REPORT},
         "evaluate.py:12",
     ),
     bad(
@@ -232,16 +194,7 @@ def finish(model, path, is_main_process):
     ),
     bad(
         "A default that callers of other files may never use",
-        {
-            "metric.py": """\
-class Metrics:
-    def display(self, step, gathered=None):
-        if not self.accelerator.is_main_process:
-            return
-        results = self.accelerator.gather(self.values) if gathered is None else gathered
-        print(step, results)
-"""
-        },
+        {"metric.py": METRICS},
         "metric.py:5 info",
     ),
     good(
@@ -254,49 +207,13 @@ class Metrics:
     ),
     good(
         "a search on rank 0 that may end the job",
-        {
-            "train.py": """\
-import torch.distributed as dist
-
-
-def check(wanted, entries):
-    if dist.get_rank() == 0:
-        for name in wanted:
-            for entry in entries:
-                if entry == name:
-                    break
-            else:
-                raise ValueError(name)
-    dist.barrier()
-"""
-        },
+        {"train.py": SEARCH},
     ),
     good(
         "A helper of another file that chooses the rank itself, and one that both sides call",
         {
-            "tools.py": """\
-import torch.distributed as dist
-
-
-def save(model, path):
-    if dist.is_initialized() and dist.get_rank() == 0:
-        model.save(path)
-
-
-def wait():
-    dist.barrier()
-""",
-            "train.py": """\
-import tools
-
-
-def finish(model, path, rank):
-    if rank == 0:
-        tools.save(model, path)
-        tools.wait()
-    else:
-        tools.wait()
-""",
+            "tools.py": TOOLS,
+            "train.py": USES_TOOLS,
         },
     ),
     bad(
@@ -315,22 +232,12 @@ def finish(model, path, rank):
     ),
     good(
         "The rank of a LoRA, which is the size of its matrices",
-        {
-            "train.py": """\
-import torch.distributed as dist
-
-
-def merge(config, model):
-    if config.lora.rank > 0:
-        model.merge()
-        dist.barrier()
-"""
-        },
+        {"train.py": LORA},
     ),
     good(
         "Only the logging is behind the test",
         {
-            "train.py": _ENGINE
+            "train.py": ENGINE_LOOP
             + """\
     model_engine.save_checkpoint(args.output_dir)
     if dist.get_rank() == 0:
@@ -340,20 +247,7 @@ def merge(config, model):
     ),
     good(
         "Rank 0 prepares the data while the others wait: the barriers pair up",
-        {
-            "data.py": """\
-import torch.distributed as dist
-
-
-def load(rank, prepare):
-    if rank != 0:
-        dist.barrier()
-    data = prepare()
-    if rank == 0:
-        dist.barrier()
-    return data
-"""
-        },
+        {"data.py": DATA_FIRST},
     ),
     good(
         "Both branches run the same collective",
@@ -378,20 +272,6 @@ def finish(args):
     ),
     good(
         "The helper behind the test saves without talking to other ranks",
-        {
-            "save.py": """\
-from transformers import Trainer
-
-
-def safe_save(trainer: Trainer, path):
-    state = {k: v.cpu() for k, v in trainer.model.state_dict().items()}
-    trainer._save(path, state_dict=state)
-
-
-def finish(trainer: Trainer, args):
-    if trainer.is_world_process_zero():
-        safe_save(trainer, args.output_dir)
-"""
-        },
+        {"save.py": SAFE_SAVE},
     ),
 )

@@ -1,0 +1,151 @@
+"""Scripts of the examples about calls that only some ranks make."""
+
+from __future__ import annotations
+
+# Rank 0 saves the checkpoint of a Lightning trainer.
+LIGHTNING_SAVE = """\
+import lightning as L
+
+
+def main(model, data):
+    trainer = L.Trainer(devices=8)
+    trainer.fit(model, data)
+    if trainer.is_global_zero:
+        trainer.save_checkpoint("last.ckpt")
+"""
+
+# A loop with a DeepSpeed engine; its end follows.
+ENGINE_LOOP = """\
+import deepspeed
+import torch.distributed as dist
+
+
+def train(args, model, loader):
+    model_engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    for batch in loader:
+        loss = model_engine(batch)
+        model_engine.backward(loss)
+        model_engine.step()
+"""
+
+# The other ranks have left before the barrier.
+EXPORT = """\
+import torch
+import torch.distributed as dist
+
+
+def export(model, path):
+    if dist.get_rank() != 0:
+        return
+    torch.save(model.state_dict(), path)
+    dist.barrier()
+"""
+
+# A helper gathers, and the main process calls it.
+REPORT = """\
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+
+
+def collect(scores):
+    return accelerator.gather(scores)
+
+
+def report(scores):
+    if accelerator.is_main_process:
+        print(collect(scores).mean())
+"""
+
+# A default that callers may never use gathers.
+METRICS = """\
+class Metrics:
+    def display(self, step, gathered=None):
+        if not self.accelerator.is_main_process:
+            return
+        results = self.accelerator.gather(self.values) if gathered is None else gathered
+        print(step, results)
+"""
+
+# A search on rank 0 that may end the job before a barrier.
+SEARCH = """\
+import torch.distributed as dist
+
+
+def check(wanted, entries):
+    if dist.get_rank() == 0:
+        for name in wanted:
+            for entry in entries:
+                if entry == name:
+                    break
+            else:
+                raise ValueError(name)
+    dist.barrier()
+"""
+
+# One helper chooses the rank itself, one waits for everybody.
+TOOLS = """\
+import torch.distributed as dist
+
+
+def save(model, path):
+    if dist.is_initialized() and dist.get_rank() == 0:
+        model.save(path)
+
+
+def wait():
+    dist.barrier()
+"""
+
+# Rank 0 calls both, the others the one that waits.
+USES_TOOLS = """\
+import tools
+
+
+def finish(model, path, rank):
+    if rank == 0:
+        tools.save(model, path)
+        tools.wait()
+    else:
+        tools.wait()
+"""
+
+# The rank of a LoRA, which is the size of its matrices.
+LORA = """\
+import torch.distributed as dist
+
+
+def merge(config, model):
+    if config.lora.rank > 0:
+        model.merge()
+        dist.barrier()
+"""
+
+# Rank 0 prepares the data while the others wait.
+DATA_FIRST = """\
+import torch.distributed as dist
+
+
+def load(rank, prepare):
+    if rank != 0:
+        dist.barrier()
+    data = prepare()
+    if rank == 0:
+        dist.barrier()
+    return data
+"""
+
+# A helper that saves without talking to other ranks.
+SAFE_SAVE = """\
+from transformers import Trainer
+
+
+def safe_save(trainer: Trainer, path):
+    state = {k: v.cpu() for k, v in trainer.model.state_dict().items()}
+    trainer._save(path, state_dict=state)
+
+
+def finish(trainer: Trainer, args):
+    if trainer.is_world_process_zero():
+        safe_save(trainer, args.output_dir)
+"""
