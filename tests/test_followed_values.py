@@ -111,6 +111,18 @@ def test_what_a_function_returns_differs_between_ranks_as_its_values_do(step: st
     assert len(findings(dsl204, code, Context())) == fires
 
 
+@pytest.mark.parametrize("model", ["sharded", "sharded.module"])
+def test_what_a_sharded_model_returns_is_of_the_data_of_the_rank(model: str) -> None:
+    code = (
+        "import torch.distributed as dist\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+        "from torch.utils.data import DataLoader, DistributedSampler\n"
+        "sharded = FSDP(net)\nloader = DataLoader(data, sampler=DistributedSampler(data))\n"
+        f"for batch in loader:\n    loss = {model}(batch).mean()\n"
+        "    if loss.item() > 9:\n        break\n    dist.all_reduce(t)\n"
+    )
+    assert len(findings(dsl204, code)) == 1
+
+
 def test_a_parameter_differs_when_every_call_passes_what_differs() -> None:
     code = ENGINE + (
         "def stop(loss):\n    return loss.item() > 9\n"

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from dslint.model.script.data.labels import items_of
 from dslint.model.script.dotted import is_none
+from dslint.model.script.given import given
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 from dslint.model.trlclasses import PLAIN_TRAINERS
@@ -88,18 +88,10 @@ class Evaluation:
 
     def _keywords(self, call: cst.Call) -> dict[str, cst.BaseExpression] | None:
         """The arguments by name, those of an unpacked dictionary that this file makes included."""
-        found: dict[str, cst.BaseExpression] = {}
-        for arg in call.args:
-            if arg.keyword is not None:
-                found[arg.keyword.value] = arg.value
-            elif arg.star == "**":
-                inner = items_of(arg.value, self._names)
-                if inner is None:
-                    return None
-                found |= inner
-            elif arg.star:
-                return None
-        return {name: self._names.single_value(value) or value for name, value in found.items()}
+        passed = given(self._names, call)
+        if passed.is_open:
+            return None
+        return {name: self._names.single_value(value) or value for name, value in passed.named.items()}
 
 
 def _is_none(value: cst.BaseExpression | None) -> bool:

@@ -18,6 +18,7 @@ import libcst as cst
 from dslint.model.script.behind import question
 from dslint.model.script.bindings import Binding
 from dslint.model.script.dotted import keyword, last_name
+from dslint.model.script.objects.objectkinds import MODELS
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.ranks.rankset import number_of
@@ -39,7 +40,6 @@ _LOADER_KINDS = frozenset({"loader", "prepared_loader", "ds_loader"})
 # Each rank gets a part of its own from these.
 _OWN_PART = frozenset({"prepared_loader", "ds_loader"})
 _LOADER_NAME = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$", re.I)
-_MODELS = frozenset({"engine", "ddp", "fsdp", "prepared_model", "prepared", "model", "engine_module", "ddp_module"})
 _TRAINED = frozenset({"engine", "ddp", "fsdp", "prepared_model"})
 _MODEL_NAME = re.compile(
     r"(?:^|_)(?:model|engine|net|criterion|loss_fn|loss_func|compute_loss|forward_step)$|loss$", re.I
@@ -217,7 +217,7 @@ class Variances:
         qualified = self._names.qualified(node.func) or ""
         if self._passing.agrees(node) or (name in _PASSING and self._helper(node) is not None):
             return self._first(self._passing.returned(node), steps)
-        is_model = _MODEL_NAME.search(name) is not None or self._objects.called(node.func) in _MODELS
+        is_model = _MODEL_NAME.search(name) is not None or self._objects.called(node.func) in MODELS
         if not (is_model or name in _PASSING or qualified.startswith("torch.nn.functional.")):
             return self._answered(node, steps)
         given: list[cst.BaseExpression] = [a.value for a in node.args]
