@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
+from document_helpers import cut, same, walk
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dslint.core.source import SourceFile, Span
-from dslint.parse.data import DataDoc, join_pointer, split_pointer
+from dslint.core.source import SourceFile
+from dslint.parse.data import DataDoc, split_pointer
 from dslint.parse.jsondoc import parse_json
 from dslint.parse.limits import MAX_DEPTH
 
@@ -20,24 +20,9 @@ def read(text: str) -> DataDoc:
     return parse_json(SourceFile("ds_config.json", text))
 
 
-def cut(doc: DataDoc, span: Span) -> str:
-    return doc.source.text[span.start : span.end]
-
-
 def messages(text: str) -> list[tuple[str, str]]:
     doc = read(text)
     return [(cut(doc, p.span), p.message) for p in doc.problems]
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal values of equal types: 1, 1.0 and True differ, NaN equals NaN."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
-        return math.isnan(b)
-    return type(a) is type(b) and a == b
 
 
 def nested(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -49,14 +34,6 @@ def nested(scalars: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 json_values = nested(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12))
-
-
-def walk(value: Any, pointer: str = "") -> list[tuple[str, Any]]:
-    found = [(pointer, value)]
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in members:
-        found += walk(child, join_pointer(pointer, key))
-    return found
 
 
 @settings(deadline=None)

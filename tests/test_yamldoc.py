@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
+from document_helpers import cut, same, walk
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dslint.core.source import SourceFile, Span
-from dslint.parse.data import DataDoc, join_pointer
+from dslint.core.source import SourceFile
+from dslint.parse.data import DataDoc
 from dslint.parse.limits import MAX_DEPTH
 from dslint.parse.yamldoc import parse_yaml
 
 
 def read(text: str) -> DataDoc:
     return parse_yaml(SourceFile("config.yaml", text))
-
-
-def cut(doc: DataDoc, span: Span) -> str:
-    return doc.source.text[span.start : span.end]
-
-
-def same(a: Any, b: Any) -> bool:
-    """Equal values of equal types: 1, 1.0 and True differ, NaN equals NaN; the order of merged keys is free."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return set(a) == set(b) and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
-        return math.isnan(b)
-    return type(a) is type(b) and a == b
-
-
-def walk(value: Any, pointer: str = "") -> list[tuple[str, Any]]:
-    found = [(pointer, value)]
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in members:
-        found += walk(child, join_pointer(pointer, key))
-    return found
 
 
 def is_plain(value: Any) -> bool:
@@ -80,13 +57,13 @@ def test_dumped_yaml_reads_as_safe_load_does_and_scalars_slice_back(
         return
     doc = read(text)
     assert doc.problems == ()
-    assert same(doc.data, wanted)
+    assert same(doc.data, wanted, in_order=False)
     assert {p for p, _ in walk(doc.data)} == set(doc.values)
     for pointer, part in walk(doc.data):
         place = cut(doc, doc.values[pointer])
         # A block scalar means nothing without its indentation, nor a tagged one without its tag.
         if not isinstance(part, (dict, list)) and place[:1] not in ("|", ">", "") and "!!" not in text:
-            assert same(yaml.safe_load(place), part)
+            assert same(yaml.safe_load(place), part, in_order=False)
     for pointer, span in doc.keys.items():
         assert cut(doc, doc.members[pointer]).removeprefix("? ").startswith(cut(doc, span))
 
@@ -121,7 +98,7 @@ def test_what_yaml_1_1_means_is_what_pyyaml_says(text: str) -> None:
     wanted = next(iter(yaml.safe_load_all(text)), None)
     doc = read(text)
     assert doc.problems == ()
-    assert same(doc.data, wanted), doc.data
+    assert same(doc.data, wanted, in_order=False), doc.data
 
 
 marks = list("\n\n\n  :-[]{},\"'|>#&*!%@?~\t\0\r")
@@ -181,7 +158,7 @@ def test_text_without_a_problem_has_the_values_of_safe_load(text: str) -> None:
     except yaml.YAMLError:
         return
     if not doc.problems and is_plain(wanted):
-        assert same(doc.data, wanted)
+        assert same(doc.data, wanted, in_order=False)
 
 
 def test_keys_values_members_and_comments_have_exact_places() -> None:

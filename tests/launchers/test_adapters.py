@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from launch_helpers import shown
 
-from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import read_launch_docs
@@ -21,10 +21,6 @@ def one(script: str) -> LaunchCommand:
     found = read_launch_docs(SourceFile("run.sh", script), "shell")[0].commands
     assert len(found) == 1, found
     return found[0]
-
-
-def shown(fact: Fact[int]) -> int | str:
-    return fact.get() if fact.is_known else fact.state
 
 
 @pytest.mark.parametrize(

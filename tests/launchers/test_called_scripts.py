@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from launch_helpers import shown
 
-from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
 from dslint.engine.inputs import LaunchFile
 from dslint.engine.launchstage import LaunchReader
@@ -32,10 +32,6 @@ def called(files: dict[str, str], path: str = "run.sh") -> list[LaunchCommand]:
     workspace = Workspace(Path("/nonexistent"), files)
     docs = read_launch_docs(SourceFile(path, files[path]), kind, workspace)
     return [command for doc in docs for command in doc.called]
-
-
-def shown(fact: Fact[int]) -> int | str:
-    return fact.get() if fact.is_known else fact.state
 
 
 def texts(command: LaunchCommand) -> list[str | None]:

@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launch_helpers import plan_of
 
-from dslint.core.source import SourceFile
-from dslint.model.launch.document import read_launch_docs
 from dslint.model.launch.launchers.environment import SETS, sets
 from dslint.model.launch.meeting import devices, meeting
-from dslint.model.plan.runplan import RunPlan, build_plans
-from dslint.model.workspace import Workspace
 
 pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
@@ -109,13 +106,6 @@ def notes(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda note: int(note["env"].get("RANK", "0")))
 
 
-def plan_of(text: str) -> RunPlan:
-    workspace = Workspace(Path("/nonexistent"), {"run.sh": text, **FILES})
-    docs = read_launch_docs(SourceFile("run.sh", text), "shell", workspace)
-    (plan,) = build_plans([c for d in docs for c in d.commands], workspace)
-    return plan
-
-
 def request(text: str, folder: Path) -> list[Any]:
     """What ``started.py`` is asked to start."""
     words = shlex.split(text)
@@ -150,7 +140,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Pa
 
 def compare(text: str, seen: list[dict[str, Any]]) -> None:
     """The plan says what the processes have written down."""
-    plan = plan_of(text)
+    plan = plan_of(text, FILES)
     command = plan.command
     count = len(seen)
     assert plan.world_size.get_or(1) == plan.processes_per_node.get_or(count) == count

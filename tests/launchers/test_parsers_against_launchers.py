@@ -19,14 +19,12 @@ from typing import Any
 
 import pytest
 from command_lines import FILES, Line, random_lines
+from launch_helpers import plan_of
 
 from dslint.core.fact import Fact
-from dslint.core.source import SourceFile
-from dslint.model.launch.document import read_launch_docs
 from dslint.model.launch.launchers.releases import accepts
 from dslint.model.launch.meeting import devices, meeting
-from dslint.model.plan.runplan import RunPlan, build_plans
-from dslint.model.workspace import Workspace
+from dslint.model.plan.runplan import RunPlan
 
 pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
@@ -41,13 +39,6 @@ def shell(line: Line) -> str:
     """The line as it stands in a script."""
     prefix = [f"{name}={shlex.quote(value)}" for name, value in line.environment.items()]
     return " ".join([*prefix, NAMES.get(line.launcher, line.launcher), *map(shlex.quote, line.words)])
-
-
-def plan_of(text: str) -> RunPlan:
-    workspace = Workspace(Path("/nonexistent"), {"run.sh": text, **FILES})
-    docs = read_launch_docs(SourceFile("run.sh", text), "shell", workspace)
-    (plan,) = build_plans([c for d in docs for c in d.commands], workspace)
-    return plan
 
 
 class Launchers:
@@ -151,7 +142,7 @@ def outcome(launchers: Launchers) -> tuple[list[str], Counter[str], list[tuple[L
             continue
         known[f"lines of {line.launcher}"] += 1
         text = shell(line)
-        wrong += [f"{text}\n    {said}" for said in differences(line, plan_of(text), real, known)]
+        wrong += [f"{text}\n    {said}" for said in differences(line, plan_of(text, FILES), real, known)]
     return wrong, known, refused
 
 

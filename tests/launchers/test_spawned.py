@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from launch_helpers import shown
 
-from dslint.core.fact import Fact
 from dslint.core.source import SourceFile
 from dslint.model.launch.document import read_launch_docs
 from dslint.model.plan.runplan import RunPlan, build_plans
@@ -44,10 +44,6 @@ def plan_of(call: str, line: str) -> RunPlan:
     docs = read_launch_docs(SourceFile("run.sh", files["run.sh"]), "shell", workspace)
     (plan,) = build_plans([c for d in docs for c in d.commands], workspace)
     return plan
-
-
-def shown(fact: Fact[int]) -> int | str:
-    return fact.get() if fact.is_known else fact.state
 
 
 @pytest.mark.parametrize(
