@@ -11,7 +11,7 @@ from dslint.core.fact import Fact, unknown
 from dslint.model.script.bindings import Binding
 from dslint.model.script.constants import Constants
 from dslint.model.script.data.shares import Shares
-from dslint.model.script.dotted import last_name
+from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import Guards
 from dslint.model.script.tree import Tree
@@ -258,7 +258,7 @@ class Partitions:
     def _split_between_processes(self, value: cst.BaseExpression) -> Partition | None:
         if not isinstance(value, cst.Call) or self._names.called(value) != "split_between_processes" or not value.args:
             return None
-        padding = next((a.value for a in value.args if a.keyword and a.keyword.value == "apply_padding"), None)
+        padding = keyword(value, "apply_padding")
         if padding is None and len(value.args) > 1 and value.args[1].keyword is None:
             padding = value.args[1].value
         if padding is not None and not (isinstance(padding, cst.Name) and padding.value == "False"):

@@ -6,7 +6,7 @@ import re
 
 from dslint.model.context import Context
 
-# What states the stage (``zero3.py``), and what asks for it (``stagetests.py``).
+# What states the stage (``stated.py``), and what asks for it (``stagetests.py``).
 _STATES = re.compile(
     rb"zero_?optimization|zero[_-]?stage|(?:ds|deepspeed)_stage|z(?:ero)?_?(?:stage_?)?3|DeepSpeedPlugin|\bzero\b"
     rb"|ds_(?:id|tensor|status|shape|numel|process_group)",
