@@ -16,7 +16,7 @@ from dslint.model.launch.launchers.base import Parsed, World, flag_name, last, p
 from dslint.model.launch.launchers.environment import hand_over
 from dslint.model.launch.launchers.frameworks import is_lightning, split_launcher
 from dslint.model.launch.launchers.remote import SBATCH, remote_words
-from dslint.model.launch.launchers.wrappers import unwrap
+from dslint.model.launch.launchers.wrappers import is_container, unwrap
 from dslint.model.shell.slurm import slurm_options
 from dslint.model.shell.words import is_plain
 
@@ -76,7 +76,7 @@ def read_command(
     seen = dict(env)
     around: list[tuple[Word, ...]] = []
     rest = unwrap(words, seen, around)
-    if "" in seen and "" not in env:
+    if "" in seen and ("" not in env or any(is_container(words) for words in around)):  # an image, also behind ssh
         cwd = unknown("the image decides")
     outer = outer or Outer()
     head = _head(rest)

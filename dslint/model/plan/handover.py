@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,6 +20,9 @@ _FIXED_PLACES = 6
 _ENGINE = "deepspeed.initialize"
 # Modules of the project that a script imports, and those that they import.
 _MOST_MODULES, _MOST_STEPS = 60, 2
+_OWN_ENGINE = re.compile(
+    r"deepspeed\.initialize\((?:[^()]|\([^()]*\))*?\bconfig(?:_params)?\s*=\s*[\w.]*args\.deepspeed\b"
+)
 _CLASSES = ("torch.optim.", "deepspeed.ops.", "apex.optimizers.", "bitsandbytes.optim.", "transformers.optimization.")
 
 
@@ -79,6 +83,22 @@ def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
                 seen.add(found)
                 pending.append((found, steps + 1))
     return absent()
+
+
+def engine_of_arguments(path: str, workspace: Workspace) -> bool:
+    """A module that the script imports calls ``deepspeed.initialize(config=args.deepspeed)``: no Trainer reads it.
+
+    Scripts of the Trainer's argument classes with a training loop of their own; nothing compares the two then.
+    """
+    module = load(path, workspace) if path.endswith(".py") else None
+    for origin in module.script.imports.values() if module is not None else ():
+        found = find_module(origin, path, workspace) or find_module(
+            origin.rpartition(".")[0] or origin, path, workspace
+        )
+        source = workspace.read(found) if found is not None else None
+        if source is not None and _ENGINE in source.text and _OWN_ENGINE.search(source.text):
+            return True
+    return False
 
 
 def short(title: str) -> str:

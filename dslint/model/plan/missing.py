@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.appearing import may_appear
 from dslint.model.plan.config import Named
@@ -24,15 +22,7 @@ def missing_script(command: LaunchCommand, files: Files) -> Named | None:
     text = word.text if word is not None and not command.is_module else None
     if word is None or not text or not text.endswith(_SUFFIXES):
         return None
-    if _is_in_container(command):
-        return None  # in the working directory of the image
     left = left_behind(files, text)
     if left is None and files.find(text):
         return None
     return Named(text, word.location, word.raw, left) if not may_appear(files, text, word.raw) else None
-
-
-def _is_in_container(command: LaunchCommand) -> bool:
-    """``docker run image torchrun train.py``."""
-    names = (posixpath.basename(words[0].text or "") for words in command.wrappers if words)
-    return any(name in ("docker", "docker-compose", "nvidia-docker", "podman") for name in names)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dslint.core.fact import Fact, absent, known
+from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
@@ -17,7 +17,7 @@ from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, module_path, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
-from dslint.model.plan.handover import Handover, handed_elsewhere
+from dslint.model.plan.handover import Handover, engine_of_arguments, handed_elsewhere
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
@@ -218,6 +218,13 @@ def _build(
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
     consumer = stated.or_else(run_consumer(command, profile, choice))
+    if (
+        stated.is_absent
+        and script is not None
+        and consumer.get_or("") == "hf"
+        and engine_of_arguments(script, workspace)
+    ):
+        consumer = unknown("a module that the script imports hands the config to DeepSpeed itself")
     parser, given_to = _words(command, script, workspace)
     passed = passed_arguments(command)
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)

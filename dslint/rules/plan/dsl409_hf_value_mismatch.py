@@ -111,6 +111,12 @@ EXAMPLES = (
     }),
     bad("the tasks of a Slurm job", {"job.sbatch": _JOB, "train.py": TRAINER, "ds.json": _CONFIG}, "ds.json:4 error",
         fixed={"ds.json": _CONFIG.replace("4", '"auto"')}),
+    good("a loop of its own starts DeepSpeed with the file", {
+        "run.sh": _RUN, "ds.json": _CONFIG,
+        "train.py": "from loop import Loop\n" + TRAINER.replace(" Trainer,", "").replace("Trainer(", "Loop("),
+        "loop.py": "import deepspeed\n\n\nclass Loop:\n    def __init__(self, model, args):\n        self.args = args\n"
+        "        self.model, *_ = deepspeed.initialize(model=model, config=args.deepspeed)\n",
+    }),
     good("the same numbers", {"run.sh": _RUN, "train.py": TRAINER, "ds.json": _CONFIG.replace("4", "2")}),
     good("the Trainer fills the config", {
         "run.sh": _RUN,

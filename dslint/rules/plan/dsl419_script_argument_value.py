@@ -86,7 +86,7 @@ EXAMPLES = (
         "README.md": f"```bash\n{_run('--dtype DTYPE --epochs N')}```\n", "train.py": _SCRIPT,
     }),
     good("values that the reader of a documentation chooses", {
-        "README.md": f"```bash\n{_run('--dtype bf16/fp16 --epochs your_epochs')}{_run('--dtype [bf16, fp16]')}"
+        "README.md": f"```bash\n{_run('--dtype bf16/fp16 --epochs your_epochs')}{_run('--dtype [bf16, fp16, all]')}"
         f"{_run('--dtype dtype_of_the_data')}```\n",
         "train.py": _SCRIPT,
     }),

@@ -59,7 +59,11 @@ EXAMPLES = (
     }),
     good("another project", {"run.sh": f"cd ../other\n{_RUN}", **_HERE}),
     good("a folder that is not here", {"run.sh": _RUN.replace("tools", "elsewhere"), **_HERE}),
-    good("inside an image", {"run.sh": f"docker run --gpus all me/image {_RUN}", **_HERE}),
+    good("inside an image on another machine", {
+        "scripts/run.sh": 'TOP="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\n'
+        f'ssh $HOST "cd $TOP && docker-compose run trainer {_RUN[:-1]}"\n',
+        **_HERE,
+    }),
     good("git ignores it in its own folder", {"run.sh": _RUN, "tools/.gitignore": "train.py\n", **_HERE}),
     good("a workflow that checks out into a folder with the name of one inside", {
         ".github/workflows/test.yml": "on: push\njobs:\n  test:\n    steps:\n      - uses: actions/checkout@v4\n"

@@ -141,6 +141,12 @@ def unwrap(
     return rest
 
 
+def is_container(words: Sequence[Word]) -> bool:
+    """A program around the command, with its options, that runs it in a container of an environment of its own."""
+    name = (words[0].text or "").rpartition("/")[2] if words else ""
+    return name in ("docker-compose", "kubectl", "oc") or (name in _CONTAINERS and not _CONTAINERS[name][2])
+
+
 def _container(name: str, words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
     """The command behind the image; ``-e NAME=value`` sets what it sees."""
     _, table, inherits = _CONTAINERS[name]
