@@ -181,7 +181,8 @@ EXAMPLES = (
     good("words of documentation that the reader writes", {
         "README.md": "```bash\ntorchrun --nproc_per_node 2 train.py --OTHER_OPTIONS\n"
         "torchrun --nproc_per_node 2 train.py --model path of your model\n"
-        "torchrun --nproc_per_node 2 train.py --model file / folder\n```\n",
+        "torchrun --nproc_per_node 2 train.py --model file / folder\n"
+        "torchrun --nproc_per_node 2 train.py --model {the name of f(x)}\n```\n",
         "train.py": _HEAD + _BITS + _END,
     }),
     bad("a prompt without quotation marks", {

@@ -44,8 +44,10 @@ def is_bracketed(word: Word, command: LaunchCommand) -> bool:
     """The word stands in brackets of several words: ``--task [train, eval]``, ``--data {file of the data}``."""
     words = command.script_args
     at = next((i for i, other in enumerate(words) if other is word), 0)
-    before = next((w.raw for w in reversed(words[: at + 1]) if w.raw.startswith(("[", "{", "-"))), "")
-    return before.startswith(("[", "{")) and any(w.raw.endswith(("]", "}")) for w in words[at:])
+    first = next((i for i in range(at, -1, -1) if words[i].raw.startswith(("[", "{", "-"))), at)
+    # What the shell takes for the end of the command may cut off the closing one.
+    closed = any(w.raw.endswith(("]", "}")) for w in words[first:at])
+    return words[first].raw.startswith(("[", "{")) and not closed
 
 
 def place_of(word: Word) -> Location:
