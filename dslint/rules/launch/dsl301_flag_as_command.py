@@ -128,7 +128,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             continue
         reason, hint = _REASONS[lost.between]
         count = len(lost.more)
-        more = "" if not count else f" and the next line that begins so{'' if count == 1 else f' ({count} of them)'}"
+        more = "" if not count else f" and without {count} more such line{'s' if count > 1 else ''} below"
         related = [doc.source.location(lost.above.span, "the command ends here")]
         related += [doc.source.location(other.span, "a command of its own too") for other in lost.more]
         yield META.finding(
