@@ -85,10 +85,11 @@ def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
     return absent()
 
 
-def engine_of_arguments(path: str, workspace: Workspace) -> bool:
-    """A module that the script imports calls ``deepspeed.initialize(config=args.deepspeed)``: no Trainer reads it.
+def engine_of_arguments(path: str, workspace: Workspace) -> Fact[str]:
+    """Who reads the config where an imported module calls ``deepspeed.initialize(config=args.deepspeed)``: unknown.
 
-    Scripts of the Trainer's argument classes with a training loop of their own; nothing compares the two then.
+    Else absent. Scripts with the Trainer's argument classes and a training loop of their own: nothing compares the
+    config with the arguments then.
     """
     module = load(path, workspace) if path.endswith(".py") else None
     for origin in module.script.imports.values() if module is not None else ():
@@ -97,8 +98,8 @@ def engine_of_arguments(path: str, workspace: Workspace) -> bool:
         )
         source = workspace.read(found) if found is not None else None
         if source is not None and _ENGINE in source.text and _OWN_ENGINE.search(source.text):
-            return True
-    return False
+            return unknown("a module that the script imports hands the config to DeepSpeed itself")
+    return absent()
 
 
 def short(title: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
@@ -217,14 +217,7 @@ def _build(
     stated = told.reader(choice.path.get()) if told.reader is not None and choice.path.is_known else absent()
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
-    consumer = stated.or_else(run_consumer(command, profile, choice))
-    if (
-        stated.is_absent
-        and script is not None
-        and consumer.get_or("") == "hf"
-        and engine_of_arguments(script, workspace)
-    ):
-        consumer = unknown("a module that the script imports hands the config to DeepSpeed itself")
+    consumer = stated.or_else(_reader(script, workspace, run_consumer(command, profile, choice)))
     parser, given_to = _words(command, script, workspace)
     passed = passed_arguments(command)
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
@@ -264,6 +257,12 @@ def _build(
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
         elsewhere=_elsewhere(script, choice, consumer, workspace),
     )
+
+
+def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:
+    """Who reads the config, unless the script only looks like one of a Trainer."""
+    is_asked = script is not None and consumer.get_or("") == "hf"
+    return engine_of_arguments(script, workspace).or_else(consumer) if is_asked and script is not None else consumer
 
 
 def _elsewhere(script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace) -> Fact[str]:
