@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,12 @@ OWN = {"PWD", "OLDPWD", "SHLVL", "_", "FUNCNEST"}
 # A function that calls itself ends at once instead of filling the memory.
 ENVIRONMENT = {"FUNCNEST": "20"}
 BINARY = ["**", "<<", ">>", "<", "<=", "==", "!=", ">", ">=", "&&", "||", "&", "|", "^", ","]
+# Of an arithmetic command, unlike an expansion, only the status tells.
+GAVE_UP = re.compile(
+    rb"^[^:\n]+: (?:line (\d+): )?(?!(?:\(\(|let|\[\[): ).*(?:error token is|invalid indirect expansion"
+    rb"|invalid variable name|bad substitution|substring expression < 0|maximum function nesting level exceeded)",
+    re.MULTILINE,
+)
 END = "printf '%s\\0' begin "
 
 
@@ -44,8 +51,9 @@ def _empty() -> str:
 def _output(arguments: list[str], environment: Mapping[str, str], patience: float) -> bytes | None:
     """What bash prints; ``None`` when it takes too long: then its children end with it, which would fork for ever.
 
-    ``None`` too where a function calls itself without end: where ``FUNCNEST`` stops it, bash leaves the braces around
-    the call and goes on behind them, which no script that runs without that variable does.
+    ``None`` too where an expansion fails (``$((08))``, ``${!A}`` of a name that is not set) in the middle of a line or
+    block: bash leaves it half done and goes on behind it, and dslint takes it that a script runs. The same where
+    ``FUNCNEST`` ends a function that calls itself for ever.
     """
     with subprocess.Popen(
         [str(BASH), *arguments],
@@ -58,12 +66,23 @@ def _output(arguments: list[str], environment: Mapping[str, str], patience: floa
     ) as bash:
         try:
             printed, said = bash.communicate(timeout=patience)
-            return None if b"maximum function nesting level exceeded" in said else printed
+            return None if _gave_up(arguments[-1], said) else printed
         except subprocess.TimeoutExpired:  # a loop whose counter a loop inside sets back, a function that calls itself
             return None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(bash.pid, signal.SIGKILL)
+
+
+def _gave_up(script: str, said: bytes) -> bool:
+    lines = [int(number or 1) - 1 for number in GAVE_UP.findall(said)]
+    statements = [c for c in parse_shell(SourceFile("run.sh", script)).root.children if c.is_named] if lines else []
+    for line in lines:
+        here = [s for s in statements if s.start_point[0] <= line <= s.end_point[0]]
+        is_alone = len(here) == 1 and here[0].type in ("variable_assignment", "declaration_command", "command")
+        if not is_alone or any(c.type == "variable_assignment" for c in here[0].children):
+            return True
+    return False
 
 
 def run_bash(script: str, inputs: Mapping[str, str] | None = None, patience: float = 3) -> list[str] | None:
@@ -323,12 +342,14 @@ scripts = st.builds(
 @example('f() { local A=$1; shift; L=("$@"); }\nA=1\nf 2 "b c" d\n' + END + '$A "${L[@]}"\n')
 @example("f() { return; }\ng() { A=1; f; A=2; }\ng\n" + END + "$A\n")
 @example("A='x  y'\n" + END + "p$A'q'\n")
+@example("true && for B in x y; do\nA=${!A}\ndone\nA=\n" + END + "${B^}\n")
 def test_every_word_that_is_known_is_the_word_that_bash_passes(script: str) -> None:
     assume(agrees(script) is not None)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(body=st.lists(statements, max_size=5), prefix=st.builds("{}={}".format, names, words))
+@example(body=["A=", "unset A", "IFS=, read -ra L <<< $((A + $A))"], prefix="A=0")
 def test_every_variable_that_is_known_is_what_the_command_finds(body: list[str], prefix: str) -> None:
     script = "\n".join([*body, f"{prefix} /usr/bin/env -0"]) + "\n"
     invocations = read(script, "/usr/bin/env")
