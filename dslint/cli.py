@@ -43,13 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) went away: nothing is wrong. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
         code = OK
     except OSError as error:
         # A full disk, or --output-file in a folder that does not exist.
         say(f"{error.filename or 'the report cannot be written'}: {error.strerror or error}")
         if os.environ.get("DSLINT_DEBUG"):
             raise
+        _let_go_of_output()
         code = TROUBLE
     except Exception as error:
         say(f"internal error: {type(error).__name__}: {error} (DSLINT_DEBUG=1 prints the traceback; please report it)")
@@ -59,6 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if arguments is None:  # else the caller goes on
         never_again()
     sys.exit(code)
+
+
+def _let_go_of_output() -> None:
+    """What standard output does not take is lost: Python would try again at exit, and give another exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: list[str]) -> int:

@@ -529,7 +529,9 @@ def test_a_closed_pipe_ends_the_report_without_a_word(project: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_is_said_and_is_no_success(project: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_said_and_is_no_success(project: Path, unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)  # without it, Python writes again what is left at exit
     with open("/dev/full", "w") as full:
         code, err = run_with(project, stdout=full)
     assert code == 2

@@ -175,8 +175,10 @@ def test_all_checks_run_on_the_real_machine(private: Path) -> None:
     assert done.out.splitlines()[-1].startswith("14 checks: ")
 
 
-def test_colour_only_where_it_is_asked_for(private: Path) -> None:
+def test_colour_only_where_it_is_asked_for(private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_stale(private)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
     assert "\x1b[" not in dslint("doctor", "--check", "D1").out
     coloured = dslint("doctor", "--check", "D1", "--color", "always").out
     assert "\x1b[" in coloured

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from script_helpers import call, findings, script
 
+from dslint.core.source import SourceFile
 from dslint.model.context import Context
+from dslint.model.plan.pyscript import read_script
+from dslint.model.plan.scriptargs import read_script_args
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl204_data_dependent_exit_between_collectives as dsl204
 
@@ -143,3 +146,73 @@ def test_a_model_that_a_function_shards_is_sharded_by_the_inner_call() -> None:
     taken = ctx.objects.taken(given)
     assert taken is not None
     assert ctx.text(taken) == "fully_shard(net)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "settings = types.SimpleNamespace(steps=64)",
+        "OPTIONS = {'steps': 64}\nsettings = types.SimpleNamespace(**OPTIONS)",
+        "made = types.SimpleNamespace(steps=64)\nother = made\nsettings = other",
+        "class settings:\n    steps = (64)",
+    ],
+)
+@pytest.mark.parametrize(
+    ("later", "value"),
+    [
+        ("", 64),
+        ("settings.steps = args.steps", None),
+        ("settings.steps, rest = make()", None),
+        ("setattr(settings, 'steps', 2)", None),
+    ],
+)
+def test_settings_of_the_file_hold_what_nobody_changes(code: str, later: str, value: int | None) -> None:
+    ctx = script(f"import types\n{code}\n{later}\nshow(settings.steps)\n")
+    assert ctx.constant(call(ctx, "show").args[0].value).get_or(None) == value
+
+
+def test_an_argument_of_the_command_line_is_not_written_in_the_file() -> None:
+    ctx = script(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--size', type=int, default=1)\n"
+        "args = parser.parse_args()\nsize = args.size\nshow(size, 1)\n"
+    )
+    size, one = (argument.value for argument in call(ctx, "show").args)
+    assert ctx.constant(size).get_or(None) == 1
+    assert ctx.constants.written(size).is_unknown
+    assert ctx.constants.written(one).get_or(None) == 1
+
+
+PARSED = """\
+{imports}
+
+@{dataclass}
+class TrainingArguments(TrainingArguments):
+    int8: bool = {field}(default=False)
+
+def main():
+    parser = HfArgumentParser((TrainingArguments,))
+    (args,) = parser.parse_args_into_dataclasses()
+    show(args.int8)
+"""
+HF = "from transformers import HfArgumentParser, TrainingArguments"
+
+
+@pytest.mark.parametrize(
+    ("imports", "names"),
+    [
+        (f"{HF}\nfrom dataclasses import dataclass, field", ("dataclass", "field")),
+        (f"{HF}\nfrom dataclasses import dataclass as dc, field as fd", ("dc", "fd")),
+        (
+            f"from dataclasses import dataclass, field\ntry:\n    {HF}\nexcept ImportError:\n"
+            "    HfArgumentParser = TrainingArguments = None",
+            ("dataclass", "field"),
+        ),
+    ],
+)
+def test_the_default_of_a_field_is_found_however_its_names_are_imported(imports: str, names: tuple[str, str]) -> None:
+    code = PARSED.format(imports=imports, dataclass=names[0], field=names[1])
+    ctx = script(code)
+    assert ctx.constant(call(ctx, "show").args[0].value).get_or(None) is False
+    tree = read_script(SourceFile("train.py", code))
+    assert tree.redefined == {"TrainingArguments": code[: code.index("\n\ndef")].count("\n") + 1}
+    assert read_script_args(tree).declared["int8"].default.get_or(None) is False

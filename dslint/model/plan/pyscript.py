@@ -7,6 +7,7 @@ here; rules that judge the script itself work on the concrete tree.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, known, unknown
@@ -180,12 +181,12 @@ def _note_import(node: ast.AST, script: PyScript) -> None:
 def _redefined(tree: ast.Module) -> dict[str, int]:
     """``class TrainingArguments(TrainingArguments)``: an imported name in its bases, the class of the file below.
 
-    ``TrainingArguments = MoreArguments`` counts, too. Statements of the module itself only: below ``try`` and ``if``
-    either may be the one that counts.
+    ``TrainingArguments = MoreArguments`` counts, too. Definitions of the module itself only: below ``try`` and
+    ``if`` either may be the one that counts.
     """
     imported: set[str] = set()
     ends: dict[str, int] = {}
-    for node in tree.body:
+    for node in _with_tried_imports(tree.body):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names = [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
             imported.update(names)
@@ -199,6 +200,14 @@ def _redefined(tree: ast.Module) -> dict[str, int]:
             names = [target.id for target in targets if isinstance(target, ast.Name) and target.id in imported]
             ends.update(dict.fromkeys(names, node.end_lineno or node.lineno))
     return ends
+
+
+def _with_tried_imports(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements, and in front of a ``try`` or ``if`` the imports in it."""
+    for node in body:
+        if isinstance(node, (ast.Try, ast.If)):
+            yield from (inner for inner in ast.walk(node) if isinstance(inner, (ast.Import, ast.ImportFrom)))
+        yield node
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -37,8 +38,10 @@ class Arguments:
                 self._declare(node)
             elif isinstance(node, cst.Call) and self._names.called(node) == "set_defaults":
                 self.rewritten.update(a.keyword.value for a in node.args if a.keyword is not None)
-            elif isinstance(node, cst.AssignTarget | cst.AugAssign) and isinstance(node.target, cst.Attribute):
-                self.rewritten.add(node.target.attr.value)
+            elif isinstance(node, cst.Call) and self._names.called(node) == "setattr" and len(node.args) == 3:
+                self.rewritten.add(literal_text(node.args[1].value))
+            elif isinstance(node, cst.AssignTarget | cst.AugAssign):
+                self.rewritten.update(_attributes(node.target))
 
     def at(self, node: cst.Attribute) -> Argument | None:
         """The argument that ``args.x`` reads, unless the file also assigns to ``.x``."""
@@ -96,11 +99,19 @@ class Arguments:
         owner = self._names.local_class(chosen.value) if isinstance(chosen, cst.Name) else None
         for node in self._names.tree.descendants(owner) if owner else ():
             if isinstance(node, cst.AnnAssign) and last_name(node.target) == name:
-                return Argument(name, _field_default(node.value), last_name(node.annotation.annotation), node)
+                return Argument(name, self._field_default(node.value), last_name(node.annotation.annotation), node)
         return None
 
+    def _field_default(self, value: cst.BaseExpression | None) -> cst.BaseExpression | None:
+        if isinstance(value, cst.Call) and self._names.called(value) == "field":
+            return keyword(value, "default")
+        return value
 
-def _field_default(value: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    if isinstance(value, cst.Call) and last_name(value.func) == "field":
-        return keyword(value, "default")
-    return value
+
+def _attributes(target: cst.BaseExpression) -> Iterator[str]:
+    """The attributes that an assignment sets: ``args.x = ...``, ``a.x, b.y = ...``."""
+    if isinstance(target, cst.Attribute):
+        yield target.attr.value
+    elif isinstance(target, cst.Tuple | cst.List):
+        for element in target.elements:
+            yield from _attributes(element.value)

@@ -122,12 +122,16 @@ class Constants:
         argument = self.arguments.at(node)
         if argument is not None:
             return self._argument(argument, steps)
-        value = self._names.single_value(node) or self._names.class_value(node) or self._of_namespace(node)
+        value = self._names.single_value(node) or self._of_class(node) or self._of_namespace(node)
         return self._value(value, steps) if value is not None else unknown("an attribute of an object")
 
     def is_stated(self, node: cst.Attribute) -> bool:
         """A class of the file, or a namespace that it makes, gives the attribute its value."""
-        return self._names.class_value(node) is not None or self._of_namespace(node) is not None
+        return self._of_class(node) is not None or self._of_namespace(node) is not None
+
+    def _of_class(self, node: cst.Attribute) -> cst.BaseExpression | None:
+        """``Settings.timeout`` of a class of the file, where nobody sets such an attribute later."""
+        return None if node.attr.value in self.arguments.rewritten else self._names.class_value(node)
 
     def _of_namespace(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """``settings = SimpleNamespace(timeout=30)``, whose attributes nobody sets later."""

@@ -226,7 +226,8 @@ class Names:
             return None
         # ``class TrainingArguments(TrainingArguments)``: what was imported under that name is its base.
         bases = [last_name(base.value) for base in classes[0].bases]
-        are_bases = name in bases and [b.kind for b in found if b.node is not classes[0]] == ["import"]
+        others = [b for b in found if b.node is not classes[0] and not is_none(b.value)]  # `None` where there is none
+        are_bases = name in bases and [b.kind for b in others] == ["import"]
         return classes[0] if len(found) == 1 or are_bases else None
 
     def class_bases(self, name: str) -> list[str]:

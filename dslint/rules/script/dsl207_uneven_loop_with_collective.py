@@ -353,24 +353,4 @@ def infer(model):
         },
         world_size=8,
     ),
-    good(
-        "The same number among the settings of the file",
-        {
-            "infer.py": """\
-import types
-
-import torch.distributed as dist
-
-OPTIONS = {"images": 64}
-settings = types.SimpleNamespace(**OPTIONS)
-
-
-def infer(model):
-    for seed in range(dist.get_rank(), settings.images, dist.get_world_size()):
-        image = model(seed)
-        dist.all_reduce(image)
-"""
-        },
-        world_size=8,
-    ),
 )

@@ -121,9 +121,8 @@ EXAMPLES = (
     good(
         "one rank, by a setting of the file",
         {
-            "convert.py": "import torch.distributed as dist\n\n\nclass Settings:\n    backend = 'gloo'\n"
-            "    ranks = (1)\n\n\n"
-            "dist.init_process_group(Settings.backend, world_size=Settings.ranks, rank=0, store=dist.HashStore())\n"
+            "convert.py": "import torch.distributed as dist\n\nBACKEND = 'gloo'\nRANKS = (1)\n\n"
+            "dist.init_process_group(BACKEND, world_size=RANKS, rank=0, store=dist.HashStore())\n"
         },
     ),
     good(

@@ -130,6 +130,14 @@ EXAMPLES = (
         },
     ),
     good(
+        "taken off again in the same line",
+        {
+            "infer.py": _HEAD
+            + "    dist.init_process_group('nccl'); model = nn.DataParallel(model); model = model.module\n"
+            "    return model.generate(args.tokens)\n"
+        },
+    ),
+    good(
         "taken off again, in parentheses",
         {
             "infer.py": _HEAD + "    dist.init_process_group('nccl')\n    model = (nn.DataParallel(model))\n"
@@ -226,10 +234,11 @@ class Check(ScriptCheck):
             return around.attr.value == "module"
         line = self.ctx.tree.enclosing(node, cst.SimpleStatementLine)
         block = self.ctx.tree.parent(line) if line is not None else None
-        body = block.body if isinstance(block, cst.IndentedBlock | cst.Module) else ()
-        at = next((at for at, statement in enumerate(body) if statement is line), len(body))
-        after = body[at + 1] if at + 1 < len(body) else None
-        taken = after.body[0] if isinstance(after, cst.SimpleStatementLine) else None
+        lines = block.body if isinstance(block, cst.IndentedBlock | cst.Module) else ()
+        # Statements may share a line.
+        body = [s for each in lines for s in (each.body if isinstance(each, cst.SimpleStatementLine) else (each,))]
+        at = next((at for at, statement in enumerate(body) if statement is around), len(body))
+        taken = body[at + 1] if at + 1 < len(body) else None
         given = self._assigned(around)
         if not given or not isinstance(taken, cst.Assign) or self._assigned(taken) != given:
             return False

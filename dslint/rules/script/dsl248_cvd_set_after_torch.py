@@ -21,7 +21,6 @@ import ast
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import writes_environment
 from dslint.model.script.setup.startup import EnvironmentWrite
 from dslint.rules.base import RuleMeta, bad, good
@@ -117,7 +116,7 @@ class Check(ScriptCheck):
 
     def _judge(self, write: EnvironmentWrite) -> None:
         before = [call for call in self.ctx.startup.devices.starting_cuda if self._is_before(call, write.node)]
-        if not before or any(last_name(call.func) == "set_device" for call in before):
+        if not before or any(self.ctx.called(call) == "set_device" for call in before):
             return  # the process has its GPU: the variable is for what it starts, or for who asks for it
         started = before[0]
         self.report(

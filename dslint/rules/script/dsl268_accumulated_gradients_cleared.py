@@ -221,7 +221,8 @@ class Check(ScriptCheck):
             return
         stated = self.ctx.argument(made, _STEPS_WORD, 3)
         value = self.ctx.constant(stated).get_or(None) if stated is not None else 1
-        if stated is None or (value == 1 and not isinstance(stated, cst.Attribute)):
+        is_passed = isinstance(stated, cst.Attribute) and not self.ctx.constants.written(stated).is_known
+        if stated is None or (value == 1 and not is_passed):
             return
         severity = Severity.WARNING
         if isinstance(value, int):

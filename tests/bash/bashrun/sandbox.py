@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,8 @@ class Sandbox:
         self.isolated = False
         # A run writes into a layer over the one copy of the project, where the system can do that.
         self.layers = True
-        self._build()
+        with self._for_all():
+            self._build()
         if isolated is not False:
             self.isolated = self._try()
             if isolated and not self.isolated:
@@ -79,6 +80,16 @@ class Sandbox:
     def close(self) -> None:
         """Remove the root and what the runs left."""
         shutil.rmtree(self.base, ignore_errors=True)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _for_all() -> Iterator[None]:
+        """What is made here can be read by the user without rights, whatever the mask of the caller says."""
+        mask = os.umask(0o022)
+        try:
+            yield
+        finally:
+            os.umask(mask)
 
     def _build(self) -> None:
         for name in ("bin", "tools", "stubs", "proc", "dev", "run", "etc", "tmp", "workspace"):
@@ -116,7 +127,8 @@ class Sandbox:
         for path in {found for text in texts for found in _ABSOLUTE.findall(text)}:
             stub = self.root / path[1:]
             if not path.startswith(("/bin/", "/tools/", "/stubs/", "/run/", "/proc/", "/dev/")) and not stub.exists():
-                stub.parent.mkdir(parents=True, exist_ok=True)
+                with self._for_all():
+                    stub.parent.mkdir(parents=True, exist_ok=True)
                 stub.symlink_to("/stubs/.record")
 
     def _try(self) -> bool:

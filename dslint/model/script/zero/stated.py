@@ -14,6 +14,7 @@ from dslint.model.context import Context
 from dslint.model.script.constants import Constants
 from dslint.model.script.data.labels import items_of
 from dslint.model.script.dotted import keyword, last_name, literal_text
+from dslint.model.script.given import given
 from dslint.model.script.names import Names
 from dslint.model.script.zero.stagetests import ALL
 from dslint.parse.python import ScriptDoc
@@ -69,8 +70,8 @@ class StatedStage:
         if _NAMES_CONFIG.search(self._doc.source.text) is None:
             return False
         calls = (n for n in self._tree.every(cst.Call) if _ARGUMENTS.search(self._names.called(n)))
-        given = (keyword(call, "deepspeed") for call in calls)
-        return any(value is not None and last_name(value) not in ("None", "False") for value in given)
+        named = (keyword(call, "deepspeed") for call in calls)
+        return any(value is not None and last_name(value) not in ("None", "False") for value in named)
 
     def _stated_by(self, node: cst.CSTNode) -> list[Fact[object]]:
         """What a node states: ``{"zero_optimization": {"stage": 3}}``, ``DeepSpeedPlugin(zero_stage=3)``, a flag."""
@@ -81,7 +82,7 @@ class StatedStage:
             return []
         name = self._names.called(node)
         if name == "DeepSpeedPlugin":
-            stage = keyword(node, "zero_stage")
+            stage = given(self._names, node).argument("zero_stage")
             return [self._value(stage)] if stage is not None else [unknown("set by accelerate's config")]
         if name == "add_argument" and any(literal_text(a.value) in ("--zero_stage", "--zero-stage") for a in node.args):
             return [self._of_argument(node)]
@@ -91,8 +92,8 @@ class StatedStage:
             conditional = conditional or self._is_choice(node)
             return [unknown("`zero.Init(enabled=...)`") if conditional else known(3, self._doc.location(node))]
         # ``make_config(zero_stage=2)``: one run of several in the file.
-        given = keyword(node, "zero_stage")
-        fact: Fact[object] = self._value(given) if given is not None else absent()
+        stage = keyword(node, "zero_stage")
+        fact: Fact[object] = self._value(stage) if stage is not None else absent()
         return [fact] if fact.is_known else []
 
     def _value(self, node: cst.BaseExpression) -> Fact[object]:
