@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from script_helpers import call, findings, script
 
+from dslint.core.fact import known
+from dslint.model.context import Context
 from dslint.model.script.names import Names
 from dslint.model.script.parameters import bound, position_of
 from dslint.model.script.tree import Tree
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
+from dslint.rules.script import dsl265_wandb_on_all_ranks as dsl265
 
 _NAMES = ("a", "b", "c", "d", "e")
 
@@ -188,3 +191,17 @@ def test_a_function_with_a_parameter_self_is_no_method() -> None:
     code += "def forward(self, engine):\n    use(engine)\nforward(model, engine)\n"
     ctx = script(code)
     assert ctx.objects.kind(call(ctx, "use").args[0].value) == "engine"
+
+
+@pytest.mark.parametrize(
+    ("calls", "fires"),
+    [
+        pytest.param("log = Log()\n", True, id="every rank makes it"),
+        pytest.param("if dist.get_rank() == 0:\n    log = Log()\n", False, id="rank 0 makes it"),
+        pytest.param("", False, id="who makes it is not known"),
+    ],
+)
+def test_a_class_that_is_made_runs_its_init(calls: str, fires: bool) -> None:
+    code = "import torch.distributed as dist\nimport wandb\ndist.init_process_group('nccl')\n"
+    code += f"class Log:\n    def __init__(self):\n        wandb.init(project='x')\n{calls}"
+    assert bool(findings(dsl265, code, Context(world_size=known(4)))) == fires

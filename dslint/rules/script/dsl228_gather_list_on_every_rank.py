@@ -130,8 +130,7 @@ class Check(ScriptCheck):
         function = self.ctx.enclosing_function(node)
         if function is None:
             return True
-        calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call) and n is not node)
-        callers = [c for c in calls if self.ctx.names.local_function(c) is function]
+        callers = [c for c in self.ctx.names.callers.of(function) if c is not node]
         return all(self.ctx.guard(c) is None and not self.ctx.guards.is_conditional(c) for c in callers)
 
     def _fix(self, node: cst.Call, value: cst.BaseExpression, rank: cst.BaseExpression | None) -> Fix | None:

@@ -114,7 +114,5 @@ class Check(ScriptCheck):
         function = self.ctx.enclosing_function(node)
         if function is None:
             return False
-        calls = [
-            n for n in self.ctx.tree.order if isinstance(n, cst.Call) and self.ctx.names.local_function(n) is function
-        ]
-        return not calls  # who calls a function that the file itself does not call is not known
+        # Who calls a function that the file itself does not call is not known.
+        return not self.ctx.names.callers.of(function)
