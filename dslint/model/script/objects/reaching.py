@@ -64,7 +64,7 @@ class Reaching:
         return list(dict.fromkeys([*reached, *away])) or found
 
     def at_end(self, function: cst.FunctionDef, found: list[Binding], node: cst.CSTNode) -> list[Binding]:
-        """The bindings that a function ends_elsewhere behind, for a reader elsewhere (``self.x`` of ``__init__``)."""
+        """The bindings that a function leaves behind, for a reader elsewhere (``self.x`` of ``__init__``)."""
         return _Walk(self._tree, self._conditions, found, node).function(function)
 
     def before(self, found: list[Binding], node: cst.CSTNode) -> tuple[list[Binding], bool]:
