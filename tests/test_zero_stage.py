@@ -67,6 +67,8 @@ def test_a_test_that_is_not_understood_leaves_everything_open(test: str) -> None
 def test_the_other_branch_an_early_exit_and_a_variable() -> None:
     assert here("if zero_stage == 3:\n    pass\nelse:\n    mark()\n").possible == {0, 1, 2}
     assert here("def f():\n    if is_deepspeed_zero3_enabled():\n        return\n    mark()\n").possible == {0, 1, 2}
+    both = "        if a:\n            return\n        else:\n            raise ValueError\n"
+    assert here(f"def f():\n    if is_deepspeed_zero3_enabled():\n{both}    mark()\n").possible == {0, 1, 2}
     assert here("def f():\n    if args.zero_stage == 3:\n        raise ValueError\n    mark()\n").possible == {0, 1, 2}
     assert here("zero3 = is_deepspeed_zero3_enabled()\nx = mark() if zero3 else None\n").is_among(3)
     assert here("zero3 = args.zero_stage == 3\nx = zero3 and mark()\n").is_among(3)

@@ -15,7 +15,7 @@ from dslint.model.embedded.flow import EXPECTS_FAILURE
 from dslint.model.script.behind import with_callees
 from dslint.model.script.constants import Constants
 from dslint.model.script.names import Names
-from dslint.model.script.ranks.guards import leaves
+from dslint.model.script.objects.conditions import ends_elsewhere
 from dslint.model.script.tree import Tree, block_of_one_turn
 from dslint.model.script.zero.stagetests import ALL, ZERO3, StageTests
 from dslint.model.script.zero.stated import StatedStage
@@ -182,9 +182,9 @@ class ZeroStages:
             if isinstance(statement, cst.While) and block_of_one_turn(statement) is not None:
                 yield from self._exits_before(statement.body, statement)  # type: ignore[arg-type]
             elif isinstance(statement, cst.If):
-                if _ends(statement.body):
+                if ends_elsewhere(statement.body):
                     yield statement.test, False
-                elif isinstance(statement.orelse, cst.Else) and _ends(statement.orelse.body):
+                elif isinstance(statement.orelse, cst.Else) and ends_elsewhere(statement.orelse.body):
                     yield statement.test, True
                 yield from self._later_arms(statement)
 
@@ -193,7 +193,7 @@ class ZeroStages:
         arm = chain.orelse
         while isinstance(arm, cst.If):
             outcome = self._tests.outcome(arm.test)
-            if outcome is not None and outcome[0] == ZERO3 and _ends(arm.body):
+            if outcome is not None and outcome[0] == ZERO3 and ends_elsewhere(arm.body):
                 yield arm.test, False
             arm = arm.orelse
 
@@ -205,11 +205,3 @@ class ZeroStages:
 def is_zero3(stated: Fact[int]) -> Fact[bool]:
     """Whether the stage is 3."""
     return stated.map(lambda stage: {stage} == ZERO3)
-
-
-def _ends(body: cst.BaseSuite) -> bool:
-    """The block leaves its function or loop, or raises: no rank waits for another, since all ask the same."""
-    last = body.body[-1] if body.body else None
-    if isinstance(last, cst.SimpleStatementLine) and last.body:
-        last = last.body[-1]
-    return isinstance(last, cst.Raise) or leaves(body)
