@@ -19,6 +19,8 @@ FOLDER = Path(__file__).resolve().parent
 SCRIPTS = FOLDER / "scripts"
 NAMES = sorted(path.name for path in SCRIPTS.glob("*.sh"))
 GROUPS = 4
+# They name programs and folders of a machine by absolute paths: only a root of their own has them.
+NEED_A_ROOT = ("absolute-path.sh", "numactl-time.sh", "srun-container.sh")
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 
 
@@ -48,6 +50,8 @@ def test_bash_passes_what_dslint_reads(sandbox: Sandbox, group: int) -> None:
     total = Figures()
     idle = []
     for name in NAMES[group::GROUPS]:
+        if name in NEED_A_ROOT and not sandbox.isolated:
+            continue
         figures = compare_script(sandbox, FOLDER, f"scripts/{name}", inputs_of((SCRIPTS / name).read_text()))
         total.add(figures)
         idle += [] if figures.commands else [name]
