@@ -124,7 +124,8 @@ def test_plain_python_without_deepspeed_stays_one_process(here: Path) -> None:
     assert counts("--world-size", "8") == (None, None, None)
 
 
-def test_a_contradiction_is_a_remark_and_the_file_counts(here: Path) -> None:
+def test_a_contradiction_is_a_remark_and_the_file_counts(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     (here / "run.sh").write_text("torchrun --nnodes 1 --nproc_per_node 8 " + REST)
     command = plan("--nproc-per-node", "4", "--nnodes", "1")
     assert command["world_size"] == 8
