@@ -86,7 +86,7 @@ def can_install(environment: dict[str, str]) -> bool:
     """Whether pip reaches an index from here; asked only when pre-commit could not install."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest"]
     folder = Path(environment["PRE_COMMIT_HOME"]) / "probe"
-    done = subprocess.run([*command, str(folder), "pathspec"], env=environment, capture_output=True, check=False)
+    done = subprocess.run([*command, str(folder), "libcst"], env=environment, capture_output=True, check=False)
     return done.returncode == 0
 
 

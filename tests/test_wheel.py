@@ -43,7 +43,7 @@ def install(*command: str | Path, cwd: Path) -> None:
     done = run(*command, cwd=cwd, check=False)
     if done.returncode:
         probe = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir", "-d", cwd / "probe"]
-        if run(*probe, "pathspec", cwd=cwd, check=False).returncode:
+        if run(*probe, "libcst", cwd=cwd, check=False).returncode:
             pytest.skip("pip reaches no package index from here")
     assert done.returncode == 0, done.stdout + done.stderr
 
