@@ -9,9 +9,10 @@ nothing; the transformers Trainer writes a partitioned checkpoint and no `model.
 
 **Fix.** Set it to true; `--unsafe-fixes` does. Saving then needs memory for the whole model on rank 0.
 
-**When it stays quiet.** Other stages. A warning where transformers or accelerate
-read the config for training (a launch command says so, or a batch size, optimizer, scheduler or precision is left to
-them as `"auto"`), else an information, because inference and benchmarks save nothing; an information also where the
+**When it stays quiet.** Other stages. A warning where transformers
+reads the config for training (a launch command says so, or a batch size, optimizer, scheduler or precision is left to
+it as `"auto"`), else an information, because inference and benchmarks save nothing; an information also where a file of
+accelerate names the config (`save_state` keeps the parts of each rank), where the
 name of the file speaks of inference or evaluation, and for a dict of a script that is run, or of a test function, in
 which nothing trains and nothing is saved. For `"auto"` it is an
 information too: a command may pass `--zero3_save_16bit_model`.
@@ -111,6 +112,15 @@ EXAMPLES = (
         {"ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 3}}\n'},
         "ds.json:1 info",
     ),
+    bad(
+        "a loop of the project under accelerate, which may save its state alone",
+        {
+            "zero3.json": _BARE,
+            "zero3.yaml": "distributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\ndeepspeed_config:\n"
+            "  deepspeed_config_file: zero3.json\n  zero3_init_flag: true\n",
+        },
+        "zero3.json:4 info",
+    ),
     bad("by its name, no training", {"zero3_inference.json": _BARE}, "zero3_inference.json:4 info"),
     bad(
         "a script that only builds the model",
@@ -151,9 +161,12 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
     state = _state(view_of(doc, context)) if is_auto else "is false" if pointer else "is not set"
     # A file that says in its name that it only runs the model.
     runs_only = _RUNS_ONLY.search(doc.path.rpartition("/")[2]) is not None or not _may_save(doc)
-    saved_by_library = not runs_only and (context.consumer.get_or("") in ("hf", "accelerate") or trains_with_hf(doc))
+    reader = context.consumer.get_or("")
+    saved_by_library = not runs_only and reader != "accelerate" and (reader == "hf" or trains_with_hf(doc))
     loss = "what is saved of the model has no usable weights"
-    if not saved_by_library:
+    if reader == "accelerate":  # the loop is the project's own, and may save with `save_state` alone
+        loss = "if this run saves with `accelerator.get_state_dict` or `save_model`, accelerate raises an error"
+    elif not saved_by_library:
         loss = "if this run saves a model with `save_16bit_model`, nothing is written"
     message = f"ZeRO stage 3 splits every weight over the ranks and `{_KEY}` {state}: {loss}"
     at = pointer or f"{_SECTION}/stage"
