@@ -168,3 +168,13 @@ def test_a_forward_is_collective_for_data_only_under_stage_3() -> None:
     )
     assert lines(dsl204, code, Context(zero_stage=known(3))) == [5]
     assert lines(dsl204, code, Context(zero_stage=known(2))) == []
+
+
+def test_a_call_behind_its_own_test_is_made_by_rank_0_alone_and_nobody_leaves() -> None:
+    code = (
+        HEAD + "def total(x):\n    if dist.is_initialized():\n        dist.all_reduce(x)\n"
+        "def main(args, x):\n    many = args.gpus > 1\n    if many:\n        dist.init_process_group('nccl')\n"
+        "    if args.show:\n        print(x)\n    elif not many or dist.get_rank() == 0:\n        total(x)\n"
+    )
+    (found,) = findings(dsl201, code)
+    assert "only rank 0 calls it: the other ranks go on without it" in found.message

@@ -48,7 +48,7 @@ def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:
         if main_calls == others_call:
             times = "rank 0 and the other ranks call it in places of their own, and on some way not equally often"
         return times, "the last calls find no partner"
-    if found.may_leave:
+    if found.may_leave and not ctx.tree.contains(guard.owner, found.op.call):
         who = "the other ranks" if guard.ranks is Ranks.MAIN else "rank 0"
         return f"{who} may leave before it", "those that come to it wait"
     if guard.ranks is Ranks.MAIN:
