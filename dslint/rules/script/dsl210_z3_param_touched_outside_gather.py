@@ -1,7 +1,7 @@
 """A parameter of a partitioned model is used as if this rank had all of it.
 
-**What.** In a run at ZeRO stage 3, a weight of an engine, or of a transformers model that was loaded when stage 3 was
-known, is written, initialised, indexed, loaded or measured outside `deepspeed.zero.GatheredParameters`.
+**What.** In a run at ZeRO stage 3, a weight of an engine, of a transformers model that was loaded when stage 3 was known,
+or of a model that was built inside `deepspeed.zero.Init`, is written, initialised, indexed, loaded or measured outside `deepspeed.zero.GatheredParameters`.
 
 **Why it hurts.** Between the forward and backward passes a parameter is an empty tensor of shape (0,) on every rank.
 An index and `load_state_dict` raise; in-place writes and initialisations do nothing, without an error; a norm is 0.0, a
@@ -98,7 +98,53 @@ _BOTH = _RESIZE.replace(
     "        layer.weight.data[-added:] = 0\n",
 ).replace("    %s\n", "    print(added)\n")
 
+_INIT = """\
+import deepspeed
+import torch
+from torch import nn
+
+CONFIG = {"train_batch_size": 16, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 3}}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(1000, 512)
+
+
+def main(state):
+    with deepspeed.zero.Init(config_dict_or_path=CONFIG%s):
+        net = Net()
+    %s
+    return deepspeed.initialize(model=net, config=CONFIG)
+"""
+
 EXAMPLES = (
+    bad(
+        "weights are loaded into a model that is built in parts",
+        {"train.py": _INIT % ("", "net.load_state_dict(state)")},
+        at="train.py:17 error",
+    ),
+    bad(
+        "an initialisation after the block in which the model is built",
+        {"train.py": _INIT % ("", "nn.init.normal_(net.embed.weight)")},
+        at="train.py:17 error",
+    ),
+    good(
+        "the weights are loaded inside a gather",
+        {
+            "train.py": _INIT
+            % (
+                "",
+                "with deepspeed.zero.GatheredParameters(list(net.parameters()), modifier_rank=0):\n"
+                "        net.load_state_dict(state)",
+            )
+        },
+    ),
+    good(
+        "an argument says whether the model is built in parts",
+        {"train.py": _INIT % (", enabled=state is None", "net.load_state_dict(state)")},
+    ),
     bad(
         "the new rows of the embeddings of a model that is partitioned when it is loaded",
         {"train.py": _RESIZE % (3, "print(added)")},

@@ -20,6 +20,14 @@ _NO_MODEL = re.compile(r"optim|sched|load|data|sampler|tokenizer", re.I)
 _UNWRAP = frozenset({"unwrap_model", "_unwrap_model"})
 _QUANTIZED = frozenset({"quantization_config", "load_in_4bit", "load_in_8bit"})
 _OF_TRAINER = frozenset({"model", "model_wrapped", "deepspeed"})
+# What is built inside is partitioned as it is built, unless ``enabled=`` says otherwise.
+_INIT = frozenset(
+    {
+        "deepspeed.zero.Init",
+        "deepspeed.runtime.zero.Init",
+        "deepspeed.runtime.zero.partition_parameters.Init",
+    }
+)
 
 
 class Partitioned:
@@ -36,10 +44,10 @@ class Partitioned:
         return self._is_engine(node, 0)
 
     def is_loaded(self, node: cst.BaseExpression) -> bool:
-        """A transformers model that was partitioned when it was loaded, and that nothing has changed since."""
+        """A model that was partitioned when it was loaded or built, and that nothing has changed since."""
         things = {t for t in self._objects.things(node) if t.kind != "none"}
         if things and all(t.kind == "model" and t.made is not None for t in things):
-            return all(t.made is not None and self._is_told(t.made) for t in things)
+            return all(t.made is not None and (self._is_told(t.made) or self._is_built(t.made)) for t in things)
         return self._is_loaded(node, 0)
 
     # -- initialized --------------------------------------------------------------------------------------------
@@ -111,12 +119,23 @@ class Partitioned:
         is_quantized = any(a.keyword is not None and a.keyword.value in _QUANTIZED for a in call.args)
         return self._loading.is_load(call) and not is_quantized and bool(self._loading.tellers_before(call))
 
+    def _is_built(self, call: cst.Call) -> bool:
+        """A transformers model, or one of a class of this file, inside ``with deepspeed.zero.Init(...):``."""
+        blocks = (p for p in self._tree.parents(call) if isinstance(p, cst.With))
+        entered = [i.item for block in blocks for i in block.items if isinstance(i.item, cst.Call)]
+        inits = [c for c in entered if self._names.qualified(c.func) in _INIT]
+        if not inits or any(a.star or (a.keyword and a.keyword.value == "enabled") for c in inits for a in c.args):
+            return False
+        owner = self._names.local_class(call.func.value, call.func) if isinstance(call.func, cst.Name) else None
+        is_module = owner is not None and "torch.nn.Module" in self._names.class_bases(owner.name.value)
+        return is_module or self._loading.is_load(call)
+
     def _is_loaded(self, node: cst.BaseExpression | None, steps: int) -> bool:
         """The class of the model is one of the project: what it is called says that it is a transformers model."""
         if node is None or steps > _MAX_STEPS:
             return False
         if isinstance(node, cst.Call):
-            return self._is_told(node)
+            return self._is_told(node) or self._is_built(node)
         if isinstance(node, cst.Attribute):
             return self._is_loaded(self._names.single_value(node), steps + 1)
         found = self._names.bindings(node.value, node) if isinstance(node, cst.Name) else []
