@@ -50,6 +50,7 @@ META = RuleMeta(
 )
 
 _LOADS = {"load_checkpoint": ("engine",), "load_state": ("accelerator",), "load_state_dict": ("ddp", "ddp_module")}
+_BESIDE = ("optimizer", "scheduler")  # also those that DeepSpeed or accelerate has prepared
 _WHO = {Ranks.MAIN: "only rank 0", Ranks.OTHERS: "every rank but rank 0", Ranks.SOME: "only some ranks"}
 
 
@@ -111,9 +112,13 @@ class Check(ScriptCheck):
             for call in inside:
                 if isinstance(call, cst.Call) and id(call) not in mine:
                     name = self.ctx.called(call)
-                    if name == method or "broadcast" in name:
+                    if "broadcast" in name or (name == method and not self._is_beside(call)):
                         return True
         return False
+
+    def _is_beside(self, call: cst.Call) -> bool:
+        """`optimizer.load_state_dict(...)`: certainly not the weights of a model."""
+        return isinstance(call.func, cst.Attribute) and self.ctx.kind(call.func.value).endswith(_BESIDE)
 
     def _fix(self, node: cst.Call, guard: Guard) -> Fix | None:
         if guard.kind != "test" or not guard.is_plain:
@@ -183,6 +188,28 @@ EXAMPLES = (
             "if dist.get_rank() == 0:\n    resume('out')\n"
         },
         at="train.py:14 error",
+    ),
+    bad(
+        "every rank loads the optimizer, and only rank 0 the weights",
+        {
+            "train.py": (
+                "import torch\nimport torch.distributed as dist\n"
+                "from torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+                "model = DDP(make_model())\noptimizer = torch.optim.AdamW(model.parameters())\n"
+                "state = torch.load('last.pt')\nif dist.get_rank() == 0:\n"
+                "    model.module.load_state_dict(state['model'])\noptimizer.load_state_dict(state['optimizer'])\n"
+            )
+        },
+        at="train.py:9 error",
+        fixed={
+            "train.py": (
+                "import torch\nimport torch.distributed as dist\n"
+                "from torch.nn.parallel import DistributedDataParallel as DDP\n\n"
+                "model = DDP(make_model())\noptimizer = torch.optim.AdamW(model.parameters())\n"
+                "state = torch.load('last.pt')\n"
+                "model.module.load_state_dict(state['model'])\noptimizer.load_state_dict(state['optimizer'])\n"
+            )
+        },
     ),
     good(
         "every rank loads, rank 0 says so",

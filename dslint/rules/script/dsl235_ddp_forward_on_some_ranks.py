@@ -2,7 +2,7 @@
 
 **What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called behind a test that only some ranks
 pass, directly or in a helper of the file that gets the wrapper (or has it as `self.model`), mostly to evaluate on rank
-0 or to show images; and gradients are on, or the next thing that all ranks do is another collective.
+0 or to show images; and gradients are on, or the next thing that the others do is another collective.
 
 **Why it hurts.** Before a forward the wrapper broadcasts the buffers of the model (running statistics of BatchNorm,
 rotary frequencies) from rank 0 to all ranks, in evaluation mode as well. The broadcast of rank 0 meets whatever the
@@ -130,6 +130,35 @@ EXAMPLES = (
         },
         at="train.py:12",
     ),
+    bad(
+        "the others wait in their own arm, and the model is wrapped wherever there are others",
+        {
+            "train.py": _HEAD + "class Trainer:\n    def __init__(self, net):\n        self.model = net\n"
+            "        if dist.is_initialized():\n            self.model = DDP(self.model)\n\n"
+            "    @torch.no_grad()\n    def score(self, loader):\n"
+            "        return [self.model(batch) for batch in loader]\n\n"
+            "    def validate(self, loader):\n        if dist.is_initialized() and dist.get_rank() != 0:\n"
+            "            dist.barrier()\n            return None\n        scores = self.score(loader)\n"
+            "        dist.barrier()\n        return scores\n"
+        },
+        at="train.py:20",
+    ),
+    good(
+        "the model is wrapped by another choice than that of several ranks",
+        {
+            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader, sharded):\n    model = net\n"
+            "    if not sharded:\n        model = DDP(model)\n    if dist.get_rank() == 0:\n"
+            "        evaluate(model, test_loader)\n    dist.barrier()\n"
+        },
+    ),
+    good(
+        "the others run the wrapper as well",
+        {
+            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader):\n    model = DDP(net)\n"
+            "    if dist.get_rank() == 0:\n        scores = evaluate(model, test_loader)\n    else:\n"
+            "        evaluate(model, test_loader)\n    dist.barrier()\n"
+        },
+    ),
     good(
         "the model inside the wrapper, or every rank",
         {
@@ -200,7 +229,7 @@ class Check(ScriptCheck):
         if own is not None:
             return own
         given = [a for a in call.args if isinstance(a.value, cst.Name | cst.Attribute) and not a.star]
-        if helper is None or not any(self.ctx.kind(a.value) == "ddp" for a in given):
+        if helper is None or not any(self._is_ddp(a.value) for a in given):
             return None
         names = self._parameters(helper, call)
         for node in self.ctx.tree.own_nodes(helper.body):
@@ -219,7 +248,19 @@ class Check(ScriptCheck):
     def _is_wrapper(self, called: cst.BaseExpression) -> bool:
         """A DDP model; or what accelerate makes one of, when the model certainly has buffers that change."""
         kind = self.ctx.kind(called)
-        return kind == "ddp" or (kind == "prepared_model" and self._has_running_statistics(called))
+        if kind == "prepared_model":
+            return self._has_running_statistics(called)
+        return self._is_ddp(called)
+
+    def _is_ddp(self, model: cst.BaseExpression) -> bool:
+        return self.ctx.kind(model) == "ddp" or self._is_wrapped_on_ranks(model)
+
+    def _is_wrapped_on_ranks(self, called: cst.BaseExpression) -> bool:
+        """`if is_distributed: model = DDP(model)`: wherever there is another rank, the model is wrapped."""
+        if self.ctx.objects.likely(called) != "ddp":
+            return False
+        made = [thing.made for thing in self.ctx.objects.things(called) if thing.kind == "ddp"]
+        return all(call is not None and not self.ctx.guards.is_conditional(call) for call in made)
 
     def _has_running_statistics(self, called: cst.BaseExpression) -> bool:
         """The class of the model stands in this file and has a BatchNorm."""
@@ -240,17 +281,23 @@ class Check(ScriptCheck):
         return {name for name in wrappers if len(self.ctx.names.bindings(name, helper.body)) == 1}
 
     def _next_collective(self, node: cst.Call, guard: Guard) -> cst.Call | None:
-        """What all ranks call together next, unless it is the wrapper again."""
+        """What the other ranks call next, in their arm or with all, unless it is the wrapper again."""
         scope = self.ctx.enclosing_function(node) or self.ctx.tree.module
-        for later in self._after(scope, guard.owner):
-            if self.ctx.guard(later) is not None:
-                continue
+        others = list(self._in_other_arm(node, guard))
+        for later in (*others, *(c for c in self._after(scope, guard.owner) if self.ctx.guard(c) is None)):
             if self._is_wrapper(later.func) or self._inside(later) is not None:
                 return None
             event = self.ctx.summaries.event(later)
             if event is not None and event.collectives[0].family in ("torch", "accelerate"):
                 return later
         return None
+
+    def _in_other_arm(self, node: cst.Call, guard: Guard) -> Iterator[cst.Call]:
+        """The calls of `if not is_main: dist.barrier(); return`, or of the `else` of the test."""
+        arms = (guard.owner.body, guard.owner.orelse) if isinstance(guard.owner, cst.If) else ()
+        for arm in arms:
+            if arm is not None and not self.ctx.tree.contains(arm, node):
+                yield from (n for n in self.ctx.tree.own_nodes(arm) if isinstance(n, cst.Call))
 
     def _after(self, scope: cst.CSTNode, owner: cst.CSTNode) -> Iterator[cst.Call]:
         end = self.ctx.tree.position(owner) + len(self.ctx.descendants(owner))
@@ -269,7 +316,7 @@ class Check(ScriptCheck):
         if forward is not node:
             related.append(self.ctx.location(forward, "the forward of the wrapper"))
         if after is not None:
-            related.append(self.ctx.location(after, "what all ranks do next"))
+            related.append(self.ctx.location(after, "what the others do next"))
         meets = f"`{self.ctx.text(after.func)}`" if after is not None else "the gradients of the next step"
         self.report(
             node,
