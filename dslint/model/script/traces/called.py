@@ -32,16 +32,21 @@ def is_told_alone(call: cst.Call, bound: Bound) -> bool:
 
 
 def retold(
-    trace: Trace, call: cst.Call, helper: cst.FunctionDef, given: Mapping[str, Given], foreign: Foreign | None = None
+    trace: Trace,
+    call: cst.Call,
+    helper: cst.FunctionDef,
+    given: Mapping[str, Given],
+    foreign: Foreign | None = None,
+    shared: frozenset[str] = frozenset(),
 ) -> Trace:
     """What a called function does, at the call: choices that its arguments make are made.
 
-    ``foreign`` when the function stands in another file.
+    ``foreign`` when the function stands in another file. ``shared``: the tests that ask the same where it is called.
     """
     found: list[Element] = []
 
     def inner(part: Trace) -> Trace:
-        return retold(part, call, helper, given, foreign)
+        return retold(part, call, helper, given, foreign, shared)
 
     for element in trace:
         if isinstance(element, Op):
@@ -52,7 +57,8 @@ def retold(
             told = given.get(element.symbol)
             then, orelse = inner(element.then), inner(element.orelse)
             if told is None:
-                found.append(Choice(element.symbol, then, orelse, inner=True, split=element.split))
+                is_inner = element.inner or element.symbol not in shared
+                found.append(Choice(element.symbol, then, orelse, inner=is_inner, split=element.split))
             elif told.truth is None:
                 symbol = told.text.removeprefix("not ")
                 arms = (then, orelse) if symbol == told.text else (orelse, then)

@@ -41,6 +41,7 @@ class CallTraces:
         self._tree = ground.tree
         self._names = ground.names
         self._helper_of = ground.helper
+        self._shared_tests = ground.shared_tests
         self._collective = collective
         self._elsewhere = elsewhere
         self._depth = 0
@@ -96,8 +97,10 @@ class CallTraces:
             return [Maybe(call)]  # its tests ask for the rank that it is told, and not for that of the process
         if not self._manages(call):
             body = filled(body, ())
-        given = self._given(passed, recorder) if any(map(asks, body)) else {}
-        told = retold(body, call, helper, given, foreign)
+        is_asking = any(map(asks, body))
+        given = self._given(passed, recorder) if is_asking else {}
+        shared = self._shared_tests(call, helper) if is_asking and foreign is None else frozenset()
+        told = retold(body, call, helper, given, foreign, shared)
         return [Scope(told)] if leaves_early(told) else list(told)
 
     def _given(self, passed: Bound, recorder: Recorder) -> dict[str, Given]:
