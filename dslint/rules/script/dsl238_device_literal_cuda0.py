@@ -59,6 +59,23 @@ EXAMPLES = (
         at="train.py:9 info",
     ),
     bad(
+        "the group is made where a launcher has started the script",
+        {
+            "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n"
+            "    if 'RANK' in os.environ:\n        dist.init_process_group('nccl')\n"
+            "    device = torch.device('cuda:0')\n    return torch.nn.Linear(8, 8).to(device)\n" + _MAIN
+        },
+        at="train.py:10",
+    ),
+    good(
+        "the group is made where an option asks for it",
+        {
+            "train.py": "import torch\nimport torch.distributed as dist\n\n\ndef main(args):\n"
+            "    if args.export:\n        dist.init_process_group('nccl')\n"
+            "    return torch.nn.Linear(8, 8).to('cuda:0')\n" + _MAIN.replace("main()", "main(parse())")
+        },
+    ),
+    bad(
         "through a variable, with a choice for machines without a GPU",
         {
             "train.py": _HEAD.format(_INIT)
@@ -203,6 +220,8 @@ _STATES = frozenset({"accelerate.Accelerator", "accelerate.PartialState"})
 _PREPARING = frozenset({"prepare", "prepare_model", "prepare_data_loader", "split_between_processes"})
 _SHARES = "set_per_process_memory_fraction"
 _SERVERS = ("gradio", "fastapi", "flask", "uvicorn", "streamlit", "vllm", "sglang")
+_ENVIRON = frozenset({"os", "environ", "get", "getenv", "int", "bool", "str", "None"})
+_OF_LAUNCHER = re.compile(r"[\"'](?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE)[\"']")
 _TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
 _JOIN_NAMES = frozenset(
     {"init_process_group", "init_distributed", "initialize", "Accelerator", "PartialState", "Fabric"}
@@ -283,8 +302,17 @@ class Check(ScriptCheck):
         return self.ctx.constants.written(node).get_or(None) == 1
 
     def _is_straight(self, call: cst.Call) -> bool:
-        """The group is made whenever the file runs as a program, not in a test of whether it should be."""
-        return not any(True for _ in self.ctx.guards.conditions(call))
+        """The group is made whenever the file runs on several processes: nothing else decides over it."""
+        return all(map(self._asks_for_job, (c.test for c in self.ctx.guards.conditions(call))))
+
+    def _asks_for_job(self, test: cst.CSTNode) -> bool:
+        """`args.distributed`, `world_size > 1`, `"RANK" in os.environ`: is there more than one process."""
+        if not isinstance(test, cst.BaseExpression):
+            return False
+        if Ranks.NONE in self.ctx.guards.branches(test):
+            return True
+        names = {n.value for n in self.ctx.descendants(test) if isinstance(n, cst.Name)}
+        return names <= _ENVIRON and _OF_LAUNCHER.search(self.ctx.text(test)) is not None
 
     def _every_rank_comes(self, node: cst.CSTNode) -> bool:
         decided = any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))

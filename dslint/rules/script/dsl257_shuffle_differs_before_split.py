@@ -4,6 +4,9 @@
 `x[rank::world_size]` (or another cut by the rank) takes the part of this rank; but the seed of that shuffle holds the
 rank (`random.seed(seed + rank)`), or `random` has no seed at all in the program.
 
+The same of a `DistributedSampler`, which makes the cut: its own `seed` holds the rank, or the data set, whose class
+stands in the file, shuffles its items when it is made.
+
 The same for `dataset.train_test_split(...)` of `datasets` without a seed, in a program that seeds nothing: each process
 holds out other rows, and the evaluation counts rows that other ranks have trained on.
 
@@ -29,6 +32,7 @@ import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.script.data.randomness import Order, Randomness
+from dslint.model.script.data.sampled import SampledOrders
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
@@ -41,11 +45,11 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="each rank cuts its part out of another permutation: parts overlap and items are lost",
     markers=(
-        r"rand|\.train_test_split\(",
-        r"shuffle\(|permutation\(|randperm\(|random\.sample\(|\.train_test_split\(",
+        r"rand|\.train_test_split\(|DistributedSampler\(",
+        r"shuffle\(|permutation\(|randperm\(|random\.sample\(|\.train_test_split\(|seed\s*=",
         r"rank|process_index|Accelerator|deepspeed|distributed",
-        r"world_size|WORLD_SIZE|num_processes|num_replicas|\.train_test_split\(",
-        r"::|array_split|tensor_split|chunk\(|\.train_test_split\(",
+        r"world_size|WORLD_SIZE|num_processes|num_replicas|\.train_test_split\(|DistributedSampler\(",
+        r"::|array_split|tensor_split|chunk\(|\.train_test_split\(|DistributedSampler\(",
     ),
     references=("DistributedSampler.__iter__ in torch/utils/data/distributed.py",),
 )
@@ -72,6 +76,39 @@ if __name__ == "__main__":
     main()
 """
 
+_SAMPLED = """\
+import random
+
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Scans(Dataset):
+    def __init__(self, files, part):
+        self.items = []
+        files = sorted(files)
+        print(len(files))
+        %s
+        for path in files:
+            self.items.append(path)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def main(args, files):
+    data = Scans(files, args.part)
+    sampler = DistributedSampler(data%s)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for batch in DataLoader(data, sampler=sampler):
+            print(batch)
+
+
+if __name__ == "__main__":
+    main(parse(), ["a", "b"])
+"""
+
 EXAMPLES = (
     bad("each process holds out other rows", {"train.py": _SPLIT % ""}, at="train.py:7"),
     good("the rows are the same", {"train.py": _SPLIT % ", seed=1"}),
@@ -80,6 +117,50 @@ EXAMPLES = (
         {
             "train.py": (_SPLIT % "").replace(
                 "    accelerator = Accelerator()\n", "    accelerator = Accelerator()\n    set_seed(1)\n"
+            )
+        },
+    ),
+    bad(
+        "the seed of the sampler holds the rank",
+        {"train.py": _SAMPLED % ("pass", ", seed=args.seed + dist.get_rank()")},
+        at="train.py:22",
+    ),
+    bad(
+        "the data set shuffles its files, and the program has no seed",
+        {"train.py": _SAMPLED % ("random.shuffle(files)", "")},
+        at="train.py:12",
+    ),
+    bad(
+        "the data set keeps some of its files",
+        {"train.py": _SAMPLED % ("if part < 1:\n            random.shuffle(files)\n            files = files[:3]", "")},
+        at="train.py:13",
+    ),
+    good(
+        "one seed for all samplers; an order that is the same; a sampler that does not shuffle",
+        {"train.py": _SAMPLED % ("random.Random(3).shuffle(files)", ", seed=args.seed")},
+    ),
+    good(
+        "the sampler keeps the order, and its seed does nothing",
+        {"train.py": _SAMPLED % ("pass", ", shuffle=False, seed=dist.get_rank()")},
+    ),
+    good(
+        "what is shuffled is no item",
+        {"train.py": _SAMPLED % ("random.shuffle(files[:])\n        random.shuffle(part.colors)", "")},
+    ),
+    bad(
+        "only torch has a seed",
+        {
+            "train.py": (_SAMPLED % ("random.shuffle(files)", "")).replace(
+                "    data = Scans", "    torch.manual_seed(1)\n    data = Scans"
+            )
+        },
+        at="train.py:12",
+    ),
+    good(
+        "something in the program sets seeds",
+        {
+            "train.py": (_SAMPLED % ("random.shuffle(files)", "")).replace(
+                "    data = Scans", "    seed_everything(1)\n    data = Scans"
             )
         },
     ),
@@ -148,10 +229,15 @@ EXAMPLES = (
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Something is shuffled, and something is cut with a step or into parts."""
+    """Something is shuffled, and something is cut with a step or into parts, or by a sampler."""
     nodes = flat(tree)
     calls = nodes.nodes(ast.Call)
     if any(call_name(c) == "train_test_split" and not _is_seeded(c) for c in calls):
+        return True
+    samplers = [c for c in calls if call_name(c) == "DistributedSampler"]
+    if any(k.arg == "seed" for c in samplers for k in c.keywords):
+        return True
+    if samplers and any(call_name(c) == "shuffle" for c in calls):
         return True
     if not any(call_name(c) in ("shuffle", "permutation", "randperm", "sample") for c in calls):
         return False
@@ -173,6 +259,9 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire on `dataset.train_test_split(...)` without a seed, in a program that trains on several ranks."""
+        if self.ctx.loaders.is_distributed_sampler(node):
+            self._sampler(node)
+            return
         func = node.func
         if not isinstance(func, cst.Attribute) or func.attr.value != "train_test_split":
             return
@@ -189,6 +278,38 @@ class Check(ScriptCheck):
             hint="Pass `seed=42`",
             facts={"library": "numpy", "seeded": False, "variable": last_name(func.value)},
         )
+
+    def _sampler(self, node: cst.Call) -> None:
+        """Fire when the order that the sampler cuts is another one on each rank."""
+        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
+        orders = SampledOrders(self.ctx.tree, self.ctx.names, self.ctx.loaders, randomness)
+        seed = orders.seed(node)
+        if seed is not None:
+            self.report(
+                seed,
+                f"the seed of `{self.ctx.text(node.func)}` holds the rank (`{self.ctx.text(seed)}`), so that each rank"
+                " takes its part of another order: the parts of the ranks overlap, and other items are in none",
+                hint="Pass the same seed on every rank: the sampler asks for the rank by itself",
+                facts={"library": "torch", "seeded": True, "variable": "seed"},
+            )
+            return
+        order = orders.dataset(node)
+        if order is not None:
+            name = self.ctx.text(order.call.func)
+            related = (self.ctx.location(node, "deals out the places of the items to the ranks"),)
+            self.report(
+                order.call,
+                f"`{name}` gives each rank an order of its own, and `{self.ctx.text(node.func)}` deals out places in"
+                " it: the parts of the ranks overlap, other items are in none, and ranks that keep other items may"
+                " make another number of steps",
+                hint="Shuffle with the same seed on every rank: `random.Random(seed).shuffle(x)`",
+                related=related,
+                facts={
+                    "library": order.library,
+                    "seeded": order.seed is not None,
+                    "variable": last_name(order.call.args[0].value),
+                },
+            )
 
     def _trains_on_ranks(self) -> bool:
         """The file is the program, and trains with accelerate, DDP, DeepSpeed or a Trainer."""

@@ -140,6 +140,8 @@ class Randomness:
         """The call may seed the generator of a library: by its own function, or by a helper with such a name."""
         name = self._names.qualified(call.func) or ""
         called = self._names.called(call).lower()  # a Trainer seeds everything when it is made
+        if called.startswith("manual_seed"):  # of torch, of its devices, or of one ``torch.Generator``
+            return library == "torch"
         return _SEEDS[name] == library if name in _SEEDS else "seed" in called or called.endswith("trainer")
 
     def _is_whole_program(self) -> bool:
