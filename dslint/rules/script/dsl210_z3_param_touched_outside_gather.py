@@ -1,7 +1,8 @@
 """A parameter of a partitioned model is used as if this rank had all of it.
 
-**What.** In a run at ZeRO stage 3, a weight of an engine, of a transformers model that was loaded when stage 3 was known,
-or of a model that was built inside `deepspeed.zero.Init`, is written, initialised, indexed, loaded or measured outside `deepspeed.zero.GatheredParameters`.
+**What.** In a run at ZeRO stage 3, a weight of an engine, of a transformers model that was loaded when stage 3 was
+known, or of a model that was built inside `deepspeed.zero.Init`, is written, initialised, indexed, loaded or measured
+outside `deepspeed.zero.GatheredParameters`.
 
 **Why it hurts.** Between the forward and backward passes a parameter is an empty tensor of shape (0,) on every rank.
 An index and `load_state_dict` raise; in-place writes and initialisations do nothing, without an error; a norm is 0.0, a

@@ -41,11 +41,11 @@ class SampledOrders:
         names = {n.func.value for n in made if isinstance(n, cst.Call) and isinstance(n.func, cst.Name)}
         owner = self._names.local_class(names.pop(), sampler) if len(made) == len(names) == 1 else None
         start = self._names.member(owner, "__init__") if owner is not None else None
-        for node in self._tree.own_nodes(start.body) if start is not None else ():
-            order = self._own_order(node) if isinstance(node, cst.Call) else None
-            if order is not None and isinstance(owner, cst.ClassDef) and self._makes_items(order.call, start, owner):
-                return order
-        return None
+        if owner is None or start is None:
+            return None
+        calls = (n for n in self._tree.own_nodes(start.body) if isinstance(n, cst.Call))
+        orders = (order for order in map(self._own_order, calls) if order is not None)
+        return next((order for order in orders if self._makes_items(order.call, start, owner)), None)
 
     def _own_order(self, call: cst.Call) -> Order | None:
         return self._randomness.own_order(call) if self._names.called(call) == "shuffle" and call.args else None
