@@ -10,6 +10,7 @@ import libcst as cst
 from dslint.model.script.dotted import is_self
 from dslint.model.script.names import Names
 from dslint.model.script.traces.news import News
+from dslint.model.script.traces.symbols import plain
 from dslint.model.script.tree import Tree
 
 
@@ -46,7 +47,16 @@ class Ground:
             for one in tests:
                 used = [n for n in self.tree.descendants(one) if type(n) is cst.Name and self._is_variable(n)]
                 if all(n.value == "self" or self._is_of_module(n) for n in used):
-                    yield self.tree.text(one).removeprefix("not ").strip(), frozenset(n.value for n in used)
+                    yield self._symbol(one).removeprefix("not "), frozenset(n.value for n in used)
+
+    def _symbol(self, test: cst.BaseExpression) -> str:
+        """What a trace calls the test, when nothing in it is known."""
+        if type(test) is cst.BooleanOperation:
+            word = "and" if type(test.operator) is cst.And else "or"
+            return f"({self._symbol(test.left)} {word} {self._symbol(test.right)})"
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
+            return f"not {self._symbol(test.expression)}"
+        return plain(self.tree.text(test))
 
     def _is_variable(self, name: cst.Name) -> bool:
         """Not the ``b`` of ``a.b`` or of ``f(b=1)``."""

@@ -38,7 +38,7 @@ class Symbols:
                 return f"({self.of(test.left, side)} {word} {self.of(test.right, side)})"
         if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             return f"not {self.of(test.expression, side)}"
-        return _plain(self._tree.text(self._listed(test) or test))
+        return plain(self._tree.text(self._listed(test) or test))
 
     def _listed(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """``flag`` of ``stop[0]``, where ``stop = [flag]`` stays as it is up to here."""
@@ -80,7 +80,7 @@ class Symbols:
 
 
 @lru_cache(maxsize=1024)
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """The text of an expression in one way of writing: ``a=="b"`` and ``(a == 'b')`` ask the same."""
     try:
         return ast.unparse(ast.parse(f"({text})", mode="eval"))
