@@ -16,7 +16,7 @@ A dropped key is silent: `aio.thread_count`, renamed in 0.16.4, leaves the reads
 **When it stays quiet.** Keys of the parameters of optimizers and schedules, also beside `type`, which other rules
 judge; keys that begin with `_`. A release in use that accepts the key: then the finding is an information that an
 upgrade breaks; a range in which some release accepts it: a warning. A value of `"auto"` is a warning only, because
-DeepSpeed drops such keys before it validates.
+DeepSpeed drops such keys before it validates. For releases before the oldest one that dslint knows it is an information.
 
 **Evidence.** `DeepSpeedConfigModel` in `deepspeed/runtime/config_utils.py`;
 https://github.com/deepspeedai/DeepSpeed/issues/2721, https://github.com/FlagOpen/FlagEmbedding/issues/1487
@@ -44,9 +44,10 @@ from dslint.model.deepspeed.keys import (
     misspelled,
     renamed,
 )
-from dslint.model.deepspeed.schema import schema_at
+from dslint.model.deepspeed.schema import history, schema_at
 from dslint.model.deepspeed.view import view_of
 from dslint.model.edits import delete_members, rename_key
+from dslint.model.versions.resolve import covers
 from dslint.parse.data import DataDoc, dotted_key, join_pointer, split_pointer
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -105,6 +106,14 @@ EXAMPLES = (
             '  "stage3_max_live_parameters": 1000,\n  "max_live_parameters": 1000}}\n'
         },
         "ds.json:2 error",
+    ),
+    bad(
+        "a release of which nobody knows what it makes of the key",
+        {
+            "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "cpu_offload_params": true}}\n',
+            "requirements.txt": "deepspeed==0.6.5\n",
+        },
+        "ds.json:1 info",
     ),
     bad(
         "a key that is newer than the release in use",
@@ -199,6 +208,14 @@ def _unknown(doc: DataDoc, found: Judged, context: Context, copied: tuple[str, .
         severity = Severity.WARNING
         them, is_auto = ("it", 'its value is `"auto"`') if len(copied) == 1 else ("them", 'each is `"auto"`')
         message = f"{_no_key(copied)}: DeepSpeed drops {them} because {is_auto}"
+    first = history()["first"]
+    if covers(context.deepspeed, f"<{first}") == "yes":
+        # Up to 0.6 the section was read key by key, with other names.
+        severity = Severity.INFO
+        message = (
+            f"{_no_key(copied)} in DeepSpeed {first}, the oldest release that dslint knows, which stops with `Extra"
+            f" inputs are not permitted`; {version_named(context.deepspeed)} may read or drop it"
+        )
     hint, fix = _cure(doc, copied)
     related = version_origin(context.deepspeed) if found.since or found.reach == "later" else ()
     related += _others(doc, copied)

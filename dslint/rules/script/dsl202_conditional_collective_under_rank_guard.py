@@ -15,7 +15,8 @@ the checkpoint of a DeepSpeed engine with a barrier at every stage: it waits as 
 and uploading by hand behind the test.
 
 **When it stays quiet.** The stage is known to be below 3 (but for `save_state`); the other ranks make the same call on
-their own path; the helper behind the test runs no such call; something unknown may let the other ranks in (`is_main or
+their own path; the helper behind the test runs no such call; the model is a copy that
+nobody prepared (`ema`); something unknown may let the other ranks in (`is_main or
 uses_sharding`). The severity follows what is known: *error* when stage 3 is known (from the launch command and its
 config, or from the script), for `save_state` when any stage is; *warning* for saving when the script uses DeepSpeed
 and its stage is not known; *info* for a forward then, and when nothing in the project speaks of DeepSpeed.
@@ -247,6 +248,24 @@ def main(model, args, data):
         "`save_state` of accelerate waits at every stage",
         {"train.py": _ACCELERATE.replace("STAGE", "2")},
         "train.py:10",
+    ),
+    good(
+        "A copy that nobody prepares: every rank holds all of it",
+        {
+            "train.py": """\
+import copy
+
+from accelerate import Accelerator, DeepSpeedPlugin
+
+
+def main(model, data):
+    accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=3))
+    ema = copy.deepcopy(model)
+    model, data = accelerator.prepare(model, data)
+    if accelerator.is_main_process:
+        accelerator.save_model(ema, "ema")
+"""
+        },
     ),
     good(
         "asks for a stage that this run does not have",

@@ -14,7 +14,8 @@ or let the ranks agree (`all_reduce` of a flag) before any of them makes the ste
 A handler that makes a collective of its own (it saves a last checkpoint of the engine, or waits at a barrier) is
 reported too: the rank that has failed waits there, the others in the step.
 
-**When it stays quiet.** `KeyboardInterrupt`, which all ranks get. A `try` that comes to its end is the failure (`else:
+**When it stays quiet.** `KeyboardInterrupt`, which all ranks get, and the end of the loader
+(`except StopIteration: break`). A `try` that comes to its end is the failure (`else:
 raise`, `assert 0` behind it), or the function is a test, so that the exception is expected everywhere; the handler ends
 with `raise`, `sys.exit(1)`, `os._exit(1)` or `os.abort()`; it makes the same calls as the body; the body holds no call
 of a distributed model (in a loop: nor a function of the file that makes one). The severity is *error* where the handler
@@ -152,6 +153,25 @@ def run(engine, loader):
 """
         },
         "train.py:9 warning",
+    ),
+    good(
+        "The end of the loader, which comes on all ranks",
+        {
+            "train.py": """\
+import deepspeed
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    batches = iter(loader)
+    while True:
+        try:
+            engine.backward(engine(next(batches)))
+            engine.step()
+        except StopIteration:
+            break
+"""
+        },
     ),
     good(
         "The user has stopped all ranks, and one of them writes what it knows",

@@ -151,6 +151,8 @@ class Collectives:
         method = called.attr.value
         if method in ("log", "log_dict"):
             return kind == "lightning_module" and is_true(call, "sync_dist")
+        if kind == "accelerator" and method in ("save_model", "get_state_dict") and call.args:
+            return not self._is_copy(call.args[0].value)
         if method == "prepare":
             return keyword(call, "evaluation_mode") is None and any(self._is_model(a) for a in call.args)
         if kind == "lightning_trainer":
@@ -161,6 +163,14 @@ class Collectives:
             made = self._objects.made(called.value)
             return made is None or not any(_is_one(keyword(made, name)) for name in ("devices", "gpus"))
         return all(keyword(call, name) is None for name in ("group", "process_group"))
+
+    def _is_copy(self, model: cst.BaseExpression) -> bool:
+        """``ema = copy.deepcopy(model)`` that nobody prepares: every rank holds all of it."""
+        made = self._names.single_value(model)
+        if type(made) is not cst.Call or last_name(made.func) != "deepcopy":
+            return False
+        prepared = (c for c in self._tree.every(cst.Call) if last_name(c.func).startswith("prepare"))
+        return last_name(model) not in {last_name(a.value) for c in prepared for a in c.args}
 
     def _exchanges_gradients(self, call: cst.Call, loss: cst.BaseExpression) -> bool:
         """``loss.backward()`` of a loss that a DDP or FSDP model certainly gave, outside of ``no_sync()``."""

@@ -15,7 +15,7 @@ from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objects import Objects
 from dslint.model.script.precheck import skips
-from dslint.model.script.ranks.guards import Guards
+from dslint.model.script.ranks.guards import Guards, leaves
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.traces.compare import Mismatch, compare
 from dslint.model.script.traces.elements import Op
@@ -166,6 +166,8 @@ class DataDivergences:
         if type(handler.type) is cst.Tuple:
             kinds = [e.value for e in handler.type.elements]
         names = {last_name(k) for k in kinds}
+        if names == {"StopIteration"} and leaves(handler.body):
+            return False  # the end of the loader, which comes on all ranks: ``except StopIteration: break``
         names |= {base.rpartition(".")[2] for name in names for base in self._names.class_bases(name)}
         return handler.type is None or not names.isdisjoint(_CAUGHT)
 
