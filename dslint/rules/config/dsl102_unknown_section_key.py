@@ -16,7 +16,7 @@ A dropped key is silent: `aio.thread_count`, renamed in 0.16.4, leaves the reads
 **When it stays quiet.** Keys of the parameters of optimizers and schedules, also beside `type`, which other rules
 judge; keys that begin with `_`. A release in use that accepts the key: then the finding is an information that an
 upgrade breaks; a range in which some release accepts it: a warning. A value of `"auto"` is a warning only, because
-DeepSpeed drops such keys before it validates. For releases before the oldest one that dslint knows it is an information.
+DeepSpeed drops such keys before it validates. Of releases before the oldest one that dslint knows: an information.
 
 **Evidence.** `DeepSpeedConfigModel` in `deepspeed/runtime/config_utils.py`;
 https://github.com/deepspeedai/DeepSpeed/issues/2721, https://github.com/FlagOpen/FlagEmbedding/issues/1487
