@@ -14,6 +14,7 @@ from script_helpers import call, calls, document, script
 from dslint.core.fact import known, unknown
 from dslint.core.finding import Severity
 from dslint.model.context import Context
+from dslint.model.script.tree import Tree
 from dslint.parse.python import ScriptDoc
 from dslint.rules.base import RuleMeta
 from dslint.rules.walk import ScriptCheck, run_script_rules
@@ -357,3 +358,31 @@ def test_no_program_makes_the_analysis_raise(lines: list[str]) -> None:
             self.ctx.constant(node, origins=True)
 
     run_script_rules(doc, [(META, Ask)], Context())
+
+
+NESTED = """\
+def outer(a=f(1)):
+    g = lambda: (h(), yield_())
+    class Inner:
+        x = make()
+        def method(self, b=k()):
+            def deeper():
+                return inner()
+            return deeper()
+    for i in run():
+        if i:
+            return i
+        def local():
+            return call(lambda: 1)
+    return last(lambda: again(), tail())
+outer()
+"""
+
+
+def test_own_nodes_of_a_type_are_those_of_the_walk() -> None:
+    """Everywhere: in functions and lambdas in classes in functions, bodies, loops and the module."""
+    tree = Tree(cst.parse_module(NESTED))
+    for node in tree.order:
+        for kind in (cst.Call, cst.Return, cst.Lambda, cst.FunctionDef, cst.Break, cst.Name):
+            expected = [n for n in tree.own_nodes(node) if type(n) is kind]
+            assert [id(n) for n in tree.own(node, kind)] == [id(n) for n in expected]

@@ -33,15 +33,18 @@ class Arguments:
         self._names = names
         self._argparse: dict[str, Argument | None] = {}
         self.rewritten: set[str] = set()
-        for node in names.tree.order:
-            if isinstance(node, cst.Call) and self._names.called(node) == "add_argument":
-                self._declare(node)
-            elif isinstance(node, cst.Call) and self._names.called(node) == "set_defaults":
-                self.rewritten.update(a.keyword.value for a in node.args if a.keyword is not None)
-            elif isinstance(node, cst.Call) and self._names.called(node) == "setattr" and len(node.args) == 3:
-                self.rewritten.add(literal_text(node.args[1].value))
-            elif isinstance(node, cst.AssignTarget | cst.AugAssign):
-                self.rewritten.update(_attributes(node.target))
+        for call in names.tree.every(cst.Call):
+            called = self._names.called(call)
+            if called == "add_argument":
+                self._declare(call)
+            elif called == "set_defaults":
+                self.rewritten.update(a.keyword.value for a in call.args if a.keyword is not None)
+            elif called == "setattr" and len(call.args) == 3:
+                self.rewritten.add(literal_text(call.args[1].value))
+        targets = [n.target for n in names.tree.every(cst.AssignTarget)]
+        targets += [n.target for n in names.tree.every(cst.AugAssign)]
+        for target in targets:
+            self.rewritten.update(_attributes(target))
 
     def at(self, node: cst.Attribute) -> Argument | None:
         """The argument that ``args.x`` reads, unless the file also assigns to ``.x``."""

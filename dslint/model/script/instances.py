@@ -107,7 +107,7 @@ class Instances:
     def _entered(self, owner: cst.ClassDef | None) -> cst.ClassDef | None:
         """What ``with Bench() as bench`` binds, when ``__enter__`` returns the object itself."""
         enter = self._member(owner, "__enter__") if owner is not None else None
-        ends = [n.value for n in self._tree.own_nodes(enter) if isinstance(n, cst.Return)] if enter is not None else []
+        ends = [n.value for n in self._tree.own(enter, cst.Return)] if enter is not None else []
         return owner if ends and all(value is not None and is_self(value) for value in ends) else None
 
     def _annotated(self, param: cst.Param) -> cst.ClassDef | None:

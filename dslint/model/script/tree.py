@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
@@ -59,7 +60,7 @@ Loop = cst.For | cst.While
 # Node types are compared by identity throughout: LibCST's classes are abstract base classes, whose ``isinstance``
 # runs Python code, and no parsed tree holds instances of subclasses.
 _PLAIN = frozenset({str, bool, int, type(None), cst.MaybeSentinel})
-_OWN_BODY = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
+_OWN_BODY: frozenset[type[cst.CSTNode]] = frozenset({cst.FunctionDef, cst.Lambda, cst.ClassDef})
 _children: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 _readers: dict[type[Any], Callable[[cst.CSTNode], Iterable[Any]]] = {}
 Node = TypeVar("Node", bound=cst.CSTNode)
@@ -223,6 +224,27 @@ class Tree:
             node = self.order[at]
             yield node
             at = self.ends[at] if type(node) in _OWN_BODY else at + 1
+
+    def own(self, function: cst.CSTNode, kind: type[Node]) -> list[Node]:
+        """The :meth:`own_nodes` of exactly this type, at the price of those alone."""
+        at = self._index[id(function)]
+        found = self._inside(at, kind)
+        if not found:
+            return []
+        inner = sorted(q for body in _OWN_BODY for q in self._inside(at, body))
+        edge, passed, own = at, 0, []
+        for place in found:
+            while passed < len(inner) and inner[passed] < place:
+                if inner[passed] >= edge:  # else it stands in one that was left out
+                    edge = self.ends[inner[passed]]
+                passed += 1
+            if place >= edge:
+                own.append(cast(Node, self.order[place]))
+        return own
+
+    def _inside(self, at: int, kind: type[cst.CSTNode]) -> list[int]:
+        places = self._by_type.get(kind, [])
+        return places[bisect_right(places, at) : bisect_left(places, self.ends[at])]
 
     def enclosing(self, node: cst.CSTNode, *kinds: type[cst.CSTNode]) -> cst.CSTNode | None:
         """The nearest node of these types around a node."""

@@ -29,12 +29,12 @@ goes on with the loop.
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from bisect import bisect_left
 
 import libcst as cst
 
 from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
+from dslint.model.script.quick import Flat, call_name, flat
 from dslint.model.script.traces.data import DataDivergence
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import DDP_LOOP
@@ -62,14 +62,16 @@ def precheck(tree: ast.Module) -> bool:
     tries = [at for kind in (ast.Try, getattr(ast, "TryStar", ast.Try)) for at in nodes.places(kind)]
     if not tries:
         return False
-    functions = (nodes.order[at] for at in nodes.places(ast.FunctionDef))
-    names = {f.name for f in functions if isinstance(f, ast.FunctionDef) and _trains(f, _TRAINING)} | _TRAINING
-    return any(_trains(nodes.order[at], names) for at in tries)
+    training = [nodes.place(c) for c in nodes.nodes(ast.Call) if call_name(c) in _TRAINING]
+    names = {f.name for f in nodes.nodes(ast.FunctionDef) if _holds(nodes, f, training)}
+    calls = [nodes.place(c) for c in nodes.nodes(ast.Call) if call_name(c) in names] if names else []
+    return any(_holds(nodes, nodes.order[at], sorted((*training, *calls))) for at in tries)
 
 
-def _trains(node: ast.AST, names: Set[str]) -> bool:
-    calls = (n for statement in getattr(node, "body", []) for n in ast.walk(statement) if isinstance(n, ast.Call))
-    return any(call_name(c) in names for c in calls)
+def _holds(nodes: Flat, node: ast.AST, calls: list[int]) -> bool:
+    """Some of the places stand in the body, which is neither the header of a function nor what handles exceptions."""
+    spans = ((nodes.place(s), nodes.ends[nodes.place(s)]) for s in getattr(node, "body", []))
+    return any(bisect_left(calls, start) < bisect_left(calls, end) for start, end in spans)
 
 
 class Check(ScriptCheck):

@@ -284,7 +284,7 @@ class Check(ScriptCheck):
 
     def _judge_order(self, call: cst.Call) -> None:
         loading = self.ctx.zero3.loading
-        if loading.tellers_before(call):
+        if loading.is_told_before(call):
             return
         load = next((one for one in loading.loads if self._was_late(one, call)), None)
         if load is None:

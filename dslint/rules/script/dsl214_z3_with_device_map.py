@@ -265,7 +265,7 @@ class Check(ScriptCheck):
         # Each value that stage 3 can come to is a map, and one of them certainly is there at stage 3.
         if not at_3 or any(self._is_none_or_open(v) for v in at_3):
             return
-        told = bool(loading.tellers_before(node))
+        told = loading.is_told_before(node)
         certain = [v for v in at_3 if self.ctx.zero.at(v).is_among(3) and (told or self.ctx.zero.at(v).tests)]
         if here.is_among(3) and (told or here.tests):
             certain = at_3
@@ -310,7 +310,7 @@ class Check(ScriptCheck):
         if value is None or stated is None or self.ctx.constant(value).get_or(None) is not True:
             return
         here = self.ctx.zero.at(node)
-        told = bool(self.ctx.zero3.loading.tellers_before(node)) or bool(here.tests)
+        told = self.ctx.zero3.loading.is_told_before(node) or bool(here.tests)
         if not (told and here.is_among(3)) or covers(stated, _REFUSES, "transformers") != "yes":
             return
         self.report(

@@ -173,7 +173,7 @@ class Check(ScriptCheck):
     def start(self) -> None:
         """A file that speaks of the boundary tells the engine."""
         self.is_told = (
-            any(isinstance(n, cst.Attribute) and n.attr.value in _BOUNDARY for n in self.ctx.tree.order)
+            any(n.attr.value in _BOUNDARY for n in self.ctx.tree.every(cst.Attribute))
             or "managed_gradient_accumulation" in self.ctx.doc.source.text
         )
 

@@ -299,7 +299,7 @@ class Check(ScriptCheck):
     def start(self) -> None:
         """The forwards that are reported already, and whether the script reduces gradients itself."""
         self.seen: set[int] = set()
-        self.reduces = any(isinstance(n, cst.Call) and self._is_gradient_reduction(n) for n in self.ctx.tree.order)
+        self.reduces = any(map(self._is_gradient_reduction, self.ctx.tree.every(cst.Call)))
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire when all forwards of the loss pass over the wrapper."""

@@ -136,7 +136,7 @@ class Check(ScriptCheck):
         return (self.ctx.location(declared.node, "its default is a config"),)
 
     def _assignments(self) -> list[cst.Assign]:
-        found = (n for n in self.ctx.tree.order if isinstance(n, cst.Assign))
+        found = self.ctx.tree.every(cst.Assign)
         return [n for n in found for t in n.targets if _is_config(t.target)]
 
     def _is_of(self, assignment: cst.Assign, args: cst.Name) -> bool:

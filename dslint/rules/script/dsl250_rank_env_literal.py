@@ -212,7 +212,7 @@ class Check(ScriptCheck):
     def _joins_by_environment(self) -> bool:
         if self.ctx.startup.group_makers:
             return True
-        calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
+        calls = self.ctx.tree.every(cst.Call)
         return any(self.ctx.qualified_name(call.func) in _GROUPS for call in calls)
 
     def _effect(self, write: EnvironmentWrite, others: set[str]) -> str:

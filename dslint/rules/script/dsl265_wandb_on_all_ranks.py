@@ -105,7 +105,7 @@ class Check(ScriptCheck):
             return self.ctx.run.world_size.get() > 1
         if self.ctx.startup.group_makers:
             return True
-        calls = (n for n in self.ctx.tree.order if isinstance(n, cst.Call))
+        calls = self.ctx.tree.every(cst.Call)
         return any(self.ctx.qualified_name(call.func) in _JOINING for call in calls)
 
     def _is_guarded(self, node: cst.Call) -> bool:

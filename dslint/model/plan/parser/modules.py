@@ -46,6 +46,7 @@ _KEPT = 32
 _recent: WeakKeyDictionary[Workspace, OrderedDict[str, Module | None]] = WeakKeyDictionary()
 
 _found: WeakKeyDictionary[Workspace, dict[tuple[str, str], str | None]] = WeakKeyDictionary()
+_tops: WeakKeyDictionary[Workspace, dict[tuple[str, str], tuple[str, ...]]] = WeakKeyDictionary()
 
 
 def load(path: str, workspace: Workspace) -> Module | None:
@@ -107,12 +108,21 @@ def _search(name: str, importer: str, workspace: Workspace) -> str | None:
         for _ in range(dots - 1):
             folder = posixpath.dirname(folder)
         return _file(posixpath.join(folder, inner), workspace)
-    for base in workspace.bases(importer):
-        for source in _SOURCES:
-            found = _file(posixpath.join(base, source, inner), workspace)
-            if found is not None and found != workspace.normal(importer):
-                return found
+    for root in _roots(folder, inner.partition("/")[0], importer, workspace):
+        found = _file(posixpath.join(root, inner), workspace)
+        if found is not None and found != workspace.normal(importer):
+            return found
     return None
+
+
+def _roots(folder: str, top: str, importer: str, workspace: Workspace) -> tuple[str, ...]:
+    """The folders in which a package or module of that name may stand: none for nearly all imports of a script."""
+    known = _tops.setdefault(workspace, {})
+    if (folder, top) not in known:
+        roots = (posixpath.join(base, source) for base in workspace.bases(importer) for source in _SOURCES)
+        stems = ((root, posixpath.join(root, top)) for root in roots)
+        known[folder, top] = tuple(r for r, s in stems if workspace.exists(s) or workspace.exists(f"{s}.py"))
+    return known[folder, top]
 
 
 def _file(stem: str, workspace: Workspace) -> str | None:

@@ -99,7 +99,7 @@ class Randomness:
             return None
         if keyword(shuffle, "generator") is not None:
             return None
-        seeds = [n for n in self._tree.order if isinstance(n, cst.Call) and self._seeds(n, library)]
+        seeds = [n for n in self._tree.every(cst.Call) if self._seeds(n, library)]
         if not seeds:
             return Order(library, shuffle, None) if library == "random" and self._is_whole_program() else None
         before = [s for s in seeds if self._tree.position(s) < self._tree.position(shuffle)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import libcst as cst
@@ -149,8 +150,11 @@ class CallResults:
         """What a function returns or yields, one value for each such statement."""
         found = self._returns.get(id(function))
         if found is None:
-            ends = [n for n in self._tree.own_nodes(function) if type(n) is cst.Return or type(n) is cst.Yield]
-            values = (n.value for n in ends if isinstance(n, cst.Return | cst.Yield))
+            ends: list[tuple[int, object]] = [
+                (self._tree.position(n), n.value) for n in self._tree.own(function, cst.Return)
+            ]
+            ends += [(self._tree.position(n), n.value) for n in self._tree.own(function, cst.Yield)]
+            values = (value for _, value in sorted(ends, key=itemgetter(0)))
             found = [value if isinstance(value, cst.BaseExpression) else None for value in values]
             self._returns[id(function)] = found
         return found

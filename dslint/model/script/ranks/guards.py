@@ -144,7 +144,7 @@ class Guards:
             return False
         made = self._group_makers.get(id(block))
         if made is None:
-            found = (n for n in self._tree.own_nodes(block) if isinstance(n, cst.Call))
+            found = self._tree.own(block, cst.Call)
             made = [self._tree.position(n) for n in found if self._names.called(n) in GROUP_MAKERS]
             self._group_makers[id(block)] = made
         return any(start < position < end for position in made)

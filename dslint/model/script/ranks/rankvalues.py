@@ -145,7 +145,7 @@ class RankValues:
 
     def _returns_rank(self, function: cst.FunctionDef, depth: int) -> bool:
         """All that a function of the file returns is the rank, or the number that stands for it."""
-        values = [n.value for n in self._names.tree.own_nodes(function.body) if isinstance(n, cst.Return)]
+        values = [n.value for n in self._names.tree.own(function.body, cst.Return)]
         ranks = [v for v in values if v is not None and number_of(v) is None]
         return bool(ranks) and None not in values and all(self.is_rank(v, depth + 1) for v in ranks)
 

@@ -102,7 +102,7 @@ class Devices:
     def _assigned(self, node: cst.Attribute) -> list[Binding]:
         """What the file assigns to ``args.rank``, under this spelling."""
         wanted = dotted(node)
-        targets = (n for n in self._tree.order if isinstance(n, cst.AssignTarget) and dotted(n.target) == wanted)
+        targets = (n for n in self._tree.every(cst.AssignTarget) if dotted(n.target) == wanted)
         found = [(self._tree.parent(target), target) for target in targets] if wanted else []
         return [Binding("assign", t, owner.value) for owner, t in found if isinstance(owner, cst.Assign)]
 
@@ -126,8 +126,8 @@ class Devices:
     def returned(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
         """What a helper may return for the index of a GPU: ``state.process_index if has_gpu else "cpu"``."""
         function = self._names.local_function(node) if isinstance(node, cst.Call) and not node.args else None
-        nodes = self._tree.own_nodes(function.body) if function is not None else ()
-        values = [n.value for n in nodes if isinstance(n, cst.Return) and n.value is not None]
+        nodes = self._tree.own(function.body, cst.Return) if function is not None else ()
+        values = [n.value for n in nodes if n.value is not None]
         return [arm for v in values for arm in ((v.body, v.orelse) if isinstance(v, cst.IfExp) else (v,))]
 
     def _holds_rank(self, found: list[Binding], depth: int) -> bool:

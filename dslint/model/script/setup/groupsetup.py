@@ -37,7 +37,7 @@ class GroupSetup:
     def all(self) -> list[GroupMade]:
         """Every place that makes the group, in source order; calls of local helpers that always make it included."""
         if self._made is None:
-            calls = [n for n in self._tree.order if isinstance(n, cst.Call)]
+            calls = self._tree.every(cst.Call)
             direct = [c for c in calls if self.is_creator(c)]
             helpers = {id(f): c for c in direct if (f := self._tree.function(c)) is not None and self._is_plain(c, f)}
             self._made = [GroupMade(c, c) for c in direct]

@@ -169,7 +169,7 @@ class OwnValues:
     def _is_passed(self, node: cst.Name) -> bool:
         """Some call but `backward` gets the variable: it may be reduced there."""
         tree = self._names.tree
-        calls = (n for n in tree.order if isinstance(n, cst.Call))
+        calls = tree.every(cst.Call)
         others = (c for c in calls if self._names.called(c) not in ("backward", "print", "float"))
         given_to = ((given(self._names, c) if any(a.star for a in c.args) else None, c) for c in others)
         passed = (v for g, c in given_to for v in (g.positional if g is not None else [a.value for a in c.args]))

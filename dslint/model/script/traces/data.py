@@ -213,7 +213,7 @@ class DataDivergences:
 
         In a loop they may do so through a function of the file: elsewhere that may be the whole of the training.
         """
-        calls = [n for n in self._tree.own_nodes(body) if type(n) is cst.Call]
+        calls = self._tree.own(body, cst.Call)
         is_turn = bool(self._tree.loops(body))
         return [c for c in calls if self._is_step(c) or (is_turn and self._holds_step(self._ground.helper(c)))]
 
@@ -224,7 +224,7 @@ class DataDivergences:
     def _holds_step(self, function: cst.FunctionDef | None) -> bool:
         if function is None:
             return False
-        return any(type(n) is cst.Call and self._is_step(n) for n in self._tree.own_nodes(function.body))
+        return any(map(self._is_step, self._tree.own(function.body, cst.Call)))
 
     def _collective(self, call: cst.Call) -> Collective | None:
         if id(call) not in self._calls:

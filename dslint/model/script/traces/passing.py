@@ -38,5 +38,5 @@ class Passing:
         function = self._helper(call)
         if function is None or depth > _MAX_DEPTH or self._tree.enclosing(function, cst.ClassDef) is None:
             return function is None
-        inner = [n for n in self._tree.own_nodes(function) if isinstance(n, cst.Call)]
+        inner = self._tree.own(function, cst.Call)
         return not any(agrees(last_name(n.func)) or not self.is_local(n, depth + 1) for n in inner)

@@ -173,7 +173,7 @@ class Recorder:
     def _unbroken(self, loop: cst.For | cst.While) -> list[Element]:
         """The ``else`` of a loop, which a ``break`` passes over."""
         found = self._else(loop.orelse)
-        if not found or not any(isinstance(n, cst.Break) for n in self.tree.own_nodes(loop.body)):
+        if not found or not self.tree.own(loop.body, cst.Break):
             return found
         return self._choice(lambda: f"no break of the loop at {self.tree.position(loop)}", tuple(found), ())
 

@@ -39,14 +39,14 @@ class Accumulation:
     @cached_property
     def expressions(self) -> list[cst.BaseExpression]:
         """What the dicts of the file state under ``gradient_accumulation_steps``."""
-        dicts = (n for n in self._tree.order if isinstance(n, cst.Dict))
+        dicts = self._tree.every(cst.Dict)
         items = [(e, e.value) for d in dicts for e in d.elements if isinstance(e, cst.DictElement)]
         return [value for element, value in items if _key(element) == STEPS]
 
     def _default(self) -> Fact[int]:
         """A config in the file that has a batch size and no accumulation: DeepSpeed takes 1."""
-        for node in self._tree.order:
-            if isinstance(node, cst.Dict) and all(isinstance(e, cst.DictElement) for e in node.elements):
+        for node in self._tree.every(cst.Dict):
+            if all(isinstance(e, cst.DictElement) for e in node.elements):
                 keys = {_key(e) for e in node.elements if isinstance(e, cst.DictElement)}
                 if len(keys & {MICRO, TRAIN}) == 1 and keys & {"zero_optimization", "optimizer", "fp16", "bf16"}:
                     return known(1)

@@ -74,7 +74,7 @@ class JointForwards:
     def _of_call(self, call: cst.Call) -> list[cst.BaseExpression]:
         function = self._names.local_function(call)
         if function is not None:
-            returns = [n for n in self._tree.own_nodes(function) if isinstance(n, cst.Return)]
+            returns = self._tree.own(function, cst.Return)
             return [returns[0].value] if len(returns) == 1 and returns[0].value is not None else []
         if (self._names.qualified(call.func) or "").startswith("torch.nn.functional."):
             return [a.value for a in call.args if a.keyword is None and not a.star][:2]

@@ -83,7 +83,7 @@ class TrainerClasses:
         asked = (n for n in self._tree.every(cst.Call) if self._names.called(n) == "require_version" and n.args)
         if any(not isinstance(n.args[0].value, cst.SimpleString) for n in asked):
             return True  # for all that is known
-        texts = (n for n in self._tree.order if isinstance(n, cst.SimpleString))
+        texts = self._tree.every(cst.SimpleString)
         values = (str(n.evaluated_value) for n in texts if library in n.value)
         return any(pin.match(value) and re.search(r"<|==|~=", value) for value in values)
 

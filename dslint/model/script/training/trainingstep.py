@@ -71,7 +71,7 @@ class TrainingSteps:
     def has_other_arm(self, node: cst.CSTNode, method: str) -> bool:
         """The opposite arm of a test around ``node`` calls the method, on whatever: the arms are two ways to train."""
         function = self._tree.function(node) or self._tree.module
-        calls = (n for n in self._tree.own_nodes(function) if isinstance(n, cst.Call))
+        calls = self._tree.own(function, cst.Call)
         return any(self._calls_method(c, method) and self._objects.conditions.excludes(node, c) for c in calls)
 
     def _calls_method(self, call: cst.Call, method: str) -> bool:
@@ -159,7 +159,7 @@ class TrainingSteps:
             return []
         function = self._names.local_function(call)
         if function is not None:  # what a function of the file returns, whatever it was given
-            returns = (n for n in self._tree.own_nodes(function) if isinstance(n, cst.Return))
+            returns = self._tree.own(function, cst.Return)
             return [r.value for r in returns if r.value is not None]
         receiver = [call.func.value] if isinstance(call.func, cst.Attribute) else []
         return [*receiver, *(a.value for a in call.args)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import takewhile
 
 import libcst as cst
 
@@ -38,6 +39,7 @@ class HfLoading:
         self._tree = tree
         self._names = names
         self._objects = objects
+        self._told: dict[int, bool] = {}
 
     @cached_property
     def loads(self) -> list[cst.Call]:
@@ -47,7 +49,7 @@ class HfLoading:
     @cached_property
     def tellers(self) -> list[cst.Call]:
         """The calls after which transformers knows the config, in source order."""
-        return [call for call in self._tree.every(cst.Call) if self.is_teller(call)]
+        return [call for call in self._tree.every(cst.Call) if self._tells(call)]
 
     def is_load(self, call: cst.Call) -> bool:
         """``AutoModelForCausalLM.from_pretrained(...)`` and the like."""
@@ -63,14 +65,22 @@ class HfLoading:
 
     def is_teller(self, call: cst.Call) -> bool:
         """After this call transformers knows the DeepSpeed config of the run, if there is one."""
-        if self.is_hf_config(call) or self._names.called(call) in _PARSERS:
+        name = self._names.called(call)
+        if name in _PARSERS or name == "Accelerator" or self.is_hf_config(call):
             return True
-        return self._objects.kind(call) == "training_arguments" or self._names.called(call) == "Accelerator"
+        return self._objects.kind(call) == "training_arguments"
 
-    def tellers_before(self, call: cst.Call) -> list[cst.Call]:
-        """The calls of the same function, or of the module, that may have told transformers before a call."""
+    def is_told_before(self, call: cst.Call) -> bool:
+        """A call of the same function, or of the module, may have told transformers before a call."""
         at, function = self._tree.position(call), self._tree.function(call)
-        return [t for t in self.tellers if self._tree.position(t) < at and self._tree.function(t) in (function, None)]
+        before = takewhile(lambda other: self._tree.position(other) < at, self._tree.every(cst.Call))
+        return any(self._tree.function(t) in (function, None) and self._tells(t) for t in before)
+
+    def _tells(self, call: cst.Call) -> bool:
+        found = self._told.get(id(call))
+        if found is None:
+            found = self._told[id(call)] = self.is_teller(call)
+        return found
 
     def is_before(self, first: cst.CSTNode, second: cst.CSTNode) -> bool:
         """Whenever ``second`` runs, ``first`` has run before in the same call of the same function."""

@@ -110,14 +110,14 @@ class Partitioned:
 
     def _calls_around(self, node: cst.CSTNode) -> list[cst.Call]:
         scope = self._tree.function(node) or self._tree.module
-        return [n for n in self._tree.own_nodes(scope) if type(n) is cst.Call]
+        return self._tree.own(scope, cst.Call)
 
     # -- loaded -------------------------------------------------------------------------------------------------
 
     def _is_told(self, call: cst.Call) -> bool:
         # A quantized model is loaded whole.
         is_quantized = any(a.keyword is not None and a.keyword.value in _QUANTIZED for a in call.args)
-        return self._loading.is_load(call) and not is_quantized and bool(self._loading.tellers_before(call))
+        return self._loading.is_load(call) and not is_quantized and self._loading.is_told_before(call)
 
     def _is_built(self, call: cst.Call) -> bool:
         """A transformers model, or one of a class of this file, inside ``with deepspeed.zero.Init(...):``."""
