@@ -279,3 +279,20 @@ def test_magics_are_masked_and_python_is_kept(cell: str, kept: str) -> None:
 
 def test_a_cell_in_another_language_is_masked_whole() -> None:
     compile(mask_magics("%%bash\nfor f in *; do echo $f; done\n"), "cell", "exec")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        " with open('x') as file:\n    text = file.read()\n    print(text)\n      ",
+        "\n    import torch\n    !nvidia-smi\n    for x in y:\n        print(x)\n",
+        "\tx = 1\n\ty = 2\n",
+    ],
+)
+def test_a_cell_that_is_indented_as_a_whole_is_python_as_in_ipython(cell: str) -> None:
+    compile(mask_magics(cell), "cell", "exec")
+
+
+def test_a_line_that_is_indented_deeper_than_the_first_stays_an_error() -> None:
+    with pytest.raises(IndentationError):
+        compile(mask_magics("x = 1\n    y = 2\n"), "cell", "exec")

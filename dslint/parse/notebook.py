@@ -49,8 +49,19 @@ def read_notebook(path: str, text: str) -> SourceFile | ParseProblem:
     return SourceFile(path, "".join(parts), cells=tuple(starts))
 
 
+def _outdented(code: str) -> str:
+    """A cell without the indentation of its first line, which IPython takes from all lines that have it."""
+    first = next((line for line in _LINES.findall(code) if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip(" \t"))]
+    return "".join(line.removeprefix(indent) for line in _LINES.findall(code)) if indent else code
+
+
 def mask_magics(code: str) -> str:
-    """A cell as plain Python: what only IPython understands becomes ``pass`` or a comment of the same length."""
+    """A cell as plain Python: what only IPython understands becomes ``pass`` or a comment of the same length.
+
+    In a cell that is indented as a whole columns count from its indentation.
+    """
+    code = _outdented(code)
     lines = _LINES.findall(code)
     magic = _CELL_MAGIC.match(code)
     if magic and magic.group(1) not in _PYTHON_CELL_MAGICS:
