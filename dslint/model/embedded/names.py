@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-DICT_CHANGES = frozenset({"update", "setdefault", "pop", "popitem", "clear", "__setitem__"})
+from dslint.model.dictcalls import DICT_CHANGES
 
 
 def changed_names(node: ast.AST) -> set[str]:

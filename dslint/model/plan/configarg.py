@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dslint.core.fact import Fact, known
-from dslint.model.embedded.names import DICT_CHANGES
+from dslint.model.dictcalls import DICT_CHANGES
 from dslint.model.plan.pyscript import PyScript
 from dslint.model.plan.trainerclass import trainer_class
 

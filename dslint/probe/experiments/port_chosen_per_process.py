@@ -15,6 +15,7 @@ EXPERIMENT = Experiment(
     name="port-chosen-per-process",
     summary="every rank has another port, and the group never forms",
     flavour="torch",
+    one_host=True,
     rules=("DSL272",),
     expect=Expect((Kind.STALL, Kind.WRONG), r"rendezvous|the group never forms"),
     cases=(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.model.embedded.names import DICT_CHANGES
+from dslint.model.dictcalls import DICT_CHANGES
 from dslint.model.script.dotted import keyword
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
