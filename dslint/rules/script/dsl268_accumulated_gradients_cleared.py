@@ -27,6 +27,7 @@ from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.dotted import dotted
 from dslint.model.script.quick import call_name, flat
+from dslint.model.script.ranks.rankset import number_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -109,6 +110,10 @@ EXAMPLES = (
         {
             "train.py": _TRAIN % ("gradient_accumulation_steps=1", _BODY),
             "plain.py": _TRAIN % ("mixed_precision='bf16'", _BODY),
+            "default.py": _TRAIN.replace("loader):", "loader, steps=1):", 1)
+            % ("gradient_accumulation_steps=steps", _BODY),
+            "settings.py": "class Settings:\n    steps = 1\n\n\n"
+            + _TRAIN % ("gradient_accumulation_steps=Settings.steps", _BODY),
         },
     ),
     good(
@@ -221,8 +226,7 @@ class Check(ScriptCheck):
             return
         stated = self.ctx.argument(made, _STEPS_WORD, 3)
         value = self.ctx.constant(stated).get_or(None) if stated is not None else 1
-        is_passed = isinstance(stated, cst.Attribute) and not self.ctx.constants.written(stated).is_known
-        if stated is None or (value == 1 and not is_passed):
+        if stated is None or self._is_one(stated, value):
             return
         severity = Severity.WARNING
         if isinstance(value, int):
@@ -243,6 +247,14 @@ class Check(ScriptCheck):
             severity=severity,
             facts={"gas": steps},
         )
+
+    def _is_one(self, stated: cst.BaseExpression, value: object) -> bool:
+        """The file says that a step has one micro batch; an option may be given another value by the command."""
+        if isinstance(stated, cst.Name):
+            found = self.ctx.names.bindings(stated.value, stated)
+            return value == 1 or any(b.kind == "param" and number_of(b.value) == 1 for b in found if b.value)
+        is_passed = isinstance(stated, cst.Attribute) and not self.ctx.constants.written(stated).is_known
+        return value == 1 and not is_passed
 
     def _fix(self, block: cst.With, cleared: cst.Call, step: cst.Call) -> Fix | None:
         """The line goes, and comes back after the step unless the gradients are cleared there anyway."""
