@@ -50,7 +50,7 @@ _KEY = "unknown-section-key"
         ("DSL101", ["config-key-dropped/unknown-key"] * 3),
         (
             "DSL102",
-            [f"config-refused/{_KEY}"] * 5 + [f"config-key-dropped/{_KEY}"] * 2,
+            [f"config-refused/{_KEY}"] * 6 + [f"config-key-dropped/{_KEY}"] * 2,
         ),
         ("DSL107", ["config-refused/removed-section"] * 3),
         ("DSL108", ["config-refused/removed-zero-key"] * 3),
