@@ -126,6 +126,19 @@ def test_what_a_sharded_model_returns_is_of_the_data_of_the_rank(model: str) -> 
     assert len(findings(dsl204, code)) == 1
 
 
+@pytest.mark.parametrize("way", ["continue", "break"])
+@pytest.mark.parametrize(("more", "count"), [("", 0), ("    engine.backward(loss)\n", 1)])
+def test_a_loop_that_one_rank_passes_by_is_no_partner_of_the_next_over_the_same(
+    way: str, more: str, count: int
+) -> None:
+    code = ENGINE + (
+        f"for batch in loader:\n    loss = engine.module(batch)\n    if loss.item() > 9:\n        {way}\n{more}"
+        "for batch in loader:\n    if args.late:\n        engine.backward(batch)\n"
+    )
+    found = findings(dsl204, code)
+    assert len(found) == count
+
+
 def test_a_parameter_differs_when_every_call_passes_what_differs() -> None:
     code = ENGINE + (
         "def stop(loss):\n    return loss.item() > 9\n"
@@ -164,11 +177,28 @@ def test_a_model_that_a_function_shards_is_sharded_by_the_inner_call() -> None:
         ("settings.steps = args.steps", None),
         ("settings.steps, rest = make()", None),
         ("setattr(settings, 'steps', 2)", None),
+        ("for key, value in options.items():\n    setattr(settings, key, value)", None),
+        ("vars(settings).update(options)", None),
+        ("settings.__dict__.update(options)", None),
+        ("for key, value in options.items():\n    setattr(elsewhere, key, value)\ntable.update(options)", 64),
     ],
 )
 def test_settings_of_the_file_hold_what_nobody_changes(code: str, later: str, value: int | None) -> None:
     ctx = script(f"import types\n{code}\n{later}\nshow(settings.steps)\n")
     assert ctx.constant(call(ctx, "show").args[0].value).get_or(None) == value
+
+
+@pytest.mark.parametrize(
+    "later", ["setattr(args, key, value)", "vars(args).update(more)", "args.__dict__.update(more)"]
+)
+def test_arguments_that_code_sets_by_computed_names_are_unknown(later: str) -> None:
+    code = (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--size', type=int, default=1)\n"
+        "args = parser.parse_args()\n{}\nshow(args.size)\n"
+    )
+    before, after = (script(code.format(line)) for line in ("", later))
+    assert before.constant(call(before, "show").args[0].value).get_or(None) == 1
+    assert after.constant(call(after, "show").args[0].value).is_unknown
 
 
 def test_an_argument_of_the_command_line_is_not_written_in_the_file() -> None:

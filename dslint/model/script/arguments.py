@@ -33,6 +33,8 @@ class Arguments:
         self._names = names
         self._argparse: dict[str, Argument | None] = {}
         self.rewritten: set[str] = set()
+        # Variables any of whose attributes may be set: ``setattr(args, key, value)``, ``vars(args).update(config)``.
+        self._open: set[str] = set()
         for call in names.tree.every(cst.Call):
             called = self._names.called(call)
             if called == "add_argument":
@@ -41,6 +43,10 @@ class Arguments:
                 self.rewritten.update(a.keyword.value for a in call.args if a.keyword is not None)
             elif called == "setattr" and len(call.args) == 3:
                 self.rewritten.add(literal_text(call.args[1].value))
+                if not isinstance(call.args[1].value, cst.SimpleString):
+                    self._open.add(last_name(call.args[0].value))
+            elif called == "update":
+                self._open.add(self._namespace_of(call.func))
         targets = [n.target for n in names.tree.every(cst.AssignTarget)]
         targets += [n.target for n in names.tree.every(cst.AugAssign)]
         for target in targets:
@@ -60,9 +66,21 @@ class Arguments:
             return self._names.called(value) in _PARSE_CALLS
         return found[0].kind == "param" and space.value in _USUAL_NAMES
 
+    def is_open(self, space: cst.BaseExpression) -> bool:
+        """Some code of the file sets attributes whose names are computed in what this expression holds."""
+        return last_name(space) in self._open
+
+    def _namespace_of(self, update: cst.BaseExpression) -> str:
+        """``args`` of ``vars(args).update`` and ``args.__dict__.update``; else nothing."""
+        held = update.value if isinstance(update, cst.Attribute) else None
+        if isinstance(held, cst.Attribute) and held.attr.value == "__dict__":
+            return last_name(held.value)
+        is_vars = isinstance(held, cst.Call) and self._names.called(held) == "vars" and len(held.args) == 1
+        return last_name(held.args[0].value) if is_vars and isinstance(held, cst.Call) else ""
+
     def named(self, space: cst.Name, name: str) -> Argument | None:
         """The argument of that name in the namespace that a variable holds, unless the file also assigns to it."""
-        if name in self.rewritten:
+        if name in self.rewritten or self.is_open(space):
             return None
         found = self._names.bindings(space.value, space)
         if len(found) != 1:

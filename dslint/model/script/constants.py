@@ -131,7 +131,8 @@ class Constants:
 
     def _of_class(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """``Settings.timeout`` of a class of the file, where nobody sets such an attribute later."""
-        return None if node.attr.value in self.arguments.rewritten else self._names.class_value(node)
+        is_set = node.attr.value in self.arguments.rewritten or self.arguments.is_open(node.value)
+        return None if is_set else self._names.class_value(node)
 
     def _of_namespace(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """``settings = SimpleNamespace(timeout=30)``, whose attributes nobody sets later."""
@@ -139,6 +140,8 @@ class Constants:
         for _ in range(_MAX_STEPS):
             if not isinstance(made, cst.Name):
                 break
+            if self.arguments.is_open(made):
+                return None
             made = self._names.single_value(made)
         is_plain = isinstance(made, cst.Call) and self._names.qualified(made.func) in _NAMESPACES
         if not is_plain or not isinstance(made, cst.Call) or node.attr.value in self.arguments.rewritten:

@@ -29,6 +29,7 @@ from dslint.model.script.traces.path import (
     Rest,
     is_endless,
     may_leave,
+    passes_by,
     push,
     settled,
     survived,
@@ -102,6 +103,12 @@ class _Comparison:
             path = path._replace(after=(first, second))
             if one is None and other is None:
                 return
+            if one is not None and passes_by(one.head, other):
+                one = one.tail
+                continue
+            if other is not None and passes_by(other.head, one):
+                other = other.tail
+                continue
             if one is not None and other is not None and self._is_matched(one, other, path):
                 path = path._replace(chosen=(*path.chosen, *survived(one.head)))
                 one, other = one.tail, other.tail

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, Union
 
 import libcst as cst
@@ -55,10 +55,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A loop that all ranks run equally often, as far as is known. ``symbol`` is the text of its header."""
+    """A loop that all ranks run equally often, as far as is known.
+
+    ``symbol`` is the text of its header: equal ones run equally often. ``loop`` tells two loops over the same apart.
+    """
 
     symbol: str
     body: Trace
+    loop: cst.CSTNode | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dslint.model.script.traces.elements import (
     Element,
     Leave,
     Maybe,
+    Op,
     Protected,
     Repeat,
     Scope,
@@ -140,6 +141,21 @@ def left_by(kind: str, rest: Rest | None) -> Rest | None:
                 return push(head.final, Rest(Leave(kind), tail))
         rest = tail
     return None
+
+
+def passes_by(element: Element | End, across: Rest | None) -> bool:
+    """A loop in which this rank runs nothing but ``break`` or ``continue``, and which the other does not come to here.
+
+    The next loop over the same things is no partner of it.
+    """
+    if not isinstance(element, Repeat) or may_leave(element) or _runs(element.body):
+        return False
+    partner = across.head if across is not None else None
+    return not (isinstance(partner, Repeat) and partner.loop is element.loop)
+
+
+def _runs(trace: Trace) -> bool:
+    return any(isinstance(e, Op | Maybe) or any(map(_runs, parts(e))) for e in trace)
 
 
 def may_leave(element: Element) -> bool:

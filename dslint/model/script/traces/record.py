@@ -133,7 +133,7 @@ class Recorder:
         if type(node) is cst.If:
             return [*self._expression(node.test), *self._if(node)]
         if type(node) is cst.For:
-            body = self._repeat(lambda: f"for {self.tree.text(node.iter)}", tuple(self._suite(node.body)))
+            body = self._repeat(node, lambda: f"for {self.tree.text(node.iter)}", tuple(self._suite(node.body)))
             return [*self._expression(node.iter), *body, *self._unbroken(node)]
         if type(node) is cst.While:
             return [*self._while(node), *self._unbroken(node)]
@@ -226,7 +226,7 @@ class Recorder:
 
         def body() -> list[Element]:
             symbol = partial(self._symbols.of, node.test, self.side)
-            return self._repeat(lambda: f"while {symbol()}", (*header, *self._suite(node.body)))
+            return self._repeat(node, lambda: f"while {symbol()}", (*header, *self._suite(node.body)))
 
         if self.side.decide(node.test) is None:
             return [*header, *body()]
@@ -270,8 +270,8 @@ class Recorder:
         return [Decided(subject, case), *found]
 
     @staticmethod
-    def _repeat(named: Callable[[], str], body: Trace) -> list[Element]:
-        return [Repeat(named(), body)] if speaks(body) else []
+    def _repeat(loop: cst.CSTNode, named: Callable[[], str], body: Trace) -> list[Element]:
+        return [Repeat(named(), body, loop)] if speaks(body) else []
 
     # -- expressions --------------------------------------------------------------------------------------------
 
@@ -298,6 +298,6 @@ class Recorder:
                 both = (kept, dropped) if inner is outer.body else (dropped, kept)
                 found = self._branch(outer.test, outer, *both)
             elif isinstance(outer, _COMPREHENSIONS) and inner is not outer.for_in:
-                found = [Repeat(f"for {self.tree.text(outer.for_in.iter)}", tuple(found))]
+                found = [Repeat(f"for {self.tree.text(outer.for_in.iter)}", tuple(found), outer)]
             inner = outer
         return found
