@@ -20,8 +20,14 @@ import dslint.model.script
 from dslint.core.profile import WALK, Profile
 from dslint.rules.scriptcontext import ScriptContext
 
-# These are asked so often, and answer so fast, that a clock would cost more than what it measures.
-_UNWATCHED = frozenset({"Tree", "Flat"})
+# These are asked so often, and answer so fast, that a clock would cost more than what it measures. All but the first
+# two are asked in the midst of other answers alone, whose clocks run already.
+_UNWATCHED = frozenset(
+    {
+        *("Tree", "Flat"),
+        *("Binding", "CallTraces", "Ground", "Instances", "Marked", "Parting", "Recorder", "Symbols"),
+    }
+)
 # The analyses that rules share: by the room of the model in which the question is answered, and by what the context of
 # the rules calls it.
 _ROOMS = {
@@ -31,6 +37,7 @@ _ROOMS = {
     "collective": "calls that wait",
     "across": "imported functions",
     "zero": "ZeRO stage and parameters",
+    "callers": "calls of functions",
     "names": "names",
     "bindings": "names",
     "constants": "constants",

@@ -50,9 +50,8 @@ class RankValues:
         if isinstance(node, cst.Name):
             if node.value == "rank" and _is_of_matrix(self._names.single_value(node)):
                 return False
-            if self.is_told(node):
-                return False
-            return _plain(node.value) in RANK_NAMES or self._holds_rank(self._names.bindings(node.value, node), depth)
+            found = self._names.bindings(node.value, node)
+            return (_plain(node.value) in RANK_NAMES or self._holds_rank(found, depth)) and not self.is_told(node)
         return False
 
     def is_told(self, node: cst.BaseExpression) -> bool:

@@ -53,18 +53,16 @@ class Parting:
 
     def _reached_from(self, scopes: list[cst.CSTNode]) -> set[int]:
         """Functions, and what they call in this file."""
-        calls: dict[int, list[cst.FunctionDef]] = {}
-        for node in self._tree.every(cst.Call):
-            helper = self._helper(node)
-            if helper is not None:
-                calls.setdefault(id(self._tree.function(node) or self._tree.module), []).append(helper)
+        calls: dict[int, list[cst.Call]] = {}
+        for call in self._tree.every(cst.Call) if scopes else ():
+            calls.setdefault(id(self._tree.function(call) or self._tree.module), []).append(call)
         found: set[int] = set()
         pending = list(scopes)
         while pending:
             scope = pending.pop()
             if id(scope) not in found:
                 found.add(id(scope))
-                pending += calls.get(id(scope), [])
+                pending += filter(None, map(self._helper, calls.get(id(scope), [])))
         return found
 
     def _splits(self, node: cst.CSTNode, ranks: tuple[int, ...]) -> bool:
