@@ -265,6 +265,14 @@ class Tree:
         found = self.enclosing(node, cst.FunctionDef, cst.ClassDef)
         return found if isinstance(found, cst.FunctionDef) else None
 
+    def is_variable(self, name: cst.Name) -> bool:
+        """Not the ``b`` of ``a.b`` or of ``f(b=1)``."""
+        parent = self.parent(name)
+        return not (
+            (isinstance(parent, cst.Attribute) and parent.attr is name)
+            or (isinstance(parent, cst.Arg) and parent.keyword is name)
+        )
+
     def loops(self, node: cst.CSTNode) -> tuple[Loop, ...]:
         """The loops of the same function that repeat a node, the innermost first."""
         found: list[Loop] = []

@@ -167,6 +167,8 @@ class Check(ScriptCheck):
         for node in self.ctx.descendants(value):
             if not isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
                 continue
+            if isinstance(node, cst.Name) and not self.ctx.tree.is_variable(node):
+                continue  # ``ranks`` of ``args.ranks``
             inner = self.ctx.names.single_value(node) if isinstance(node, cst.Name) and steps else None
             other = isinstance(node, cst.Name) and self._is_other(node)
             if not other and self.ctx.guards.rank_values.is_rank(node):

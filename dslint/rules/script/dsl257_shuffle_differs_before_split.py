@@ -195,6 +195,16 @@ EXAMPLES = (
         },
     ),
     good(
+        "the rank is added to another variable of that name",
+        {
+            "train.py": _HEAD.replace(
+                "import torch\n", "import torch\nfrom torch.utils.data import DistributedSampler\n"
+            )
+            + "def part(args, data):\n    seed = args.seed + dist.get_rank()\n    torch.manual_seed(seed)\n"
+            "    return DistributedSampler(data, shuffle=True, seed=args.seed)\n"
+        },
+    ),
+    good(
         "a generator with one seed; the seed of another library",
         {
             "data.py": _HEAD

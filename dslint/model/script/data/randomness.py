@@ -113,6 +113,8 @@ class Randomness:
         if steps > _MAX_STEPS:
             return False
         for node in self._tree.descendants(seed):
+            if isinstance(node, cst.Name) and not self._tree.is_variable(node):
+                continue  # ``seed`` of ``args.seed``
             if isinstance(node, cst.Name | cst.Attribute | cst.Call) and self._ranks.is_rank(node):
                 return True
             value = self._names.single_value(node) if isinstance(node, cst.Name) else None

@@ -45,7 +45,7 @@ class Ground:
             test = node.test if isinstance(node, cst.If | cst.While | cst.IfExp) else None
             tests = (node.left, node.right) if type(node) is cst.BooleanOperation else () if test is None else (test,)
             for one in tests:
-                used = [n for n in self.tree.descendants(one) if type(n) is cst.Name and self._is_variable(n)]
+                used = [n for n in self.tree.descendants(one) if type(n) is cst.Name and self.tree.is_variable(n)]
                 if all(n.value == "self" or self._is_of_module(n) for n in used):
                     yield self._symbol(one).removeprefix("not "), frozenset(n.value for n in used)
 
@@ -57,14 +57,6 @@ class Ground:
         if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             return f"not {self._symbol(test.expression)}"
         return plain(self.tree.text(test))
-
-    def _is_variable(self, name: cst.Name) -> bool:
-        """Not the ``b`` of ``a.b`` or of ``f(b=1)``."""
-        parent = self.tree.parent(name)
-        return not (
-            (isinstance(parent, cst.Attribute) and parent.attr is name)
-            or (isinstance(parent, cst.Arg) and parent.keyword is name)
-        )
 
     def _is_of_module(self, name: cst.Name) -> bool:
         return all(self.names.scope(b.node) is self.tree.module for b in self.names.bindings(name.value, name))

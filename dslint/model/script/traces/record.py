@@ -216,7 +216,8 @@ class Recorder:
 
     def _asks_for_rank(self, test: cst.BaseExpression) -> bool:
         """The rank is part of a test that does not tell which ranks pass: ``rank in ranks``."""
-        return any(self.side.is_rank(n) for n in self.tree.descendants(test) if isinstance(n, cst.BaseExpression))
+        nodes = (n for n in self.tree.descendants(test) if isinstance(n, cst.BaseExpression))
+        return any(self.side.is_rank(n) for n in nodes if type(n) is not cst.Name or self.tree.is_variable(n))
 
     def _while(self, node: cst.While) -> list[Element]:
         once = block_of_one_turn(node)

@@ -96,7 +96,7 @@ class Turns:
 
     def behind(self, node: cst.CSTNode) -> cst.BaseExpression | None:
         """What a variable of the loop was given, in the turn."""
-        if type(node) is not cst.Name or node.value == self.index:
+        if type(node) is not cst.Name or node.value == self.index or not self._tree.is_variable(node):
             return None
         value = self._names.single_value(node)
         return value if value is not node else None
