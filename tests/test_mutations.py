@@ -73,3 +73,15 @@ def test_mutated_examples_never_crash_a_rule(part: int, tmp_path: Path, monkeypa
         texts = {path.name: path.read_bytes() for path in project.rglob("*") if path.is_file()}
         assert not crashed, (crashed, texts)
         assert spent < 5, (spent, texts)
+
+
+def test_python_ends_a_line_at_a_lone_carriage_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "from datetime import timedelta\nimport torch.distributed as dist\n"
+        "options = {'backend': 'nccl', 'timeout': timedelta(1800)}\rdist.init_process_group(**options)\r"
+        "limit = timedelta(3600)\rgroup = dist.new_group(timeout=limit)\n"
+    )
+    (tmp_path / "train.py").write_bytes(text.encode())
+    monkeypatch.chdir(tmp_path)
+    result = check_paths(["."], make_settings({"cache": False, "jobs": 1}, tmp_path))
+    assert [f.message for f in result.findings if f.code == RULE_CRASHED.code] == []

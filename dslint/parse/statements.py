@@ -48,8 +48,8 @@ class Statements:
                 break
             statement = parent
         first = self._places.get(id(statement))
-        if first is None:
-            return None
+        if first is None or first.lineno > len(self._source.line_starts):
+            return None  # Python ends a line at a lone carriage return too
         text, line = self._source.text, self._source.line_text(first.lineno)
         column = len(line.encode()[: first.col_offset].decode("utf-8", "replace"))
         start = self._source.line_starts[first.lineno - 1] + column
