@@ -7,7 +7,7 @@ import argparse
 from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
-COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema")
+COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts")
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
@@ -21,6 +21,7 @@ commands:
   dslint probe [PATHS]      show findings on real ranks (dslint probe --help)
   dslint triage LOG...      read the log of a hung or failed run: symptoms, causes, what to check
   dslint schema WHAT        print a JSON Schema for editors: deepspeed [--version 0.16], accelerate, dslint, plan
+  dslint facts FILE:LINE    what dslint believes at a line of a script, and why something is unknown to it
   dslint doctor             look at this machine: stale locks, broken builds, versions, network, limits
 To lint a file or folder that is called like a command, write ./rule.
 

@@ -85,6 +85,10 @@ def run(arguments: list[str]) -> int:
         from dslint.doctor.command import main as doctor
 
         return doctor(rest)
+    if command == "facts":
+        from dslint.factsview.command import main as facts
+
+        return facts(rest)
     if command == "schema":
         from dslint.schema_command import main as schema
 

@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
             say(str(error))
             return USAGE
     else:
-        from dslint.model.schemafiles import load_file
+        from dslint.core.schemafiles import load_file
 
         schema = load_file(f"{options.subject}.schema.json")
     sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")

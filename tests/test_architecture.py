@@ -16,17 +16,20 @@ PACKAGE = ROOT / "dslint"
 ALLOWED = {
     "core": set(),
     "parse": {"core"},
-    "model": {"core", "parse"},
-    "rules": {"core", "parse", "model"},
+    "python": {"core", "parse"},
+    "model": {"core", "parse", "python"},
+    "rules": {"core", "parse", "python", "model"},
     "report": {"core", "rules"},
-    "engine": {"core", "parse", "model", "rules"},
+    "engine": {"core", "parse", "python", "model", "rules"},
     # Of the rules, the probe sees the metadata only (PROBE_MAY_SEE).
     "probe": {"core", "rules"},
     "doctor": {"core", "rules"},
     "integrations": {"core", "parse", "model", "rules", "engine", "report"},
     "triage": {"core", "rules"},
     "planview": {"core", "parse", "model", "engine", "report"},
-    "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor", "planview"},
+    "factsview": {"core", "python", "engine"},
+    "cli": {"core", "model", "rules", "engine", "report", "integrations", "probe", "triage", "doctor", "planview"}
+    | {"factsview"},
 }
 # Modules at the top of the package belong to a room.
 TOP = {

@@ -9,7 +9,7 @@ import pytest
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.engine.run import check_paths
 from dslint.engine.scripts import POOL_THRESHOLD
-from dslint.model.script.across.imports import ModuleSearch, is_library
+from dslint.python.search import ModuleSearch, is_library
 from dslint.settings import make_settings
 
 HELPER = """\

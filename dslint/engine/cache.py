@@ -19,7 +19,7 @@ from dslint import __version__
 from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, Span
-from dslint.model.script.across.imports import Question
+from dslint.python.search import Question
 from dslint.rules.markers import IF_IMPORTED
 from dslint.rules.registry import BY_CODE
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from inspect import signature
@@ -21,10 +21,11 @@ from dslint.rules.markers import IF_IMPORTED
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from dslint.model.script.across.imports import Question
     from dslint.model.script.across.project import Files, Project
-    from dslint.parse.python import ScriptDoc
+    from dslint.parse.python import ScriptDoc, ScriptProblem
+    from dslint.python.search import Question
     from dslint.rules.base import RuleMeta
+    from dslint.rules.runs import RunQuery
     from dslint.rules.walk import ScriptCheck
 
 # Code that people write stays below this nesting of expressions.
@@ -146,7 +147,7 @@ class _Look:
             return [_too_deep(source)]
 
     def _judge(self, source: SourceFile) -> Iterable[Finding]:
-        from dslint.parse.python import TOO_DEEP, parse_ast, parse_script
+        from dslint.parse.python import parse_ast
 
         rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
         if not (rules or self.job.is_named):
@@ -154,6 +155,40 @@ class _Look:
         with stage_of(self.profile, "syntax tree (ast)"):
             tree = parse_ast(source)
         rules = self._left(rules, tree)
+        of_runs = [rule for rule in rules if rule.query is not None]
+        found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
+        if of_runs and isinstance(tree, ast.Module):
+            more = self._of_runs(source, tree, of_runs)
+            found += _told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
+        return found
+
+    def _of_runs(self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule]) -> list[Finding]:
+        """What the rules say that ask about runs."""
+        from dslint.engine.runs import run_queries
+
+        with stage_of(self.profile, "interpretation"):
+            query = run_queries(self.job, source, tree, self.modules)
+        findings: list[Finding] = []
+        for rule in rules:
+            assert rule.query is not None
+            start = perf_counter()
+            try:
+                findings += rule.query(query)
+            except (RecursionError, MemoryError):
+                raise
+            except Exception as error:
+                findings.append(crash(f"rule {rule.meta.code}", self.job.path, error))
+            if self.profile is not None:
+                self.profile.count(rule.meta.code)
+                self.profile.share(rule.meta.code, perf_counter() - start)
+        return findings
+
+    def _of_syntax(
+        self, source: SourceFile, tree: ast.Module | ScriptProblem, rules: list[ScriptRule]
+    ) -> Iterable[Finding]:
+        """What the rules say that visit the syntax tree."""
+        from dslint.parse.python import TOO_DEEP, parse_script
+
         if not rules and (isinstance(tree, ast.Module) or not self.job.is_named):
             return []
         from dslint.rules.walk import run_script_rules
@@ -172,7 +207,7 @@ class _Look:
                 self.profile.count(rule.meta.code)
         try:
             with stage_of(self.profile, WALK):
-                checks = [(r.meta, r.check) for r in rules]
+                checks = [(r.meta, r.check) for r in rules if r.check is not None]
                 found = run_script_rules(doc, checks, self.job.context, self.profile, self.modules)
         except Exception:
             return _rule_by_rule(doc, rules, self.job, self.modules)
@@ -188,8 +223,18 @@ class _Look:
         if isinstance(tree, ast.Module) and not self.job.context.vocabulary.stands_in(self.job.raw):
             with stage_of(self.profile, "prechecks"):
                 self._lay_out(tree)
-                return [rule for rule in rules if self._may_fire(rule, tree)]
+                return self._looked_at(rules, tree)
         return [rule for rule in rules if self._is_certain(rule) or self._waiting_imports()]
+
+    def _looked_at(self, rules: list[ScriptRule], tree: ast.Module) -> list[ScriptRule]:
+        """A cheap look sees what the visitor sees: what a rule says of the run of a script may stand elsewhere."""
+        kept = []
+        for rule in rules:
+            if self._may_fire(rule, tree):
+                kept.append(rule)
+            elif rule.query is not None and rule.check is not None and self._is_certain(rule):
+                kept.append(replace(rule, check=None))
+        return kept
 
     def _lay_out(self, tree: ast.Module) -> None:
         """All prechecks use the same order of nodes, and the first would pay for it."""
@@ -220,21 +265,41 @@ class _Look:
         return self.waiting
 
 
+def _told_once(
+    told: Sequence[Finding], more: Iterable[Finding], others: Mapping[str, tuple[str, ...]]
+) -> list[Finding]:
+    """What rules about runs say beyond what a visitor has said of the same lines, by the same rule or a relative."""
+    lines = {
+        (finding.code, place.path, place.region.line)
+        for finding in told
+        for place in (finding.location, *finding.related)
+    }
+    kept = []
+    for finding in more:
+        codes = (finding.code, *others.get(finding.code, ()))
+        places = (finding.location, *finding.related)
+        if not any((code, place.path, place.region.line) in lines for code in codes for place in places):
+            kept.append(finding)
+    return kept
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
+    A rule has a ``check``, a visitor of the syntax tree, or a ``query``, which asks about the runs of the script.
     ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
     bytes; ``precheck`` says it from the cheap syntax tree, and is asked again, if it has a second parameter, with the
     names of imported functions that may wait; ``precheck_imports`` says whether any such name could change its answer.
     """
 
     meta: RuleMeta
-    check: type[ScriptCheck]
+    check: type[ScriptCheck] | None
     applies: Callable[..., bool] | None
     precheck: Callable[..., bool] | None
     sees_imports: Callable[..., bool] | None = None
     sees_bytes: bool = False
+    query: Callable[[RunQuery], Iterable[Finding]] | None = None
 
 
 def load(code: str) -> ScriptRule:
@@ -254,7 +319,8 @@ def _load(code: str, _: int) -> ScriptRule:
     takes_names = precheck is not None and len(signature(precheck).parameters) > 1
     sees_imports = getattr(module, "precheck_imports", lambda _: True) if takes_names else None
     sees_bytes = applies is not None and len(signature(applies).parameters) > 2
-    return ScriptRule(module.META, module.Check, applies, precheck, sees_imports, sees_bytes)
+    check, query = getattr(module, "Check", None), getattr(module, "query", None)
+    return ScriptRule(module.META, check, applies, precheck, sees_imports, sees_bytes, query)
 
 
 def _applies(rule: ScriptRule, job: Job) -> bool:
@@ -283,6 +349,7 @@ def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job, modules
     findings: list[Finding] = []
     is_too_deep = False
     for rule in rules:
+        assert rule.check is not None
         try:
             findings += run_script_rules(doc, [(rule.meta, rule.check)], job.context, None, modules)
         except (RecursionError, MemoryError):

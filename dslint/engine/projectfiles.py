@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from dslint.engine.gitindex import repository
 from dslint.engine.surroundings import project_root
-from dslint.model.script.across.imports import ModuleSearch, Question
 from dslint.parse.reading import read_bytes
+from dslint.python.search import ModuleSearch, Question
 
 
 class ProjectFiles:
@@ -82,7 +82,7 @@ class ProjectFiles:
         return self._bytes[path]
 
     def answer(self, question: Question) -> str:
-        """The answer to a question (see :mod:`dslint.model.script.across.imports`), from the files as they are."""
+        """The answer to a question (see :mod:`dslint.python.search`), from the files as they are."""
         if question not in self._answers:
             self._answers[question] = self._answer(question)
         return self._answers[question]

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from dslint.core.finding import Severity
+from dslint.core.schemafiles import load_file
 from dslint.model.context import Context, VersionFact
 from dslint.model.firstlook import may_name
-from dslint.model.schemafiles import load_file
 from dslint.model.versions.resolve import covers, holds_between, is_pin
 
 FILE = "trainer_arguments.json"

@@ -36,6 +36,8 @@ class RuleMeta:
             suppression is of no use: another run may know more.
         supersedes: codes of rules that see less of the same mistake: their findings at the same JSON pointer of the
             same file are dropped.
+        also_told_by: codes of rules that tell the same of the syntax of one file: where one of them has spoken about
+            the place, this rule does not.
         consumers: config rules only: who must read the config for the rule to speak (``deepspeed`` | ``hf`` |
             ``accelerate`` | ``lightning`` | ``unknown``); empty: the rule holds for every reader. The engine asks.
         optional: off unless the user asks for it (``--select ALL``, the whole code or the name; no prefix): for facts
@@ -56,6 +58,7 @@ class RuleMeta:
     references: tuple[str, ...] = ()
     depends_on_run: bool = False
     supersedes: tuple[str, ...] = ()
+    also_told_by: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
     optional: bool = False
     no_experiment: str = ""

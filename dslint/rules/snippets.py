@@ -110,3 +110,62 @@ class StopFile(Callback):
             trainer.should_stop = True
         %s
 """
+# A loss that is normalised over all ranks: where, and what it returns.
+LOSS_OF_POSITIVES = """\
+import torch
+import torch.distributed as dist
+
+
+def mean(found):
+    count = torch.tensor(float(len(found)), device=found.device)
+    dist.all_reduce(count)
+    return count / dist.get_world_size()
+
+
+def loss(losses, labels):
+    found = labels.nonzero().reshape(-1)
+    %s%s
+    return losses.sum()
+"""
+# A step that skips the batch of one rank.
+STEP_OF_AN_ENGINE = """\
+import deepspeed
+import torch
+
+
+class Step:
+    def __init__(self, args, model):
+        self.engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+
+    def __call__(self, batch):
+        loss = self.engine(**batch).loss
+        if not torch.isfinite(loss):
+            return None
+        self.engine.backward(loss)
+        self.engine.step()
+        return loss
+"""
+# Rank 0 decides to stop, and tells the others.
+STOP_THAT_IS_TOLD = """\
+import os
+
+import torch.distributed as dist
+
+RANK = int(os.getenv("RANK", -1))
+
+
+def train(model, epochs, stopper, loader, validate):
+    stop = False
+    for epoch in range(epochs):
+        for batch in loader:
+            dist.all_reduce(batch)
+        if RANK in {-1, 0}:
+            stop = stopper(epoch=epoch, fitness=validate(model))
+        if RANK != -1:
+            told = [stop if RANK == 0 else None]
+            dist.broadcast_object_list(told, 0)
+            if RANK != 0:
+                stop = told[0]
+        if stop:
+            break
+"""

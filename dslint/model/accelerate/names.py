@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from dslint.core.schemafiles import load_file
 from dslint.model.context import VersionFact
-from dslint.model.schemafiles import load_file
 from dslint.model.versions.resolve import covers
 
 FILE = "accelerate.history.json"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from dslint.core.schemafiles import load_file
 from dslint.model.deepspeed.quickschema import as_number, is_integer, is_valid
-from dslint.model.schemafiles import load_file
 from dslint.parse.data import DataDoc, join_pointer, split_pointer
 
 NEWEST = "0.19.8"

@@ -43,12 +43,16 @@ composer, torchtune and Megatron are read from their sources.
 
 from __future__ import annotations
 
-from dslint.core.finding import Severity
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.collective.releases import waits
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.model.script.defaulted import left_out
 from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
+from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
 from dslint.rules.lonelyscripts import (
@@ -67,6 +71,9 @@ from dslint.rules.lonelyscripts import (
 from dslint.rules.snippets import DDP_LOOP
 from dslint.rules.walk import ScriptCheck
 
+if TYPE_CHECKING:
+    from dslint.rules.runs import RunQuery
+
 META = RuleMeta(
     code="DSL201",
     name="collective-under-rank-guard",
@@ -75,6 +82,7 @@ META = RuleMeta(
     summary="a call that every rank must make is made by some ranks only",
     fix="safe",
     markers=GUARDED_COLLECTIVE,
+    also_told_by=parted.RANKS_PART,
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/797",
         "https://github.com/deepspeedai/DeepSpeed/issues/2993",
@@ -137,6 +145,26 @@ class Check(ScriptCheck):
             fix=None if optional else dedented(self.ctx, found),
             severity=Severity.INFO if optional else None if is_certain else Severity.WARNING,
             facts={"collective": op.key, "family": op.collective.family, "stage": self.ctx.stage},
+        )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield what stands behind fields, factories and other files, where the visitor of the file cannot see it."""
+    for parting in parted.partings(run):
+        if not parted.is_about_ranks(run, parting) or parting.order:
+            continue
+        module, node = parted.place(parting)
+        who, others = parted.sides(run, parting)
+        key = parted.key(parting.event)
+        yield run.finding(
+            META,
+            module,
+            node,
+            f"{parted.what(run, parting)}, but {who}: {others}, and the job hangs until the process-group timeout",
+            hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
+            related=(parted.test_place(run, parting), *parted.event_place(run, parting)),
+            varies=parting.varies,
+            facts={"collective": key, "family": "run", "stage": run.stage},
         )
 
 

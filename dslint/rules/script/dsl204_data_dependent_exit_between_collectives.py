@@ -28,18 +28,32 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.dotted import last_name
 from dslint.model.script.precheck import skipping_tests
 from dslint.model.script.quick import flat
 from dslint.model.script.traces.data import DataDivergence
 from dslint.model.script.traces.lookahead import asks_alone
+from dslint.python.events import Alt
+from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.snippets import DDP_LOOP, HF_CALLBACK, LIGHTNING_CALLBACK
+from dslint.rules.snippets import (
+    DDP_LOOP,
+    HF_CALLBACK,
+    LIGHTNING_CALLBACK,
+    LOSS_OF_POSITIVES,
+    STEP_OF_AN_ENGINE,
+    STOP_THAT_IS_TOLD,
+)
 from dslint.rules.walk import ScriptCheck
+
+if TYPE_CHECKING:
+    from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL204",
@@ -54,6 +68,7 @@ META = RuleMeta(
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed"
         r"|lightning|TrainerCallback",
     ),
+    also_told_by=parted.RANKS_PART,
     references=(
         "https://github.com/pytorch/pytorch/issues/38174",
         "https://pytorch.org/docs/stable/notes/ddp.html",
@@ -149,26 +164,41 @@ class Check(ScriptCheck):
         )
 
 
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield the tests of own data that the visitor of the file cannot see."""
+    for parting in parted.partings(run):
+        if not parted.is_about_data(parting) or parting.order:
+            continue
+        test = parted.test_node(parting)
+        module = parting.test.module
+        if module.path != run.path:
+            continue
+        cause, label = parted.cause(parting)
+        does = "makes" if parting.on_true else "skips"
+        others = "the other ranks do not come" if parting.on_true else "the other ranks wait for it there"
+        name = parted.called(run, parting)
+        value = parting.test.test if isinstance(parting.test, Alt) else parting.test.subject
+        yield run.finding(
+            META,
+            module,
+            parting.test.node if isinstance(parting.test.node, ast.If) else test,
+            f"`{run.text(module, test)}` {cause}, and a rank for which it is true {does} `{name}`: {others}"
+            " until the process-group timeout, or take its next call for this one",
+            hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
+            " them decide alike; or multiply the loss by 0",
+            related=(
+                run.location(*parted.place(parting), "what the ranks do not share"),
+                *run.origin(value, label),
+            ),
+            varies=parting.varies,
+            facts={"collective": parted.key(parting.event), "family": "run"},
+        )
+
+
 def _loop(body: str) -> str:
     return DDP_LOOP + body
 
 
-_POSITIVES = """\
-import torch
-import torch.distributed as dist
-
-
-def mean(found):
-    count = torch.tensor(float(len(found)), device=found.device)
-    dist.all_reduce(count)
-    return count / dist.get_world_size()
-
-
-def loss(losses, labels):
-    found = labels.nonzero().reshape(-1)
-    %s%s
-    return losses.sum()
-"""
 EXAMPLES = (
     bad(
         "A batch with a NaN loss is skipped by the rank that has it",
@@ -185,25 +215,7 @@ EXAMPLES = (
     ),
     bad(
         "The step is a function, and the loop that calls it stands elsewhere",
-        {
-            "train.py": """\
-import deepspeed
-import torch
-
-
-class Step:
-    def __init__(self, args, model):
-        self.engine, _, _, _ = deepspeed.initialize(args=args, model=model)
-
-    def __call__(self, batch):
-        loss = self.engine(**batch).loss
-        if not torch.isfinite(loss):
-            return None
-        self.engine.backward(loss)
-        self.engine.step()
-        return loss
-"""
-        },
+        {"train.py": STEP_OF_AN_ENGINE},
         "train.py:11",
     ),
     bad(
@@ -272,12 +284,12 @@ def train(steps, path, grads):
     ),
     bad(
         "A loss is normalised over all ranks where this one has found something",
-        {"loss.py": _POSITIVES % ("if len(found) > 0:\n        ", "return losses[found].sum() / mean(found)")},
+        {"loss.py": LOSS_OF_POSITIVES % ("if len(found) > 0:\n        ", "return losses[found].sum() / mean(found)")},
         "loss.py:13",
     ),
     good(
         "It is normalised on every rank",
-        {"loss.py": _POSITIVES % ("", "return losses[found].sum() / mean(found)")},
+        {"loss.py": LOSS_OF_POSITIVES % ("", "return losses[found].sum() / mean(found)")},
     ),
     good(
         "Rank 0 tells the others",
@@ -302,31 +314,7 @@ def train(steps, path, grads):
     ),
     good(
         "Rank 0 tells the others in a list, and keeps its own value",
-        {
-            "train.py": """\
-import os
-
-import torch.distributed as dist
-
-RANK = int(os.getenv("RANK", -1))
-
-
-def train(model, epochs, stopper, loader, validate):
-    stop = False
-    for epoch in range(epochs):
-        for batch in loader:
-            dist.all_reduce(batch)
-        if RANK in {-1, 0}:
-            stop = stopper(epoch=epoch, fitness=validate(model))
-        if RANK != -1:
-            told = [stop if RANK == 0 else None]
-            dist.broadcast_object_list(told, 0)
-            if RANK != 0:
-                stop = told[0]
-        if stop:
-            break
-"""
-        },
+        {"train.py": STOP_THAT_IS_TOLD},
     ),
     good(
         "The ranks agree before they skip",

@@ -22,10 +22,12 @@ call is on a subgroup (`group=`), where each group may have its own root; the ot
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.behind import with_callees
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE, ROOTS
 from dslint.model.script.dotted import is_self
@@ -33,9 +35,16 @@ from dslint.model.script.marked import ranks_of
 from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.quick import Flat, call_name, flat
 from dslint.model.script.traces.divergence import Divergence
+from dslint.python.events import Alt, Event, walk
+from dslint.python.values import PerRank
+from dslint.python.varies import DIVERGENT, LOST
+from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonely import guard_place
 from dslint.rules.walk import ScriptCheck
+
+if TYPE_CHECKING:
+    from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL206",
@@ -48,6 +57,7 @@ META = RuleMeta(
         GUARDED_COLLECTIVE[0],
         r"\.distributed|torch import|deepspeed",
     ),
+    also_told_by=parted.RANKS_PART,
     references=(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast",
         "https://arxiv.org/abs/1310.5552",
@@ -125,6 +135,73 @@ class Check(ScriptCheck):
             related=related,
             facts={"what": "root" if is_root else "order", "collective": found.op.key},
         )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield calls in another order, and roots that are the rank, where the visitor of the file cannot see them."""
+    for parting in parted.partings(run):
+        other = parting.against.event if parting.against is not None else None
+        if not parting.order or other is None or not parted.is_about_ranks(run, parting):
+            continue
+        mine, theirs = run.text(parting.event.module, parting.event.node), run.text(other.module, other.node)
+        is_root = run.waits.roots(parting.event, other)
+        effect, hint = _ROOT if is_root else _ORDER
+        yield run.finding(
+            META,
+            *parted.place(parting),
+            f"some ranks run `{mine}` while the others run `{theirs}`: {effect}",
+            hint=hint,
+            related=(
+                parted.test_place(run, parting),
+                run.location(other.module, other.node, "the other ranks are here at the same time"),
+            ),
+            varies=parting.varies,
+            facts={"what": "root" if is_root else "order", "collective": parted.key(parting.event)},
+        )
+    yield from _roots(run)
+
+
+def _roots(run: RunQuery) -> Iterator[Finding]:
+    """Yield calls that every rank makes with itself as the root."""
+    for happening in run.happenings("collective"):
+        event = happening.event
+        root = run.waits.root(event)
+        atom = root.single if root is not None else None
+        if event.module.path != run.path or event.may or not isinstance(atom, PerRank) or run.waits.of(event) is None:
+            continue
+        if any(isinstance(node, Alt) and _may_be_meant(node, event) for node in happening.around):
+            continue
+        if _takes_a_rank(happening.entry.node):
+            continue  # a parameter called `rank` may be the number of the root
+        every = all(value == lane[0] for value, lane in zip(atom.values, run.machine.worlds.lanes, strict=True))
+        if not every or event.lanes != run.machine.worlds.full:
+            continue
+        name = parted.key(event)
+        keyword = ROOTS[name][0] if name in ROOTS else "src"
+        given = event.nodes.get(keyword, event.node)
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"`{run.text(event.module, given)}` is another number on every rank, so that each rank takes itself for the"
+            f" root of `{name}`: nobody takes the other part, and the job hangs until the process-group timeout",
+            hint=f"Pass one number that is the same everywhere, such as `{keyword}=0`",
+            related=(run.location(event.module, given, "the rank of the process"),),
+            facts={"what": "root", "collective": name},
+        )
+
+
+def _takes_a_rank(node: ast.AST) -> bool:
+    given = node.args if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+    names = (p.arg for p in (*given.posonlyargs, *given.args, *given.kwonlyargs)) if given is not None else ()
+    return any(name in ("rank", "global_rank", "local_rank") for name in names)
+
+
+def _may_be_meant(alt: Alt, event: Event) -> bool:
+    """Return whether the ranks may differ here, or the other side of a test makes the same call from its root."""
+    others = (node for side in (alt.then, alt.orelse) for node in walk(side) if node is not event)
+    is_met = any(isinstance(node, Event) and node.api == event.api for node in others)
+    return is_met or bool(alt.varies & (DIVERGENT | LOST))
 
 
 _ORDER = (

@@ -29,13 +29,21 @@ by `break` or `return` at `i >= n` times out too; dslint leaves these alone: it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.data.uneven import UnevenLoop
 from dslint.model.script.strided import cuts_by_rank, has_strided_work
+from dslint.python.events import Loop
+from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
+
+if TYPE_CHECKING:
+    from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL207",
@@ -50,6 +58,7 @@ META = RuleMeta(
         r"|split_dataset_by_node|%|while|rank\)? \*|\* \(?(?:\w+\.)?\w*rank",
         r"torch|accelerate",
     ),
+    also_told_by=parted.RANKS_PART,
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
         "https://github.com/OpenRLHF/OpenRLHF/issues/427",
@@ -111,6 +120,38 @@ class Check(ScriptCheck):
         if total.is_known and total.get() >= 0 and world.is_known:
             return f" ({total.get()} items, {world.get()} ranks)"
         return " unless their number is a multiple of the world size"
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield uneven loops whose rank or call stands behind fields, factories and other files."""
+    for parting in parted.partings(run):
+        if not parted.is_uneven(parting):
+            continue
+        module, node = parting.test.module, parted.test_node(parting)
+        if module.path != run.path:
+            continue
+        is_backward = "backward" in parting.event.tags
+        what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
+        what += f", which runs `{parted.key(parting.event)}`" if parting.via is not None else ""
+        yield run.finding(
+            META,
+            module,
+            node,
+            f"`{run.text(module, node)}` gives the ranks different numbers of items unless their number is a multiple"
+            f" of the world size, and each iteration runs {what}: ranks with an item more wait for the others until the"
+            " process-group timeout",
+            hint="Give every rank the same number of batches, or wrap the loop in `with model.join():`"
+            if is_backward
+            else "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the"
+            " loop",
+            related=(
+                run.location(*parted.place(parting), "needs every rank each time"),
+                *run.origin(parting.test.subject if isinstance(parting.test, Loop) else None, "the share of this rank"),
+            ),
+            severity=Severity.WARNING if is_backward else Severity.ERROR,
+            varies=parting.varies,
+            facts={"collective": parted.key(parting.event), "family": "run", "stage": run.stage},
+        )
 
 
 def _averages(found: UnevenLoop) -> bool:

@@ -1,6 +1,7 @@
 """**What.** The tag or folder of a checkpoint holds something that each rank makes for itself: the clock, a UUID, the
 process id, the host name, the rank, the loss of the rank's own batch. The same of the `output_dir` of
-`TrainingArguments` with DeepSpeed or FSDP, where each rank saves a part.
+`TrainingArguments` with DeepSpeed or FSDP, where each rank saves a part. Also where the name is a field or comes from a
+helper or another file. The same of the folder of a run that every rank makes and names by its own clock.
 
 **Why it hurts.** Every rank writes its part of the checkpoint into a folder of its own, so no folder holds a whole one.
 Nothing fails: DeepSpeed logs a warning and goes on, the job ends with return code 0, and the checkpoint cannot be
@@ -9,8 +10,8 @@ loaded. (With `"checkpoint": {"tag_validation": "Fail"}` in its config DeepSpeed
 **Fix.** Make the name on one rank and broadcast it (`dist.broadcast_object_list([name], src=0)`), or build it from what
 is the same everywhere: the step, the epoch, the name of the run.
 
-**When it stays quiet.** The name went through a broadcast; the value comes from a parameter or another module; the rank
-is the variable of a loop; the script sets `tag_validation` itself. A clock read to the second or minute, a host name, a
+**When it stays quiet.** The name went through a broadcast; nobody knows where the value comes from; the rank is the
+variable of a loop; the script sets `tag_validation` itself. A clock read to the second or minute, a host name, a
 loss, and folders (which scripts often make long before the save) are warnings, since the ranks may well get the same
 text.
 
@@ -25,13 +26,18 @@ ranks`. DeepSpeed 0.19.8 `engine.py: _checkpoint_tag_validation`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.ownvalues import OwnValue, OwnValues
+from dslint.python.events import Event
+from dslint.python.varies import ASSUMED, CLOCK, DATA, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.everyrank import arrivals, row_of, written_as
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -61,11 +67,11 @@ def precheck(tree: ast.Module) -> bool:
     return any(
         not isinstance(value, ast.Constant)
         for call in calls
-        for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg in _NAMES))
+        for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg in _ARGUMENT_NAMES))
     )
 
 
-_NAMES = frozenset({"tag", "save_dir", "output_dir", "checkpoint_id"})
+_ARGUMENT_NAMES = frozenset({"tag", "save_dir", "output_dir", "checkpoint_id"})
 
 
 class Check(ScriptCheck):
@@ -127,6 +133,71 @@ class Check(ScriptCheck):
         )
 
 
+# What the visitor cannot see: the name is a field, or comes from a helper or another file.
+_OWN = {
+    "clock": (CLOCK, "the clock"),
+    "unique": (RANDOM, "a random number"),
+    "loss": (DATA, "a number of the rank's own data"),
+    "rank": (RANKED, "the rank"),
+}
+_SHARDED = ("deepspeed.", "accelerate.", "torch.distributed.checkpoint.")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on checkpoints, and on folders of a run, that each rank names for itself."""
+    if run.context.is_one_process:
+        return
+    for found in run.happenings("saves-collective"):
+        event = found.event
+        is_shared_out = event.api.startswith(_SHARDED) and event.api.rpartition(".")[2] in _SAVES
+        if is_shared_out and "no_dist" not in event.arguments:
+            yield from _of_checkpoint(run, event)
+    for arrival in arrivals(run, "makes-folder"):
+        name = str(row_of(run, arrival.event).get("path", ""))
+        texts = written_as(arrival.event, arrival.event.nodes.get(name))
+        # The folder around a file that the clock names is the same for all.
+        if _kind(arrival.event, name) == "clock" and not any("dirname(" in t or ".parent" in t for t in texts):
+            harm = "so that each rank may make a folder of its own"
+            yield _told(run, arrival.event, name, "clock", "run folder", harm)
+
+
+def _of_checkpoint(run: RunQuery, event: Event) -> Iterator[Finding]:
+    if event.lanes != run.machine.worlds.full or "tag_validation" in event.module.source.text:
+        return
+    for name in ("tag", str(row_of(run, event).get("path", ""))):
+        kind = _kind(event, name)
+        if kind is not None and (kind != "unique" or not run.has("seeds")):
+            argument = "tag" if name == "tag" else "folder"
+            harm = "so that no folder may hold all of its parts"
+            yield _told(run, event, name, kind, f"{argument} of the checkpoint", harm)
+            return
+
+
+def _kind(event: Event, name: str) -> str | None:
+    """What makes an argument each rank's own, for certain."""
+    causes, _, models = event.snapshot.get(name, (LOST, 0, frozenset()))
+    if causes & (LOST | ASSUMED):
+        return None
+    found = next((kind for kind, (bits, _) in _OWN.items() if causes & bits), None)
+    # The number of the epoch that a file holds is the same for all; a loss comes from the wrapped model.
+    return found if found != "loss" or models else None
+
+
+def _told(run: RunQuery, event: Event, name: str, kind: str, what: str, harm: str) -> Finding:
+    origin = event.origins.get(name)
+    argument = what.partition(" ")[0]
+    return run.finding(
+        META,
+        event.module,
+        event.nodes.get(name) or event.node,
+        f"The {what} holds {_OWN[kind][1]}, which may differ between the ranks, {harm}",
+        hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
+        related=(origin[0].location(origin[1], "made by each rank for itself"),) if origin else (),
+        severity=Severity.WARNING,
+        facts={"call": event.api.rpartition(".")[2], "argument": argument, "kind": kind, "stage": run.stage},
+    )
+
+
 _HEAD = """\
 import datetime
 import os
@@ -137,6 +208,23 @@ import deepspeed
 import torch.distributed as dist
 
 engine, _, _, _ = deepspeed.initialize(model=make_model(), config="ds.json")
+"""
+_NAMES = """\
+import time
+
+
+class Run:
+    def __init__(self, root):
+        self.tag = f"at-{time.time()}"
+        self.folder = root + time.strftime("/%m%d_%H%M")
+"""
+_NAMED = """\
+from names import Run
+
+run = Run("out")
+os.makedirs(run.folder, exist_ok=True)
+engine.save_checkpoint("out", tag=run.tag)
+engine.save_checkpoint(run.folder, tag="step-4")
 """
 
 EXAMPLES = (
@@ -233,6 +321,22 @@ EXAMPLES = (
             "train.py": _HEAD
             + "for batch in loader:\n    loss = engine(batch)\n    engine.backward(loss)\n    engine.step()\n"
             + "    dist.all_reduce(loss)\n    engine.save_checkpoint('out', tag=f'loss{loss.item():.2f}')\n"
+        },
+    ),
+    bad(
+        "a field of an object of another file, and the folder of the run",
+        {"names.py": _NAMES, "train.py": _HEAD + _NAMED},
+        at=("train.py:13 warning", "train.py:14 warning", "train.py:15 warning"),
+    ),
+    good(
+        "the main process names the run for all",
+        {
+            "names.py": _NAMES,
+            "train.py": (_HEAD + _NAMED).replace(
+                'Run("out")',
+                'Run("out")\nnames = [run.tag, run.folder]\ndist.broadcast_object_list(names, src=0)'
+                "\nrun.tag, run.folder = names",
+            ),
         },
     ),
     good(

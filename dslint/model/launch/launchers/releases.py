@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from dslint.core.schemafiles import load_file
 from dslint.model.context import VersionFact
-from dslint.model.schemafiles import load_file
 from dslint.model.versions.resolve import holds_between
 
 FILE = "launcher_options.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,10 +16,10 @@ import libcst as cst
 
 from dslint.core.source import Location, SourceFile
 from dslint.model.context import Context
-from dslint.model.script.across.imports import Question, is_library
 from dslint.model.script.across.waiting import Exports, WaitingNames
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.parse.reading import decode
+from dslint.python.search import Question, is_library
 
 if TYPE_CHECKING:
     from dslint.model.script.across.imported import Imported
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dslint.model.script.ranks.guards import Guards
     from dslint.model.script.traces.divergence import Divergences
     from dslint.model.script.tree import Tree
+    from dslint.python.source import Module
 
 # How much source of other files is kept parsed at once, in bytes, and how many of them one file may ask for itself.
 _KEPT = 500_000
@@ -122,6 +123,8 @@ class Project:
         self._size = 0
         self._parsed_for: dict[Asker, set[str]] = {}
         self._waiting: dict[tuple[str, ...], WaitingNames] = {}
+        # The modules that interpretations have read, by path.
+        self.read_modules: dict[str, Module | None] = {}
 
     # -- what was asked -----------------------------------------------------------------------------------------
 
@@ -159,6 +162,11 @@ class Project:
     def _ask(self, asker: Asker, question: Question) -> str:
         answer = self._asked.setdefault(asker, {})[question] = self.files.answer(question)
         return answer
+
+    def note(self, asker: Asker, questions: Iterable[Question]) -> None:
+        """Write down questions that an interpretation has asked the files by itself."""
+        for question in questions:
+            self._ask(asker, question)
 
     def first_look(self, asker: Asker, path: str, raw: bytes, run: Context) -> Exports:
         """What of a module may wait, by the names that others import."""

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from dslint.model.script.across.imports import is_library
 from dslint.model.script.collective.vocabulary import ACCELERATE_FUNCTIONS, GROUP_POSITION, METHODS, MMENGINE
 from dslint.model.script.marked import Calls, holds, may_wait
 from dslint.model.script.quick import Flat, expression_name
+from dslint.python.search import is_library
 
 # The names under which something may be called that waits, by the name that a module gives it: a function has one, a
 # class those of its methods.

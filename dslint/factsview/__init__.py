@@ -1,0 +1,1 @@
+"""``dslint facts``: what the interpreter believes at a place of a script."""

@@ -1,0 +1,85 @@
+"""Every rank makes, removes, moves or writes the same path.
+
+As written, all ranks do it; as fixed, rank 0 does it alone, and the others wait. Of two ranks that make a folder or
+remove one, the second gets an error; a barrier between the test and the call stands for ranks that come at the same
+time. A file that both write holds what one of them had, or parts of both. A path of each rank's own is the control.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from dslint.probe.experiment import Case, Expect, Experiment, Json, RankApi, Subject
+from dslint.probe.outcome import Kind, Verdict
+
+EXPERIMENT = Experiment(
+    name="path-touched-by-every-rank",
+    summary="ranks that change the same path stop each other, or write over each other",
+    flavour="torch",
+    one_host=True,
+    rules=("DSL277",),
+    expect=Expect((Kind.RAISE,), r"FileExistsError|FileNotFoundError"),
+    cases=(
+        Case("folder", {"does": "folder", "tests": False}),
+        Case("tested-folder", {"does": "folder", "tests": True}),
+        Case("remove", {"does": "remove", "tests": True}),
+        Case("move", {"does": "move", "tests": False}),
+        Case("write", {"does": "write", "tests": False}, Expect((Kind.WRONG,), r"holds no whole result of all ranks")),
+        Case("own-folder", {"does": "folder", "tests": True, "own": True}, verdict=Verdict.NOT_REPRODUCED),
+        Case("own-file", {"does": "write", "tests": False, "own": True}, verdict=Verdict.NOT_REPRODUCED),
+    ),
+)
+
+
+def written(rank: RankApi) -> Json:
+    """Every rank."""
+    return _change(rank, is_everyone=True)
+
+
+def fixed(rank: RankApi) -> Json:
+    """Rank 0, for all."""
+    return _change(rank, is_everyone=bool(rank.params.get("own")))
+
+
+def _change(rank: RankApi, is_everyone: bool) -> Json:
+    import torch.distributed as dist
+
+    rank.init()
+    does = rank.params["does"]
+    path = os.path.join(rank.folder, f"out-{rank.index}" if rank.params.get("own") else "out")
+    if does in ("remove", "move") and rank.index == 0:
+        os.makedirs(path)
+    results: list[Json] = [None] * rank.world
+    dist.all_gather_object(results, [rank.index] * (rank.index + 1))
+    is_free = os.path.exists(path) == (does in ("remove", "move"))
+    dist.barrier()
+    if (is_everyone or rank.index == 0) and (is_free or not rank.params["tests"]):
+        if does == "folder":
+            os.makedirs(path)
+        elif does == "remove":
+            shutil.rmtree(path)
+        elif does == "move":
+            shutil.move(path, f"{path}-old")
+        else:
+            own = is_everyone and not rank.params.get("own")
+            Path(path).write_text(json.dumps([results[rank.index]] if own else results))
+    rank.mark(does)
+    dist.barrier()
+    return {"file": Path(path).read_text() if does == "write" else ""}
+
+
+def wrong(values: list[Json], reference: list[Json]) -> str | None:
+    """A file that does not hold what all ranks had."""
+    different = [v["file"] for v, r in zip(values, reference, strict=True) if v["file"] != r["file"]]
+    return f"the file holds no whole result of all ranks: {different[0][:60]}" if different else None
+
+
+def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
+    """What the finding says that the ranks do."""
+    does = subject.finding.fact("does")
+    tests = bool(subject.finding.fact("tests"))
+    wanted = "tested-folder" if does == "folder" and tests else does
+    return {} if case.name == wanted else None

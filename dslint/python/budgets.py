@@ -1,0 +1,111 @@
+"""Budgets: how much effort an entry and each call in it may take, and what is left of a call that takes more.
+
+A call that runs out of its budget ends where it is: what it did so far stays, what it may still have written is lost,
+and its caller goes on. A call of functions in which nothing concerns other ranks gets little; its result is then that
+of code without a model.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import lru_cache
+
+from dslint.python import attributes
+from dslint.python.binding import Arguments
+from dslint.python.events import Call, Lost, Seq
+from dslint.python.heap import OutOfBudgetError
+from dslint.python.machine import Machine
+from dslint.python.source import Module
+from dslint.python.store import Key
+from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, join, one
+from dslint.python.varies import ASSUMED, LOST
+
+# Steps: of a script, of an open function or method, of the body of a module.
+SCRIPT, OPEN, MODULE = 30_000, 8_000, 12_000
+# A call may take what its caller has left, divided among the calls that come after it, and this much at least ...
+_SHARE, _FAIR, _SMALLEST, _LEAST = 0.95, 0.5, 0.25, 600
+# ... and this much at most where nothing concerns other ranks.
+_ASIDE = 1_500
+REASON = "budget of a call"
+
+
+def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, run: Callable[[], Value]) -> Value:
+    """Run a call with a budget of its own."""
+    outer = m.limit
+    matters = m.program.relevance(m).of(function.node, function.module)
+    m.limit = min(outer, m.steps + _share(m, function, node, matters))
+    if m.limit == outer:
+        return run()
+    frame, events, control, lanes, path = m.frame, m.events, m.control, m.lanes, m.path
+    recorder, split, tries, mark = m.recorder, m.split, len(m.tries), m.store.mark()
+    m.partial = []
+    try:
+        return run()
+    except OutOfBudgetError:
+        if m.steps > outer:
+            raise
+        m.frame, m.events, m.control, m.lanes, m.path = frame, events, control, lanes, path
+        m.recorder, m.split, m.alive = recorder, split, True
+        del m.tries[tries:]
+        m.program.costly[id(function.node)] = m.program.costly.get(id(function.node), 0) + 1
+        return _left(m, function, arguments, node, mark, matters)
+    finally:
+        m.limit = outer
+
+
+def _share(m: Machine, function: Function, node: ast.AST, matters: bool) -> int:
+    """Return the steps that a call may take; less each time that calls of the function took too many."""
+    often = m.program.costly.get(id(function.node), 0)
+    if not matters:
+        return _ASIDE >> min(2 * often, 6)
+    later = m.program.relevance(m).later(*_caller(m), node)
+    part = max(1 / (1 + _FAIR * later), _SMALLEST) * _SHARE
+    return max(int((m.limit - m.steps) * part) >> min(2 * often, 6), _LEAST)
+
+
+def _caller(m: Machine) -> tuple[ast.AST, Module]:
+    function = m.frame.function
+    return (function.node, function.module) if function is not None else (m.frame.module.tree, m.frame.module)
+
+
+def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, mark: int, matters: bool) -> Value:
+    """Return what is known of a call that was given up, and make what it may have written lost."""
+    m.lost[REASON] = m.lost.get(REASON, 0) + 1
+    changes = m.store.changes(mark)
+    m.store.undo(mark)
+    kind = LOST_VALUE if matters else OPAQUE
+    unread = Value(frozenset((Unknown(kind, REASON),)), LOST if matters else ASSUMED)
+    for key, value in changes.items():
+        if not isinstance(key[0], int) or key[0] in m.program.module_frames:
+            m.store.set(key, _after(m, key, value, unread))
+    _fields(m, function, arguments, unread)
+    for operand in arguments.all():
+        attributes.escape(m, operand)
+    if matters:
+        m.events.append(Call(node, m.frame.module, function, Seq([*m.partial, Lost(REASON, node)])))
+        return one(Unknown(LOST_VALUE, REASON), LOST, LOST)
+    return m.thing(node, REASON, arguments.all(), varies=ASSUMED)
+
+
+def _after(m: Machine, key: Key, value: Value, unread: Value) -> Value:
+    """Return what a cell may hold after a call that wrote `value` and was not read to its end."""
+    old = m.store.peek(key)
+    if old is None or not isinstance(key[1], str) or key[1].startswith("#"):
+        return value
+    return join(join(old, value), unread)
+
+
+def _fields(m: Machine, function: Function, arguments: Arguments, unread: Value) -> None:
+    """Make the attributes of `self` unknown that the rest of a method sets."""
+    receiver = arguments.positional[0].single if arguments.positional and function.owner is not None else None
+    if isinstance(receiver, Instance):
+        for name in _set_on_self(function.node):
+            if m.store.peek((receiver, name)) is None:
+                m.store.set((receiver, name), unread)
+
+
+@lru_cache(maxsize=4_000)
+def _set_on_self(node: ast.AST) -> tuple[str, ...]:
+    stores = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store))
+    return tuple(dict.fromkeys(n.attr for n in stores if isinstance(n.value, ast.Name) and n.value.id == "self"))

@@ -1,0 +1,177 @@
+"""Builtins that make or fold collections: `list`, `dict`, `zip`, `any`."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python import containers, dictionaries, functions, writing
+from dslint.python.binding import Arguments
+from dslint.python.machine import Machine
+from dslint.python.operators import apply
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    Const,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    join,
+    join_all,
+    one,
+    unknown,
+)
+
+
+def _enumerate(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = functions._first(arguments)
+    if value is None:
+        return None
+    items = containers.exact_items(m, value)
+    start = arguments.keywords.get("start") or (arguments.positional[1] if len(arguments.positional) > 1 else const(0))
+    first = start.single
+    if items is not None and isinstance(first, Const) and isinstance(first.value, int):
+        pairs = [one(Tuple((const(at), item))) for at, item in enumerate(items, first.value)]
+        return containers.new_iterator(m, node, pairs)
+    number = unknown(OPAQUE, "number of an item", m.varies(start), 0, "builtins.int")
+    from dslint.python.loops import items_of
+
+    pair = one(Tuple((number, items_of(m, value, node))))
+    return containers.open_iterator(m, node, pair, containers.counted(m, value), m.origin(value))
+
+
+def _zip(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.loops import items_of
+
+    if arguments.rest is not None:
+        return None
+    columns = [containers.exact_items(m, value) for value in arguments.positional]
+    if columns and all(c is not None for c in columns):
+        rows = zip(*[c for c in columns if c is not None])  # noqa: B905
+        return containers.new_iterator(m, node, [one(Tuple(tuple(row))) for row in rows])
+    bits = 0
+    for value in arguments.positional:
+        bits |= containers.counted(m, value)
+    row = one(Tuple(tuple(items_of(m, value, node) for value in arguments.positional)))
+    return containers.open_iterator(m, node, row, bits)
+
+
+def _listed(cls: str) -> functions.Special:
+    """Return the handler of `list(...)`, `tuple(...)`, `set(...)`, `sorted(...)`, `reversed(...)`."""
+
+    def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+        from dslint.python.loops import items_of
+        from dslint.python.special import call_special
+
+        value = functions._first(arguments)
+        if value is None:
+            if cls == "builtins.tuple":
+                return one(Tuple(()))
+            return containers.new_list(m, node, []) if cls != "builtins.set" else containers.new_set(m, node, [])
+        items = containers.exact_items(m, value)
+        if items is not None and cls in ("builtins.list", "builtins.tuple", "reversed"):
+            if cls == "reversed":
+                return containers.new_iterator(m, node, items[::-1])
+            return one(Tuple(tuple(items))) if cls == "builtins.tuple" else containers.new_list(m, node, items)
+        if cls != "builtins.set":
+            call_special(m, value, "__len__", [], node)  # Python asks how many there may be
+        element = items_of(m, value, node)
+        bits = containers.counted(m, value)
+        if cls == "builtins.set":
+            return containers.new_set(m, node, [element])
+        if cls == "reversed":
+            return containers.open_iterator(m, node, element, bits)
+        made = containers.new_list(m, node, [], element, "builtins.list" if cls != "builtins.tuple" else cls)
+        atom = made.single
+        assert isinstance(atom, Instance)
+        m.store.set(
+            (atom, "#length"),
+            Value(frozenset((Unknown(OPAQUE, "length", "builtins.int"),)), bits, 0, frozenset(), None, m.origin(value)),
+        )
+        return made
+
+    return handler
+
+
+def _deque(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = functions._first(arguments)
+    items = containers.exact_items(m, value) if value is not None else []
+    rest = containers.iterated(m, value, node) if value is not None and items is None else None
+    made = containers.new_list(m, node, items or [], rest, "collections.deque")
+    atom = made.single
+    assert isinstance(atom, Instance)
+    if "maxlen" in arguments.keywords or len(arguments.positional) > 1:  # old items go where new ones come
+        m.store.set((atom, "#items"), NOTHING)
+        m.store.set((atom, "#rest"), join_all([*(items or []), rest or NOTHING]))
+    return made
+
+
+def _dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    made = m.made(node, "builtins.dict")
+    atom = made.single
+    assert isinstance(atom, Instance)
+    containers.clear(m, atom)
+    value = functions._first(arguments)
+    if value is not None:
+        dictionaries.update_dict(m, atom, value, node)
+    for name, item in arguments.keywords.items():
+        writing.store_item(m, made, const(name), item, node)
+    if arguments.open_keywords is not None:
+        dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords)
+    return made
+
+
+def _any_all(name: str) -> functions.Special:
+    def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+        from dslint.python.arithmetic import scalar
+        from dslint.python.loops import items_of
+
+        value = functions._first(arguments)
+        if value is None:
+            return None
+        items = containers.exact_items(m, value)
+        if items is not None and len(items) <= 6:
+            found = apply(m.worlds, lambda *values: (any if name == "any" else all)(values), items)
+            if found is not None:
+                return found
+        element = items_of(m, value, node)
+        return scalar(m, (element, value), "builtins.bool").with_(m.shape(value))
+
+    return handler
+
+
+def _next(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.loops import items_of
+    from dslint.python.special import call_special
+
+    value = functions._first(arguments)
+    if value is None:
+        return None
+    own = call_special(m, value, "__next__", [], node)
+    if own is not None:
+        return join(own, arguments.positional[1]) if len(arguments.positional) > 1 else own
+    taken = containers.take(m, value)
+    if taken is not None:
+        return taken
+    found = items_of(m, value, node)
+    return join(found, arguments.positional[1]) if len(arguments.positional) > 1 else found
+
+
+def _iter(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.loops import items_of
+    from dslint.python.special import call_special
+
+    value = functions._first(arguments)
+    if value is None or len(arguments.positional) > 1:
+        return None
+    own = call_special(m, value, "__iter__", [], node)
+    if own is not None:
+        return own
+    atom = value.single
+    if isinstance(atom, Instance) and atom.cls in ("builtins.iterator", "builtins.generator"):
+        return value
+    items = containers.exact_items(m, value)
+    if items is not None:
+        return containers.new_iterator(m, node, items)
+    return containers.open_iterator(m, node, items_of(m, value, node), containers.counted(m, value), m.origin(value))

@@ -1,0 +1,202 @@
+"""Comparisons, and what a test says about the names in it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from dslint.python import arithmetic, containers, expressions
+from dslint.python.machine import Machine
+from dslint.python.operators import COMPARE, apply
+from dslint.python.special import compare_method
+from dslint.python.values import (
+    OPAQUE,
+    Api,
+    Const,
+    Instance,
+    PerRank,
+    Unknown,
+    Value,
+    const,
+)
+from dslint.python.varies import ASSUMED, DATA, RANDOM, RANKED, WORLD
+
+
+def _compare(m: Machine, node: ast.Compare) -> Value:
+    left = expressions.evaluate(m, node.left)
+    found: Value | None = None
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = expressions.evaluate(m, right_node)
+        one_test = compared(m, type(op), left, right, node)
+        found = one_test if found is None else m.selected(found, m.lanes, one_test, m.lanes, 0)
+        left = right
+    assert found is not None
+    return found
+
+
+def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: ast.AST) -> Value:
+    """Return the value of one comparison."""
+    limit = _beyond(m, op, left, right)
+    if limit is not None:
+        return limit
+    found = apply(m.worlds, COMPARE[op], (left, right))
+    if found is not None:
+        if found.varies & WORLD and not found.varies & RANKED and _is_small(left, right):
+            return Value(found.atoms, found.varies & ~WORLD, found.shape, found.made_by, found.number, found.origin)
+        return found
+    if op in (ast.Is, ast.IsNot, ast.Eq, ast.NotEq):
+        decided = _identity(m, op, left, right)
+        if decided is not None:
+            return decided
+    own = compare_method(m, op, left, right, node)
+    if own is not None:
+        return own
+    if op in (ast.In, ast.NotIn):
+        inside = containers.contains(m, left, right)
+        if inside is not None:
+            return inside if op is ast.In else arithmetic.negated(m, inside)
+    number = _test_number(op, left, right)
+    if arithmetic._tensor(m, left, right) and op not in (ast.Is, ast.IsNot, ast.In, ast.NotIn):
+        return m.thing(node, "comparison of tensors", (left, right), arithmetic._tensor(m, left, right))
+    identity = op in (ast.Is, ast.IsNot) and _is_none(right)
+    operands = (left, right)
+    found = arithmetic.scalar(m, operands, "builtins.bool", number)
+    if identity:
+        # Whether something is there at all differs where its atoms do, not where its contents do.
+        bits = left.varies
+        if any(isinstance(atom, Const) and atom.value is None for atom in left.atoms):
+            # Where `None` stands beside each rank's own data, the data decide which of them it is.
+            data = m.varies(left) & (DATA | RANDOM)
+            bits |= data | ASSUMED if data else 0
+        return Value(found.atoms, bits, 0, frozenset(), number, m.origin(left))
+    if op in (ast.In, ast.NotIn):
+        bits = found.varies | m.shape(right)
+        if isinstance(left.single, Const) and isinstance(left.single.value, str):
+            bits = left.varies | right.varies  # keys are mostly the same everywhere, whatever they hold
+        return Value(found.atoms, bits, 0, frozenset(), None, found.origin)
+    return found
+
+
+def _test_number(op: type[ast.cmpop], left: Value, right: Value) -> object:
+    """Return the number of a comparison: the same for `a == b`, `b == a` and, turned round, `a != b`."""
+    sides = None if op in (ast.In, ast.NotIn) else arithmetic._numbers(left, right)
+    if not isinstance(sides, tuple):
+        return None
+    if op in (ast.NotEq, ast.IsNot):
+        return ("not", (ast.Eq if op is ast.NotEq else ast.Is, frozenset(sides)))
+    return (op, frozenset(sides) if op in (ast.Eq, ast.Is) else sides)
+
+
+def _is_small(*values: Value) -> bool:
+    """Return whether one side is a constant that no world of several ranks can equal or undercut."""
+    for value in values:
+        atom = value.single
+        if isinstance(atom, Const) and isinstance(atom.value, int) and atom.value <= 1:
+            return True
+    return False
+
+
+def _beyond(m: Machine, op: type[ast.cmpop], left: Value, right: Value) -> Value | None:
+    """Compare a rank with a number larger than every rank that is looked at: unknown, and different by rank."""
+    if m.worlds.stated:
+        return None
+    for ranked, other in ((left, right), (right, left)):
+        atom, number = ranked.single, other.single
+        if not isinstance(atom, PerRank) or not isinstance(number, Const) or not isinstance(number.value, int):
+            continue
+        if number.value > m.worlds.larger and ranked.varies & RANKED:
+            return Value(frozenset((Unknown(OPAQUE, "a rank of a larger world", "builtins.bool"),)), ranked.varies)
+    return None
+
+
+def _is_none(value: Value) -> bool:
+    atom = value.single
+    return isinstance(atom, Const) and atom.value is None
+
+
+def _identity(m: Machine, op: type[ast.cmpop], left: Value, right: Value) -> Value | None:
+    """Decide `x is None` and comparisons of things that are certainly different kinds of things."""
+    negative = op in (ast.IsNot, ast.NotEq)
+    for value, other in ((left, right), (right, left)):
+        if not _is_none(other):
+            continue
+        nones = [a for a in value.atoms if isinstance(a, Const) and a.value is None]
+        if not nones and all(_never_none(m, atom) for atom in value.atoms):
+            return const(negative)
+        if len(nones) == len(value.atoms) and nones:
+            return const(not negative)
+        return None
+    return None
+
+
+def _never_none(m: Machine, atom: object) -> bool:
+    if isinstance(atom, Const):
+        return atom.value is not None
+    if isinstance(atom, Unknown):
+        return atom.type != ""
+    if isinstance(atom, PerRank):
+        return None not in atom.values
+    if isinstance(atom, Instance):
+        return atom.cls != ""
+    return (
+        not isinstance(atom, Api)
+        or m.libraries.function(atom.path) is not None
+        or m.libraries.class_(atom.path) is not None
+    )
+
+
+def narrow(m: Machine, test: ast.expr, holds: bool) -> None:
+    """Remember on this side of a test what it says about a name: `x is None`, `x`, `not x`, `a and b`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        narrow(m, test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+        for part in test.values:
+            narrow(m, part, holds)
+    elif (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+    ):
+        right = test.comparators[0]
+        if isinstance(right, ast.Constant) and right.value is None:
+            _narrow_none(m, test.left, isinstance(test.ops[0], ast.Is | ast.Eq) is holds)
+    elif isinstance(test, ast.Name | ast.Attribute):
+        key, value = _cell(m, test)
+        if key is not None and value is not None:
+            kept = expressions._only(m, value, holds=holds)
+            if kept is not value and kept.atoms and len(kept.atoms) < len(value.atoms):
+                m.store.set(key, kept)
+
+
+def _narrow_none(m: Machine, node: ast.expr, is_none: bool) -> None:
+    if isinstance(node, ast.NamedExpr):
+        node = node.target
+    key, value = _cell(m, node)
+    if key is None or value is None:
+        return
+    kept = frozenset(
+        a for a in value.atoms if (isinstance(a, Const) and a.value is None) is is_none or (is_none and _may_be_none(a))
+    )
+    if kept and kept != value.atoms:
+        m.store.set(key, Value(kept, value.varies, value.shape, value.made_by, value.number, value.origin))
+
+
+def _may_be_none(atom: object) -> bool:
+    return (isinstance(atom, Unknown) and not atom.type) or (isinstance(atom, Instance) and not atom.cls)
+
+
+def _cell(m: Machine, node: ast.expr) -> tuple[Any, Value | None]:
+    """Return the cell of a name or of an attribute of one object, with its value."""
+    if isinstance(node, ast.Name):
+        scope = m.frame.scope
+        if scope is None or node.id in scope.locals:
+            key: Any = (m.frame.id, node.id)
+            return key, m.store.get(key)
+        return None, None
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        _, owner = _cell(m, node.value)
+        atom = owner.single if owner is not None else None
+        if isinstance(atom, Instance):
+            key = (atom, node.attr)
+            return key, m.store.get(key)
+    return None, None

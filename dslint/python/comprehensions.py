@@ -1,0 +1,150 @@
+"""Comprehensions and generator expressions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from dslint.python import containers, loops, writing
+from dslint.python.events import Loop, Seq
+from dslint.python.heap import REST, Frame
+from dslint.python.machine import Machine
+from dslint.python.values import (
+    NOTHING,
+    Instance,
+    Value,
+    const,
+    join,
+    join_all,
+)
+
+Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+
+
+def comprehension(m: Machine, node: Comprehension) -> Value:
+    """Return the value of a comprehension: its loops run, and what they give is joined."""
+    from dslint.python.expressions import evaluate
+    from dslint.python.scopes import Scope
+
+    frame = m.frame
+    number = m.context((frame.id, id(node), "comprehension"))
+    enclosing = (frame.id, *frame.enclosing) if frame.scope is not None else frame.enclosing
+    scope = Scope({n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)})
+    inner = Frame(number, frame.module, frame.module_frame, frame, frame.function, scope, enclosing)
+    inner.owner, inner.receiver, inner.loops = frame.owner, frame.receiver, []
+    inner.mark, inner.class_body = m.store.mark(), None
+    inner.is_comprehension = True
+    if frame.class_body is not None:
+        inner.enclosing = (frame.id, *frame.enclosing)
+    results: list[tuple[Value, Value | None]] = []
+    counted = [0]
+    exact: list[Value] = []
+
+    def produce() -> None:
+        if isinstance(node, ast.DictComp):
+            key = evaluate(m, node.key)
+            results.append((evaluate(m, node.value), key))
+        else:
+            results.append((evaluate(m, node.elt), None))
+
+    first = evaluate(m, node.generators[0].iter)
+    m.frame = inner
+    known = containers.exact_items(m, first) if len(node.generators) == 1 and not node.generators[0].ifs else None
+    try:
+        if known is not None and len(known) <= 8:
+            from dslint.python.statements import assign
+
+            for item in known:
+                assign(m, node.generators[0].target, item)
+                produce()
+            exact = [value for value, _ in results]
+        else:
+            _generate(m, node, 0, first, produce, counted)
+            known = None
+    finally:
+        m.frame = frame
+    if isinstance(node, ast.GeneratorExp):
+        _may_stop(m, inner, results)
+    return _collected(m, node, results, counted[0], exact if known is not None else None)
+
+
+def _may_stop(m: Machine, frame: Frame, results: list[tuple[Value, Value | None]]) -> None:
+    """Whoever takes the items may stop after any of them: what they changed has any value that it had on the way."""
+    bits = 0
+    for value, _ in results:
+        bits |= m.varies(value)
+    for key, values in m.store.history(frame.mark).items():
+        if key[0] != frame.id and len(values) > 1:
+            m.store.set(key, join_all(values).with_(bits))
+
+
+def _generate(
+    m: Machine, node: Comprehension, at: int, subject: Value, produce: Callable[[], None], counted: list[int]
+) -> None:
+    from dslint.python.comparisons import narrow
+    from dslint.python.expressions import evaluate
+    from dslint.python.statements import assign
+
+    part = node.generators[at]
+    bits = containers.counted(m, subject)
+    counted[0] |= bits
+    loop = Loop(part.iter, m.frame.module, subject, bits, Seq(), Seq())
+
+    def turn() -> None:
+        assign(m, part.target, loops.items_of(m, subject, part.iter))
+        for test in part.ifs:
+            value = evaluate(m, test)
+            true, false, varies = m.truth(value)
+            if false:
+                counted[0] |= varies
+            if not true:
+                m.alive = False
+                return
+            if not true & false:
+                m.lanes = true
+            narrow(m, test, True)
+        if at + 1 < len(node.generators):
+            _generate(m, node, at + 1, evaluate(m, node.generators[at + 1].iter), produce, counted)
+        else:
+            produce()
+
+    loops.run_loop(m, loop, turn, [], m.new_loop(part.iter))
+    if loop.body.items:
+        m.events.append(loop)
+
+
+def _collected(
+    m: Machine, node: Comprehension, results: list[tuple[Value, Value | None]], counted: int, exact: list[Value] | None
+) -> Value:
+    from dslint.python.values import OPAQUE, unknown
+
+    element = NOTHING
+    for value, _ in results:
+        element = join(element, value)
+    element = element.with_(counted)  # where ranks skip different ones, those at one place differ
+    if isinstance(node, ast.DictComp):
+        made = m.made(node, "builtins.dict")
+        atom = made.single
+        assert isinstance(atom, Instance)
+        containers.clear(m, atom)
+        for value, key in results:
+            writing.store_item(m, made, key or const(None), value, node)
+        if exact is None and element.atoms:
+            m.store.set((atom, REST), element)
+            m.store.set((atom, "#length"), unknown(OPAQUE, "length", counted, 0, "builtins.int"))
+        return made
+    if isinstance(node, ast.GeneratorExp):
+        return (
+            containers.open_iterator(m, node, element, counted)
+            if exact is None
+            else containers.new_iterator(m, node, exact)
+        )
+    if isinstance(node, ast.SetComp):
+        return containers.new_set(m, node, [element])
+    if exact is not None:
+        return containers.new_list(m, node, exact)
+    made = containers.new_list(m, node, [], element)
+    atom = made.single
+    assert isinstance(atom, Instance)
+    m.store.set((atom, "#length"), unknown(OPAQUE, "length", counted, 0, "builtins.int"))
+    return made

@@ -1,0 +1,133 @@
+"""What a call of a library leaves behind in its arguments: contents that are equal now, or that differ by rank."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python import dictionaries
+from dslint.python.binding import BoundArguments
+from dslint.python.events import Event
+from dslint.python.heap import CONTENT, RECEIVED
+from dslint.python.libraries import Row
+from dslint.python.machine import Machine
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    Atom,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    join_all,
+    one,
+)
+from dslint.python.varies import ASSUMED, DIVERGENT, LOST, RANK
+
+# A field of an object that a library gave another class in place: the path of that class.
+BECOMES = "#becomes"
+
+
+def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> None:
+    """Change the arguments as the row says."""
+    for name in row.makes_same:
+        value = bound.given.get(name)
+        if value is not None:
+            _make_same(m, value, bound.nodes.get(name), row, bound)
+    for name in row.makes_own:
+        value = bound.given.get(name)
+        if value is not None:
+            _taint(m, value, RANK, (m.frame.module, node))
+    becomes = row.extra.get("becomes")
+    if becomes:
+        value = bound.given.get(row.extra.get("wraps", ""))
+        for atom in value.atoms if value is not None else ():
+            if isinstance(atom, Instance):
+                m.store.set((atom, BECOMES), const(becomes))
+
+
+def class_in_place(m: Machine, atom: Instance) -> str:
+    """Return the class that a library gave to an object in place; empty without one."""
+    found = m.store.get((atom, BECOMES))
+    return str(found.constants[0]) if found is not None and found.constants else ""
+
+
+def freezing(m: Machine, base: Value, value: Value, node: ast.AST) -> None:
+    """Note that `parameter.requires_grad = value` freezes a parameter, or makes it trainable."""
+    event = Event("torch.Tensor.requires_grad", frozenset(("freezes",)), node, m.frame.module, base,
+                  {"requires_grad": value}, None, m.lanes, m.control)  # fmt: skip
+    event.snapshot = {"requires_grad": (m.varies(value), m.shape(value), m.made_by(value))}
+    m.events.append(event)
+
+
+def _make_same(m: Machine, value: Value, node: ast.expr | None, row: Row, bound: BoundArguments) -> None:
+    """Forget how a value differed: all ranks of the group hold the same now."""
+    group = bound.given.get(row.extra.get("group", "group"))
+    keeps = ASSUMED if group is not None and group.constants != (None,) else 0
+    if row.makes_same_on:
+        return
+    if "broadcast" in row.path and not m.varies(value) & (DIVERGENT | LOST):
+        return  # all ranks held this before
+    touched = _same(m, value, keeps, 0)
+    from dslint.python.statements import assign
+
+    if not touched and isinstance(node, ast.Name):
+        assign(m, node, Value(frozenset((Unknown(OPAQUE, RECEIVED),)), keeps))
+    elif touched and isinstance(node, ast.Name | ast.Attribute) and value.varies & (DIVERGENT | LOST):
+        # Which object it is differs between the ranks; what is in it is the same now.
+        assign(m, node, Value(value.atoms, keeps, 0, value.made_by))
+
+
+def _same(m: Machine, value: Value, keeps: int, depth: int) -> bool:
+    found = False
+    for atom in value.atoms:
+        if isinstance(atom, Instance):
+            found = True
+            _same_object(m, atom, keeps)
+            if atom.cls in ("builtins.list", "builtins.dict") and depth < 2:
+                _same_items(m, atom, keeps, depth)
+        elif isinstance(atom, Tuple) and depth < 2:
+            for item in atom.items:
+                found = _same(m, item, keeps, depth + 1) or found
+    return found
+
+
+def _same_object(m: Machine, atom: Instance, keeps: int) -> None:
+    content = m.store.get((atom, CONTENT))
+    if content is not None:
+        kinds = frozenset((Unknown(OPAQUE, RECEIVED, str(atom.cls)),))
+        m.store.set((atom, CONTENT), Value(kinds, keeps, 0, content.made_by))
+    if atom.cls not in ("builtins.list", "builtins.dict"):
+        for key in dictionaries.known_keys(m, atom):
+            m.store.set((atom, ("key", key)), NOTHING)
+
+
+def _same_items(m: Machine, atom: Instance, keeps: int, depth: int) -> None:
+    held = m.store.get((atom, "#items"))
+    choices = [choice.items for choice in held.atoms if isinstance(choice, Tuple)] if held is not None else []
+    if choices and len({len(items) for items in choices}) == 1:
+        fresh = []
+        for item in (join_all(column) for column in zip(*choices, strict=True)):
+            _same(m, item, keeps, depth + 1)
+            objects = frozenset(a for a in item.atoms if isinstance(a, Instance))
+            received = frozenset((Unknown(OPAQUE, RECEIVED),))
+            atoms = objects if objects and len(objects) == len(item.atoms) else objects | received
+            fresh.append(Value(atoms, keeps, 0, item.made_by))
+        m.store.set((atom, "#items"), one(Tuple(tuple(fresh))))
+        return
+    rest = m.store.get((atom, "#rest"))
+    if rest is not None:
+        _same(m, rest, keeps, depth + 1)
+        inner: frozenset[Atom] = frozenset(a for a in rest.atoms if isinstance(a, Instance))
+        m.store.set((atom, "#rest"), Value(inner or frozenset((Unknown(OPAQUE, RECEIVED),)), keeps))
+
+
+def _taint(m: Machine, value: Value, varies: int, origin: object) -> None:
+    for atom in value.atoms:
+        if isinstance(atom, Instance):
+            content = m.store.get((atom, CONTENT))
+            if content is not None:
+                changed = Value(content.atoms, content.varies | varies, content.shape, content.made_by, None, origin)  # type: ignore[arg-type]
+                m.store.set((atom, CONTENT), changed)
+            for item in m.elements(atom):
+                _taint(m, item, varies, origin)

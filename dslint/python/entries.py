@@ -1,0 +1,304 @@
+"""Where interpretation begins: scripts as `__main__`, and with open parameters every function that none reaches."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dslint.python import attributes
+from dslint.python.binding import Arguments, annotation_of, default_of
+from dslint.python.budgets import OPEN, SCRIPT
+from dslint.python.dataclass_parsers import field_inputs
+from dslint.python.environment import by_rank
+from dslint.python.events import Lost, Node, Seq
+from dslint.python.heap import CONTENT, Frame, Outcome, OutOfBudgetError
+from dslint.python.hooks import hook_lanes, passed
+from dslint.python.lanes import Worlds
+from dslint.python.libraries import Libraries, libraries
+from dslint.python.machine import Machine
+from dslint.python.program import Files, Program
+from dslint.python.source import Module
+from dslint.python.values import (
+    INPUT,
+    ClassAtom,
+    Function,
+    Instance,
+    Unknown,
+    Value,
+    const,
+    one,
+)
+from dslint.python.varies import ASSUMED, DATA
+
+
+@dataclass(slots=True)
+class Entry:
+    """One interpretation: what it began with, and the tree of its events.
+
+    `kind` is `script` (a module as `__main__`), `function` or `class` (its methods after its constructor).
+    """
+
+    kind: str
+    module: Module
+    node: ast.AST
+    tree: Seq
+    steps: int = 0
+
+
+class Analysis:
+    """All entries of the files that were asked for."""
+
+    def __init__(self, files: Files, worlds: Worlds | None = None, rows: Libraries | None = None,
+                 parsed: dict[str, Module | None] | None = None) -> None:  # fmt: skip
+        self.program = Program(files, parsed)
+        self.machine = Machine(self.program, rows or libraries(), worlds)
+        self.entries: list[Entry] = []
+
+    def script(self, path: str) -> Entry | None:
+        """Interpret a file as the script that is started; `None` when Python cannot read it."""
+        module = self.program.load(self.program.files.absolute(path))
+        if module is None:
+            return None
+        m = self.machine
+        body: list[Node] = []
+        mark = m.store.mark()
+        _begin(m, module, body)
+        m.store.set((m.frame.id, "__name__"), const("__main__"))
+        from dslint.python.statements import execute
+
+        m.limit = SCRIPT
+        guarded(m, module.tree, lambda: execute(m, module.tree.body))
+        entry = Entry("script", module, module.tree, Seq(body), m.steps)
+        self.entries.append(entry)
+        self._methods_of_main(module)
+        m.store.undo(mark)
+        return entry
+
+    def _methods_of_main(self, module: Module) -> None:
+        """Interpret what the script defines and does not reach, while its names are still there."""
+        self.open(module)
+
+    def module(self, path: str) -> None:
+        """Interpret a file as an imported module, and what it defines with open parameters."""
+        module = self.program.load(self.program.files.absolute(path))
+        if module is None:
+            return
+        m = self.machine
+        m.alive, m.events, m.frame = True, [], Frame(0, module, 0)
+        self.program.run_module(m, module)
+        self.open(module)
+
+    def open(self, module: Module) -> None:
+        """Interpret the functions and classes of a module that nothing has reached, with open parameters."""
+        m = self.machine
+        matters = self.program.relevance(m).of
+        for cls in [c for c in self.program.classes if c.module is module]:
+            methods = [n for n in cls.node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+            methods = [n for n in methods if n.name == "__init__" or matters(n, module)]
+            if any(id(n) not in m.reached and matters(n, module) for n in methods):
+                self.entries.append(self._class(module, cls, methods))
+        for function in [f for f in self.program.functions if f.module is module]:
+            if id(function.node) in m.reached or function.owner is not None or not matters(function.node, module):
+                continue
+            self.entries.append(self._function(module, function))
+
+    def _function(self, module: Module, function: Function) -> Entry:
+        m = self.machine
+        mark, body = m.store.mark(), _begin(m, module, [])
+        self._run(function, open_arguments(m, function, False), function.node)
+        m.store.undo(mark)
+        return Entry("function", module, function.node, Seq(body), m.steps)
+
+    def _class(self, module: Module, cls: ClassAtom, methods: list[ast.FunctionDef | ast.AsyncFunctionDef]) -> Entry:
+        """Run the constructor with open parameters, and after it every method that nothing has reached."""
+        from dslint.python.objects import construct
+
+        m = self.machine
+        mark, body = m.store.mark(), _begin(m, module, [])
+        own = attributes.of_class(m, cls, "__init__", m.instance(cls.node, m.frame.id, cls))
+        atom = next(iter(own.atoms)) if own is not None and own.atoms else None
+        function = getattr(atom, "function", None)
+        given = open_arguments(m, function, True) if isinstance(function, Function) else Arguments()
+        made = guarded(m, cls.node, lambda: construct(m, cls, given, cls.node))
+        if made is None:
+            made = one(m.instance(cls.node, m.frame.id, cls))
+        for node in methods:
+            if id(node) in m.reached or node.name == "__init__":
+                continue
+            self._method(module, cls, made, node)
+        m.store.undo(mark)
+        return Entry("class", module, cls.node, Seq(body), m.steps)
+
+    def _method(
+        self, module: Module, cls: ClassAtom, made: Value, node: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> None:
+        """Run a method of an open object; what it writes may be there for the methods after it."""
+        from dslint.python.invoke import call_value
+
+        m = self.machine
+        inner = m.store.mark()
+        part: list[Node] = []
+        outer, m.events, m.control, m.lanes, m.path = m.events, part, 0, hook_lanes(m, cls, node.name), {}
+        method = attributes.read(m, made, node.name, node)
+        found = next(
+            (a.function for a in method.atoms if hasattr(a, "function") and isinstance(a.function, Function)), None
+        )
+        if found is not None and found.node is node:
+            m.steps, m.limit = 0, OPEN
+            guarded(m, node, lambda: call_value(m, method, open_arguments(m, found, True, _only(made)), node))
+        m.events, m.alive, m.tries = outer, True, []
+        changes = m.store.changes(inner)
+        m.store.undo(inner)
+        m.meet([Outcome({}, m.lanes, 0), Outcome(changes, m.lanes, 0)], 0)
+        if part:
+            self.entries.append(Entry("function", module, node, Seq(part), m.steps))
+
+    def _run(self, function: Function, arguments: Arguments, node: ast.AST) -> None:
+        from dslint.python.frames import call_function
+        from dslint.python.scopes import scope_of
+
+        m = self.machine
+        on_yield = (lambda value: None) if scope_of(function.node).is_generator else None
+        guarded(m, node, lambda: call_function(m, function, arguments, node, function.owner, on_yield))
+
+    def events(self) -> Iterator[tuple[Entry, Seq]]:
+        """Yield all entries with their trees."""
+        for entry in self.entries:
+            yield entry, entry.tree
+
+
+Result = TypeVar("Result")
+
+
+def guarded(m: Machine, node: ast.AST, run: Callable[[], Result]) -> Result | None:
+    """Run an entry; where it takes too many steps it ends, and what it did so far stays."""
+    frame, events, control, lanes, path, recorder = m.frame, m.events, m.control, m.lanes, m.path, m.recorder
+    found: Result | None = None
+    try:
+        found = run()
+    except OutOfBudgetError:
+        m.frame, m.events, m.control, m.lanes, m.path, m.recorder = frame, events, control, lanes, path, recorder
+        m.lost["budget of an entry"] = m.lost.get("budget of an entry", 0) + 1
+        m.events += [*m.partial, Lost("budget of an entry", node)]
+        m.partial, m.tries = [], []
+    m.alive = True
+    return found
+
+
+def _begin(m: Machine, module: Module, body: list[Node]) -> list[Node]:
+    number = m.program.frame_of(m, module)
+    m.frame = Frame(number, module, number)
+    m.frame.mark = m.store.mark()
+    m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries = body, 0, m.worlds.full, {}, True, 0, []
+    m.limit = OPEN
+    return body
+
+
+def open_arguments(m: Machine, function: Function, is_method: bool, receiver: Instance | None = None) -> Arguments:
+    """Return arguments that nobody knows for the parameters of a function.
+
+    Of a method of `receiver` that overrides one of a library, they are what the library passes.
+    """
+    parameters = function.node.args
+    names = [p.arg for p in (*parameters.posonlyargs, *parameters.args)]
+    values = {}
+    for at, name in enumerate(names):
+        if is_method and at == 0:
+            continue
+        values[name] = open_value(m, function, name, annotation_of(parameters, name))
+    for parameter in parameters.kwonlyargs:
+        values[parameter.arg] = open_value(m, function, parameter.arg, parameter.annotation)
+    if receiver is not None:
+        for name in values:
+            given = passed(m, one(receiver), receiver.cls, function.name, name, function.node)
+            values[name] = given if given is not None else values[name]
+    only = {p.arg for p in parameters.posonlyargs}
+    positional = [values.pop(name) for name in names if name in only and name in values]
+    return Arguments(positional, values)
+
+
+# Parameters of these names and another default mean something else: the rank of a matrix.
+_UNRANKED = (None, -1, 0, 1)
+_SCALARS = {"int": "builtins.int", "float": "builtins.float", "str": "builtins.str", "bool": "builtins.bool"}
+# The rank of a process, by the names that everybody gives to a parameter.
+_RANKS = {"rank": 0, "global_rank": 0, "local_rank": 1, "world_size": 3}
+# Whether the process is the first one, by the names that everybody gives to a parameter.
+_MAINS = frozenset({"is_main_process", "is_main", "is_master", "is_rank_zero", "is_rank0", "main_process"})
+# Parameters that hold each rank's own part of the data by convention, whatever their length ...
+_OWN_DATA = frozenset(
+    {
+        *("batch", "mini_batch", "minibatch", "batch_data", "data_batch", "inputs", "input_ids", "attention_mask"),
+        *("images", "pixel_values", "labels", "targets"),
+    }
+)
+# ... those of which each rank may as well hold the whole, so that their length says nothing ...
+_DATA = frozenset({"samples"})
+# ... and loaders, whose items are each rank's own.
+_LOADER = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$")
+
+
+def open_value(m: Machine, function: Function, name: str, annotation: ast.expr | None = None) -> Value:
+    """Return the value of a parameter that nobody knows: an input, the same on all ranks unless it is named a rank."""
+    default = default_of(function.node.args, name) if name in _RANKS else None
+    if name in _RANKS and (not isinstance(default, ast.Constant) or default.value in _UNRANKED):
+        return by_rank(m, _RANKS[name])
+    if name in _MAINS:
+        from dslint.python.comparisons import compared
+
+        return compared(m, ast.Eq, by_rank(m, 0), const(0), function.node)
+    if isinstance(annotation, ast.Name) and annotation.id in _SCALARS:
+        atom = Unknown(INPUT, f"parameter `{name}`", _SCALARS[annotation.id])
+        return Value(frozenset((atom,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
+    annotated = _annotated_class(m, function, annotation)
+    instance = m.instance(function.node, m.context(("parameter", name)), annotated)
+    bits = DATA | ASSUMED if name in _OWN_DATA or name in _DATA else 0
+    shape = bits if name in _OWN_DATA else 0
+    place = (function.module, _parameter(function, name)) if bits else None
+    content = Value(frozenset((Unknown(INPUT, f"parameter `{name}`"),)), bits, shape, frozenset(), None, place)
+    m.store.set((instance, CONTENT), content)
+    if not annotated and _LOADER.search(name):
+        item = m.instance(function.node, m.context(("item of parameter", name)), "")
+        own, origin = DATA | ASSUMED, (function.module, _parameter(function, name))
+        kinds = frozenset((Unknown(INPUT, f"item of `{name}`"),))
+        m.store.set((item, CONTENT), Value(kinds, own, own, frozenset(), None, origin))
+        m.store.set((instance, "#yields"), one(item))
+    if isinstance(annotated, ClassAtom):
+        for field, value in field_inputs(m, annotated, instance, function.node).items():
+            m.store.set((instance, field), value)
+    return Value(frozenset((instance,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
+
+
+def _parameter(function: Function, name: str) -> ast.AST:
+    given = function.node.args
+    return next(p for p in (*given.posonlyargs, *given.args, *given.kwonlyargs) if p.arg == name)
+
+
+def _annotated_class(m: Machine, function: Function, annotation: ast.expr | None) -> ClassAtom | str:
+    """Return the class that an annotation names: of the project, or of a library with a row."""
+    from dslint.python.expressions import evaluate
+    from dslint.python.values import Api
+
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            annotation = ast.parse(annotation.value, mode="eval").body
+        except SyntaxError:
+            return ""
+    if not isinstance(annotation, ast.Name | ast.Attribute):
+        return ""
+    frame, recorder = m.frame, m.recorder
+    number = m.program.frame_of(m, function.module)
+    m.frame, m.recorder = Frame(number, function.module, number), None
+    found = evaluate(m, annotation).single
+    m.frame, m.recorder = frame, recorder
+    if isinstance(found, Api):
+        row = m.libraries.class_(found.path)
+        return found.path if row is not None and row.kind else ""
+    return found if isinstance(found, ClassAtom) else ""
+
+
+def _only(value: Value) -> Instance | None:
+    atom = value.single
+    return atom if isinstance(atom, Instance) else None

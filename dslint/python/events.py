@@ -1,0 +1,171 @@
+"""The tree of what a program does that concerns other ranks: order is asked of the tree, never of a flat list.
+
+Shared by reference: the tree of a summary hangs in every call that reuses it, so no node is changed once it is closed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dslint.python.parts import Part
+    from dslint.python.source import Module
+    from dslint.python.values import Instance, Value
+
+# How control leaves a block.
+RETURN, BREAK, CONTINUE, RAISE = "return", "break", "continue", "raise"
+
+
+@dataclass(slots=True, eq=False)
+class Event:
+    """One call of a library function, method or constructor that a row describes (or a backward of unknown code).
+
+    `api` is the canonical path (`torch.distributed.all_reduce`, `torch.nn.parallel.DistributedDataParallel.forward`);
+    `arguments` are bound to the parameter names of the row; `lanes` is the set (bit mask) of simulated ranks that may
+    come here; `varies` are the causes of divergence of the tests passed on the way; `may` says that the call is one of
+    several that the expression may mean.
+    """
+
+    api: str
+    tags: frozenset[str]
+    node: ast.AST
+    module: Module
+    receiver: Value | None
+    arguments: dict[str, Value]
+    result: Value | None
+    lanes: int
+    varies: int = 0
+    may: bool = False
+    # Of each argument (and `self`) as it was then: causes of difference, of another shape, wrapped models behind it.
+    snapshot: dict[str, tuple[int, int, frozenset[Instance]]] = field(default_factory=dict)
+    # Where each argument that differs became each rank's own.
+    origins: dict[str, tuple[Module, ast.AST]] = field(default_factory=dict)
+    # Of calls that wrap a model for several ranks: the numbers in it that each rank has of its own.
+    parts: list[Part] = field(default_factory=list)
+    nodes: dict[str, ast.expr] = field(default_factory=dict)
+    open: bool = False  # unpacked arguments may fill any parameter
+
+
+@dataclass(slots=True, eq=False)
+class Exit:
+    """Control leaves the block: `return`, `break`, `continue` or `raise`."""
+
+    kind: str
+    node: ast.AST
+
+
+@dataclass(slots=True, eq=False)
+class Lost:
+    """Here something was passed over (a budget, a construct): any events may happen, and `reason` says why."""
+
+    reason: str
+    node: ast.AST
+
+
+@dataclass(slots=True, eq=False)
+class Seq:
+    """Nodes one after the other."""
+
+    items: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Alt:
+    """A test: `then` runs on `then_lanes`, `orelse` on `else_lanes`; a lane in both is decided by something unknown.
+
+    `varies` are the causes for which ranks may decide differently where a lane is in both masks.
+    """
+
+    node: ast.AST
+    module: Module
+    test: Value | None
+    then_lanes: int
+    else_lanes: int
+    varies: int
+    then: Seq
+    orelse: Seq
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """A loop; `varies` are the causes for which ranks may run it a different number of times."""
+
+    node: ast.AST
+    module: Module
+    subject: Value | None  # what is iterated over, or the test of a `while`
+    varies: int
+    body: Seq
+    orelse: Seq
+    at_least_once: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call of a function of the project: a `return` inside ends here."""
+
+    node: ast.AST
+    module: Module
+    function: object
+    body: Seq
+
+
+@dataclass(slots=True, eq=False)
+class Try:
+    """A `try` statement: any prefix of `body` may be followed by one of `handlers`; `final` runs in every case."""
+
+    node: ast.AST
+    module: Module
+    body: Seq
+    handlers: list[Seq]
+    orelse: Seq
+    final: Seq
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """The body of a `with` statement, inside the context manager `manager`."""
+
+    node: ast.AST
+    module: Module
+    manager: Value
+    body: Seq
+    tags: frozenset[str] = frozenset()
+
+
+Node = Event | Exit | Lost | Seq | Alt | Loop | Call | Try | Context
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the nodes directly inside `node`, in the order of the source."""
+    if isinstance(node, Seq):
+        return tuple(node.items)
+    if isinstance(node, Alt):
+        return (node.then, node.orelse)
+    if isinstance(node, Loop):
+        return (node.body, node.orelse)
+    if isinstance(node, Call | Context):
+        return (node.body,)
+    if isinstance(node, Try):
+        return (node.body, *node.handlers, node.orelse, node.final)
+    return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield `node` and every node below it, each once even where summaries share a subtree."""
+    seen: set[int] = set()
+    pending = [node]
+    while pending:
+        top = pending.pop()
+        if id(top) in seen:
+            continue
+        seen.add(id(top))
+        yield top
+        pending.extend(reversed(children(top)))
+
+
+def events(node: Node) -> Iterator[Event]:
+    """Yield all events below `node`."""
+    return (found for found in walk(node) if isinstance(found, Event))

@@ -1,0 +1,395 @@
+"""Expressions: one handler for each type of node. :func:`evaluate` is the only way in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from dslint.python import (
+    arithmetic,
+    attributes,
+    comparisons,
+    containers,
+    dictionaries,
+    formulas,
+    invoke,
+    subscripts,
+    writing,
+)
+from dslint.python.events import Alt, Seq
+from dslint.python.heap import OutOfBudgetError
+from dslint.python.machine import Machine
+from dslint.python.operators import apply
+from dslint.python.special import text_of
+from dslint.python.values import (
+    INPUT,
+    NOTHING,
+    OPAQUE,
+    Api,
+    Const,
+    Function,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    join,
+    one,
+    unknown,
+)
+
+
+def evaluate(m: Machine, node: ast.expr) -> Value:
+    """Return what an expression may hold, with all that its evaluation does."""
+    m.steps += 1
+    if m.steps > m.limit:
+        raise OutOfBudgetError
+    handler = _HANDLERS.get(type(node))
+    if handler is None:
+        return m.gives_up(node, f"{type(node).__name__} is not read")
+    found = handler(m, node)
+    if m.recorder is not None and m.alive:
+        m.recorder(m.frame.module, node, found)
+    return found
+
+
+def _constant(m: Machine, node: ast.Constant) -> Value:
+    return const(node.value) if not isinstance(node.value, complex) else unknown(OPAQUE, "complex number")
+
+
+def _name(m: Machine, node: ast.Name) -> Value:
+    return read_name(m, node.id, node)
+
+
+def read_name(m: Machine, name: str, node: ast.AST) -> Value:
+    """Return what a name holds, by Python's rules of scope."""
+    frame = m.frame
+    scope = frame.scope
+    get = m.store.get
+    if scope is None or name in scope.locals:
+        found = get((frame.id, name))
+        if found is not None and found.atoms:
+            return found
+    if scope is None or name not in scope.globals:
+        for outer in frame.enclosing:
+            found = get((outer, name))
+            if found is not None and found.atoms:
+                return found
+    found = get((frame.module_frame, name))
+    if found is not None and found.atoms:
+        return found
+    imported = m.program.late_name(m, frame.module, name)
+    if imported is not None:
+        return imported
+    if name in _BUILTINS:
+        return one(Api(f"builtins.{name}"))
+    if name in ("__file__", "__name__", "__doc__"):
+        return unknown(INPUT, f"`{name}`", type_="builtins.str")
+    return unknown(OPAQUE, f"nothing binds `{name}` before this place")
+
+
+_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
+
+
+def _tuple(m: Machine, node: ast.Tuple) -> Value:
+    items = _display(m, node.elts)
+    if items is None:
+        return m.thing(node, "tuple with unpacked values", cls="builtins.tuple")
+    return one(Tuple(tuple(items)))
+
+
+def _display(m: Machine, elements: list[ast.expr]) -> list[Value] | None:
+    """Return the items of a display; `None` where something of unknown length is unpacked (its items are joined)."""
+    items: list[Value] = []
+    exact = True
+    for element in elements:
+        if isinstance(element, ast.Starred):
+            inner = evaluate(m, element.value)
+            known = containers.exact_items(m, inner)
+            if known is None:
+                exact = False
+                items.append(containers.iterated(m, inner, element))
+            else:
+                items += known
+        else:
+            items.append(evaluate(m, element))
+    return items if exact else None
+
+
+def _list(m: Machine, node: ast.List) -> Value:
+    items: list[Value] = []
+    rest = None
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            inner = evaluate(m, element.value)
+            known = containers.exact_items(m, inner)
+            if known is None:
+                part = containers.iterated(m, inner, element)
+                rest = part if rest is None else join(rest, part)
+                continue
+            items += known
+        else:
+            items.append(evaluate(m, element))
+    return containers.new_list(m, node, items, rest)
+
+
+def _set(m: Machine, node: ast.Set) -> Value:
+    values = [_set_element(m, element) for element in node.elts]
+    return containers.new_set(m, node, values)
+
+
+def _set_element(m: Machine, element: ast.expr) -> Value:
+    if isinstance(element, ast.Starred):
+        return containers.iterated(m, evaluate(m, element.value), element)
+    return evaluate(m, element)
+
+
+def _dict(m: Machine, node: ast.Dict) -> Value:
+    made = m.made(node, "builtins.dict")
+    atom = made.single
+    assert isinstance(atom, Instance)
+    containers.clear(m, atom)
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            dictionaries.update_dict(m, atom, evaluate(m, value), node)
+        else:
+            name = evaluate(m, key)
+            writing.store_item(m, made, name, evaluate(m, value), node)
+    return made
+
+
+def _attribute(m: Machine, node: ast.Attribute) -> Value:
+    return attributes.read(m, evaluate(m, node.value), node.attr, node)
+
+
+def _subscript(m: Machine, node: ast.Subscript) -> Value:
+    base = evaluate(m, node.value)
+    if isinstance(node.slice, ast.Slice):
+        parts = [
+            evaluate(m, p) if p is not None else const(None)
+            for p in (node.slice.lower, node.slice.upper, node.slice.step)
+        ]
+        return subscripts.sliced(m, base, parts, node)
+    return subscripts.item(m, base, evaluate(m, node.slice), node)
+
+
+def _slice(m: Machine, node: ast.Slice) -> Value:
+    parts = [evaluate(m, p) for p in (node.lower, node.upper, node.step) if p is not None]
+    return m.thing(node, "slice", parts, "builtins.slice")
+
+
+_SCALARS = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool", "builtins.bytes")
+
+
+def _boolop(m: Machine, node: ast.BoolOp) -> Value:
+    found = evaluate(m, node.values[0])
+    for at, operand in enumerate(node.values[1:]):
+        if not m.alive:
+            return found
+        found = _step(m, node, found, node.values[at], operand)
+    return found
+
+
+def _step(m: Machine, node: ast.BoolOp, left: Value, left_node: ast.expr, operand: ast.expr) -> Value:
+    """Evaluate one more operand of `and` or `or` where the operands before it lead there."""
+    is_and = isinstance(node.op, ast.And)
+    true, false, varies = m.truth(left)
+    go, stay = (true, false) if is_and else (false, true)
+    results: dict[bool, tuple[Value, int]] = {}
+
+    def more() -> None:
+        comparisons.narrow(m, left_node, is_and)
+        results[True] = (evaluate(m, operand), m.lanes)
+
+    def less() -> None:
+        results[False] = (_only(m, left, holds=not is_and), m.lanes)
+
+    alt = Alt(operand, m.frame.module, left, go, stay, varies, Seq(), Seq())
+    _branched(m, alt, more, less, left.number if is_and else None)
+    return _with_formula(m, node, left, results, _met(m, results, varies, bool(go & stay)))
+
+
+def _with_formula(
+    m: Machine, node: ast.BoolOp, left: Value, results: dict[bool, tuple[Value, int]], found: Value
+) -> Value:
+    """Keep of a test what it is made of: `args.save and rank == 0` is false where its second part is."""
+    if len(results) != 2 or isinstance(found.single, Const):
+        return found
+    right = results[True][0]
+    parts = [formulas.operand(v, (id(node), m.frame.id, m.turn, at)) for at, v in enumerate((left, right))]
+    number = formulas.joined("and" if isinstance(node.op, ast.And) else "or", parts[0], parts[1])
+    return Value(found.atoms, found.varies, found.shape, found.made_by, number, found.origin)
+
+
+def _only(m: Machine, value: Value, *, holds: bool) -> Value:
+    """Return the part of a value that is true (or false)."""
+    kept = []
+    for atom in value.atoms:
+        if isinstance(atom, Const) and bool(atom.value) is not holds:
+            continue
+        if isinstance(atom, Unknown) and atom.type == "builtins.bool":
+            atom = Const(holds)
+        kept.append(atom)
+    if not kept:
+        return const(holds) if not value.atoms else value
+    return Value(frozenset(kept), value.varies, value.shape, value.made_by, value.number, value.origin)
+
+
+def _branched(m: Machine, alt: Alt, then: Callable[[], None], orelse: Callable[[], None], number: object) -> None:
+    outer = m.events
+    m.branch(alt, then, orelse, number)
+    if alt.then.items or alt.orelse.items:
+        outer.append(alt)
+
+
+def _met(m: Machine, results: dict[bool, tuple[Value, int]], varies: int, splits: bool) -> Value:
+    if len(results) == 2:
+        (first, first_lanes), (second, second_lanes) = results[True], results[False]
+        return m.selected(first, first_lanes, second, second_lanes, varies if splits else 0)
+    return next(iter(results.values()))[0] if results else NOTHING
+
+
+def _ifexp(m: Machine, node: ast.IfExp) -> Value:
+    test = evaluate(m, node.test)
+    true, false, varies = m.truth(test)
+    results: dict[bool, tuple[Value, int]] = {}
+
+    def then() -> None:
+        comparisons.narrow(m, node.test, True)
+        results[True] = (evaluate(m, node.body), m.lanes)
+
+    def orelse() -> None:
+        comparisons.narrow(m, node.test, False)
+        results[False] = (evaluate(m, node.orelse), m.lanes)
+
+    alt = Alt(node, m.frame.module, test, true, false, varies, Seq(), Seq())
+    _branched(m, alt, then, orelse, test.number)
+    m.split = (m.frame.module, node)
+    found = _met(m, results, varies, bool(true & false))
+    m.split = None
+    return found
+
+
+def _call(m: Machine, node: ast.Call) -> Value:
+    return invoke.call(m, node)
+
+
+def _lambda(m: Machine, node: ast.Lambda) -> Value:
+    return one(function_atom(m, node))
+
+
+def function_atom(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
+    """Return the function that a definition makes here; its defaults are evaluated now."""
+    frame = m.frame
+    enclosing = (frame.id, *frame.enclosing) if frame.scope is not None else frame.enclosing
+    key = (id(node), enclosing, frame.class_body)
+    found = m.definitions.get(key)
+    if not isinstance(found, Function):
+        found = m.definitions[key] = Function(node, frame.module, enclosing, frame.class_body)
+    defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
+    for default in defaults:
+        m.store.set((found, id(default)), evaluate(m, default))
+    return found
+
+
+def _joined(m: Machine, node: ast.JoinedStr) -> Value:
+    parts: list[Value] = []
+    plain = True
+    for piece in node.values:
+        if isinstance(piece, ast.FormattedValue):
+            part = evaluate(m, piece.value)
+            parts.append(text_of(m, part, piece) or part)
+            plain = plain and piece.format_spec is None and piece.conversion == -1
+            if piece.format_spec is not None:
+                parts.append(evaluate(m, piece.format_spec))
+        else:
+            parts.append(evaluate(m, piece))
+    if plain:
+        found = apply(m.worlds, lambda *values: "".join(map(str, values)), parts)
+        if found is not None:
+            return found
+    return arithmetic.scalar(m, tuple(parts), "builtins.str")
+
+
+def _formatted(m: Machine, node: ast.FormattedValue) -> Value:
+    return arithmetic.scalar(m, (evaluate(m, node.value),), "builtins.str")
+
+
+def _named(m: Machine, node: ast.NamedExpr) -> Value:
+    from dslint.python.statements import assign
+
+    found = evaluate(m, node.value)
+    assign(m, node.target, found)
+    return found
+
+
+def _starred(m: Machine, node: ast.Starred) -> Value:
+    return evaluate(m, node.value)
+
+
+def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Value:
+    from dslint.python.comprehensions import comprehension
+
+    return comprehension(m, node)
+
+
+def _yield(m: Machine, node: ast.Yield) -> Value:
+    value = evaluate(m, node.value) if node.value is not None else const(None)
+    if m.frame.on_yield is not None:
+        for state in m.frame.loops:
+            m.frame.yielded_by |= state.tree.varies if state.tree is not None else 0
+        m.frame.yielded_by |= m.control
+        m.frame.on_yield(value)
+    return unknown(OPAQUE, "what is sent into a generator")
+
+
+def _yield_from(m: Machine, node: ast.YieldFrom) -> Value:
+    from dslint.python.loops import items_of, repeat
+
+    subject = evaluate(m, node.value)
+
+    def turn() -> None:
+        value = items_of(m, subject, node)
+        if m.frame.on_yield is not None:
+            m.frame.on_yield(value)
+
+    repeat(m, node, turn, containers.counted(m, subject))
+    return unknown(OPAQUE, "result of `yield from`")
+
+
+def _await(m: Machine, node: ast.Await) -> Value:
+    return evaluate(m, node.value)
+
+
+_HANDLERS: dict[type[ast.AST], Callable[[Machine, Any], Value]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Tuple: _tuple,
+    ast.List: _list,
+    ast.Set: _set,
+    ast.Dict: _dict,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.BinOp: arithmetic._binop,
+    ast.UnaryOp: arithmetic._unaryop,
+    ast.BoolOp: _boolop,
+    ast.IfExp: _ifexp,
+    ast.Compare: comparisons._compare,
+    ast.Call: _call,
+    ast.Lambda: _lambda,
+    ast.JoinedStr: _joined,
+    ast.FormattedValue: _formatted,
+    ast.NamedExpr: _named,
+    ast.Starred: _starred,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield_from,
+    ast.Await: _await,
+}
+
+__all__ = ["evaluate", "function_atom", "read_name"]

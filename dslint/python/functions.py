@@ -1,0 +1,280 @@
+"""Functions whose meaning no row can say: builtins that look at values, `functools`, `os.environ`, reflection."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+from dslint.python import collected, containers, higher, reflection
+from dslint.python.binding import Arguments
+from dslint.python.exceptions import builtin_exception, new_exception
+from dslint.python.machine import Machine
+from dslint.python.operators import apply
+from dslint.python.values import (
+    OPAQUE,
+    Const,
+    Instance,
+    PerRank,
+    Property,
+    Static,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    join,
+    one,
+    unknown,
+)
+
+Special = Callable[[Machine, Arguments, ast.AST], "Value | None"]
+
+
+def _first(arguments: Arguments) -> Value | None:
+    return arguments.positional[0] if arguments.positional else None
+
+
+def _special(name: str, otherwise: Special) -> Special:
+    """Return the handler of a function that asks an object for a special method: `abs`, `hash`, `int`."""
+
+    def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+        from dslint.python.special import call_special, has_own_objects
+
+        value = _first(arguments)
+        if value is not None and has_own_objects(value):
+            found = call_special(m, value, name, [], node)
+            if found is not None:
+                return found
+        return otherwise(m, arguments, node)
+
+    return handler
+
+
+def _text(name: str, function: Callable[..., Any]) -> Special:
+    """Return the handler of `str` or `repr`."""
+
+    def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+        from dslint.python.special import text_of
+
+        value = _first(arguments)
+        found = text_of(m, value, node, name) if value is not None else None
+        return found if found is not None else _computed(function, "builtins.str")(m, arguments, node)
+
+    return handler
+
+
+def _print(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """`print` asks its arguments for their text; its row says the rest."""
+    from dslint.python.special import text_of
+
+    for value in arguments.positional:
+        text_of(m, value, node)
+    return None
+
+
+def _computed(function: Callable[..., Any], type_: str) -> Special:
+    """Return a handler that computes a pure function on constants and says the type of the result otherwise."""
+
+    def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+        from dslint.python.arithmetic import scalar
+
+        if arguments.rest is not None or arguments.open_keywords is not None:
+            return None
+        if not arguments.keywords:
+            found = apply(m.worlds, function, arguments.positional)
+            if found is not None:
+                return found
+        number = (function, tuple(v.number if v.number is not None else v.single for v in arguments.all()))
+        return scalar(m, tuple(arguments.all()), type_, None if None in number[1] else number)
+
+    return handler
+
+
+def _length(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.invoke import call_method
+
+    value = _first(arguments)
+    if value is None:
+        return None
+    items = containers.exact_items(m, value)
+    if items is not None:
+        return const(len(items)).with_(m.shape(value) & 0)
+    found = apply(m.worlds, len, (value,))
+    if found is not None:
+        return found
+    counted = _dict_length(m, value)
+    if counted is not None:
+        return counted
+    own = call_method(m, value, "__len__", [], node)
+    if own is not None:
+        return own
+    atom = Unknown(OPAQUE, "length of an unknown object", "builtins.int")
+    return Value(
+        frozenset((atom,)),
+        m.shape(value) | (value.varies if len(value.atoms) > 1 else 0),
+        0,
+        frozenset(),
+        None,
+        m.origin(value),
+    )
+
+
+def _dict_length(m: Machine, value: Value) -> Value | None:
+    """Return the number of items of a dictionary whose keys are all known."""
+    from dslint.python.methods import call_builtin_method
+
+    atom = value.single
+    if not isinstance(atom, Instance) or atom.cls != "builtins.dict":
+        return None
+    keys = call_builtin_method(m, atom, value, "keys", Arguments(), m.frame.module.tree)
+    items = keys.single if keys is not None else None
+    return const(len(items.items)) if isinstance(items, Tuple) else None
+
+
+def _range(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    constants = [v.single for v in arguments.positional]
+    if constants and all(isinstance(c, Const) and isinstance(c.value, int) for c in constants):
+        ends: list[Any] = [c.value for c in constants if isinstance(c, Const)]
+        numbers = range(*ends)
+        if len(numbers) <= 4:
+            return one(Tuple(tuple(const(n) for n in numbers), "builtins.range"))
+    bits = 0
+    origin = None
+    for value in arguments.positional:
+        bits |= m.varies(value)
+        origin = origin or m.origin(value)
+    made = m.made(
+        node, "builtins.range", Value(frozenset((Unknown(OPAQUE, "range"),)), bits, bits, frozenset(), None, origin)
+    )
+    atom = made.single
+    assert isinstance(atom, Instance)
+    start = m.varies(arguments.positional[0]) if len(arguments.positional) > 1 else 0
+    step = m.varies(arguments.positional[2]) if len(arguments.positional) > 2 else 0
+    number = Value(
+        frozenset((Unknown(OPAQUE, "number of a range", "builtins.int"),)), start | step, 0, frozenset(), None, origin
+    )
+    m.store.set((atom, "#yields"), number)
+    return made
+
+
+def _truth(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.arithmetic import truth_value
+
+    value = _first(arguments)
+    return truth_value(m, value) if value is not None else const(False)
+
+
+def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """`torch.tensor(x)`: a tensor that holds what `x` holds, a constant for each rank included."""
+    from dslint.python.heap import CONTENT
+
+    value = _first(arguments) or arguments.keywords.get("data")
+    if value is None:
+        return None
+    made = m.thing(node, "tensor", (value,), "torch.Tensor")
+    items = containers.exact_items(m, value)
+    held = items[0] if items is not None and len(items) == 1 else value
+    if all(isinstance(a, Const | PerRank) for a in held.atoms) and held.atoms:
+        atom = made.single
+        assert isinstance(atom, Instance)
+        m.store.set((atom, CONTENT), Value(held.atoms, m.varies(held), 0, frozenset(), held.number, held.origin))
+    return made
+
+
+def _int(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = _first(arguments)
+    if value is not None and len(arguments.positional) == 1:
+        kept = _lanes_only(value)
+        if kept is not None:
+            found = apply(m.worlds, int, (kept,))
+            if found is not None:
+                return (
+                    join(found, unknown(OPAQUE, "a number", m.varies(value), 0, "builtins.int"))
+                    if kept is not value
+                    else found
+                )
+    return _computed(int, "builtins.int")(m, arguments, node)
+
+
+def _lanes_only(value: Value) -> Value | None:
+    """Return the value where all its atoms are constants."""
+    return value if value.atoms and all(isinstance(a, Const | PerRank) for a in value.atoms) else None
+
+
+FUNCTIONS: dict[str, Special] = {
+    "builtins.len": _length,
+    "builtins.range": _range,
+    "builtins.enumerate": collected._enumerate,
+    "builtins.zip": collected._zip,
+    "builtins.list": collected._listed("builtins.list"),
+    "builtins.tuple": collected._listed("builtins.tuple"),
+    "builtins.set": collected._listed("builtins.set"),
+    "builtins.frozenset": collected._listed("builtins.set"),
+    "builtins.sorted": higher.sorted_,
+    "builtins.reversed": collected._listed("reversed"),
+    "collections.deque": collected._deque,
+    "builtins.dict": collected._dict,
+    "collections.OrderedDict": collected._dict,
+    "builtins.isinstance": reflection._isinstance,
+    "builtins.getattr": reflection._getattr,
+    "builtins.setattr": reflection._setattr,
+    "builtins.hasattr": reflection._hasattr,
+    "builtins.int": _special("__int__", _int),
+    "builtins.float": _special("__float__", _computed(float, "builtins.float")),
+    "builtins.str": _text("__str__", str),
+    "builtins.print": _print,
+    "builtins.repr": _text("__repr__", repr),
+    "builtins.bool": _truth,
+    "builtins.abs": _special("__abs__", _computed(abs, "builtins.float")),
+    "builtins.round": _special("__round__", _computed(round, "builtins.float")),
+    "builtins.hash": _special("__hash__", lambda m, arguments, node: None),
+    "builtins.divmod": _computed(divmod, ""),
+    "builtins.min": higher.least(min),
+    "builtins.max": higher.least(max),
+    "builtins.sum": higher.least(sum),
+    "functools.reduce": higher.reduce_,
+    "builtins.any": collected._any_all("any"),
+    "builtins.all": collected._any_all("all"),
+    "builtins.map": higher.map_,
+    "builtins.filter": higher.filter_,
+    "builtins.next": collected._next,
+    "builtins.iter": collected._iter,
+    "builtins.type": reflection._type,
+    "builtins.vars": reflection._vars,
+    "builtins.property": reflection._wrapping(Property),
+    "functools.cached_property": reflection._wrapping(Property),
+    "builtins.staticmethod": reflection._wrapping(Static),
+    "builtins.classmethod": reflection._classmethod,
+    "functools.partial": reflection._partial,
+    "functools.wraps": reflection._same_function,
+    "functools.lru_cache": reflection._same_function,
+    "functools.cache": reflection._identity,
+    "dslint.identity": reflection._identity,
+    "math.ceil": _computed(math.ceil, "builtins.int"),
+    "math.floor": _computed(math.floor, "builtins.int"),
+    "math.sqrt": _computed(math.sqrt, "builtins.float"),
+    "math.log2": _computed(math.log2, "builtins.float"),
+    "os.getenv": reflection._environment,
+    "os.environ.get": reflection._environment,
+    "os.environ.setdefault": reflection._set_default,
+    "os.environ.update": reflection._update_environment,
+    "os.environ.__getitem__": reflection._environment,
+    "os.path.join": _computed(
+        lambda *parts: "/".join(parts) if all(isinstance(p, str) for p in parts) else 1 / 0, "builtins.str"
+    ),
+    "torch.tensor": _tensor,
+    "torch.as_tensor": _tensor,
+    "torch.FloatTensor": _tensor,
+    "torch.LongTensor": _tensor,
+}
+
+
+def _exception(path: str) -> Special:
+    return lambda m, arguments, node: new_exception(m, path, arguments, node)
+
+
+for _name in dir(builtins):
+    if builtin_exception(f"builtins.{_name}") is not None:
+        FUNCTIONS[f"builtins.{_name}"] = _exception(f"builtins.{_name}")

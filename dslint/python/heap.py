@@ -1,0 +1,301 @@
+"""The objects and frames of an interpretation: what each holds, and how far that is the same on all ranks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dslint.python.events import Loop, Lost, Node
+from dslint.python.lanes import Worlds
+from dslint.python.scopes import Scope
+from dslint.python.store import Key, Store
+from dslint.python.values import (
+    LOST_VALUE,
+    NOTHING,
+    OPAQUE,
+    ClassAtom,
+    Function,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    one,
+)
+from dslint.python.varies import LOST
+
+if TYPE_CHECKING:
+    from dslint.python.generators import Waiting
+    from dslint.python.libraries import Libraries
+    from dslint.python.program import Program
+    from dslint.python.source import Module
+    from dslint.python.summaries import Summary
+
+
+# Fields of objects that are no attributes of the program.
+CONTENT, ITEMS, REST, LENGTH, BASES, ESCAPED = "#content", "#items", "#rest", "#length", "#bases", "#escaped"
+CONTAINERS = frozenset({"builtins.list", "builtins.dict", "builtins.set", "builtins.tuple", "collections.deque"})
+
+
+# The reason of a value that a collective has made the same on all ranks.
+RECEIVED = "received from the group"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A way to leave a block: what it wrote, on which lanes, and for which causes other ranks may leave otherwise."""
+
+    changes: dict[Key, Value]
+    lanes: int
+    control: int
+    value: Value | None = None
+    node: ast.AST | None = None
+
+
+@dataclass(slots=True)
+class LoopState:
+    """The loop that `break` and `continue` belong to."""
+
+    mark: int
+    number: int
+    tree: Loop | None = None
+    breaks: list[Outcome] = field(default_factory=list)
+    continues: list[Outcome] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Frame:
+    """One activation of a function, or the body of a module or class."""
+
+    id: int
+    module: Module
+    module_frame: int
+    parent: Frame | None = None
+    function: Function | None = None
+    scope: Scope | None = None
+    enclosing: tuple[int, ...] = ()
+    mark: int = 0
+    returns: list[Outcome] = field(default_factory=list)
+    loops: list[LoopState] = field(default_factory=list)
+    owner: ClassAtom | None = None
+    receiver: Value | None = None
+    yields: Value | None = None
+    yielded_by: int = 0  # the causes for which ranks may reach the `yield` statements a different number of times
+    on_yield: Callable[[Value], None] | None = None
+    call: ast.AST | None = None
+    class_body: ClassAtom | None = None
+    is_comprehension: bool = False
+
+    @property
+    def depth(self) -> int:
+        """Return the number of frames below this one."""
+        found, frame = 0, self.parent
+        while frame is not None:
+            found, frame = found + 1, frame.parent
+        return found
+
+
+class OutOfBudgetError(Exception):
+    """A call has taken more steps than it may (`budgets.py`)."""
+
+
+class Heap:
+    """The store with all objects in it, and the point at which the interpretation is."""
+
+    max_depth = 12
+
+    def __init__(self, program: Program, libraries: Libraries, worlds: Worlds | None = None) -> None:
+        self.program = program
+        self.libraries = libraries
+        self.worlds = worlds or Worlds()
+        self.store = Store()
+        self.instances: dict[object, Instance] = {}
+        # The classes in which Python looks for an attribute, while the bases stay what they are.
+        self.orders: dict[ClassAtom, tuple[list[ClassAtom | str], list[tuple[ClassAtom, Value | None]]]] = {}
+        self.definitions: dict[object, Function | ClassAtom] = {}
+        self.summaries: dict[object, list[Summary]] = {}
+        self.lanes = self.worlds.full
+        self.control = 0
+        self.path: dict[object, bool] = {}
+        self.alive = True
+        self.events: list[Node] = []
+        self.frame: Frame = None  # type: ignore[assignment]  # there is one whenever code runs
+        self.steps = 0
+        self.limit = 60_000  # the steps at which the call that runs has taken too many (`budgets.py`)
+        self.partial: list[Node] = []  # what a call that was given up has done
+        self.forwarding: frozenset[Instance] = frozenset()  # the wrapped models whose forward runs
+        self.turn = 0
+        self.yielded_by = 0  # why ranks may get a different number of items from the generator that ran last
+        self.raised_by = 0  # why some ranks leave the block that ran last by an exception and others do not
+        self.asked_varies = 0  # of what `__bool__` answered in the test that is being decided
+        self.contexts: dict[object, int] = {}
+        # Tests that were decided by a test before them, for summaries.
+        self.decided: dict[object, bool] = {}
+        self.recorder: Callable[[Module, ast.AST, Value], None] | None = None
+        self.lost: dict[str, int] = {}
+        self.reached: set[int] = set()
+        self.loop_numbers: dict[object, int] = {}
+        # Generators that were made and not run yet (`generators.py`).
+        self.generators: dict[Instance, Waiting] = {}
+        # The `try` statements around, innermost last: a mark, and the ways into their handlers.
+        self.tries: list[tuple[int, list[Outcome]]] = []
+        # The test whose ways meet just now.
+        self.split: tuple[Module, ast.AST] | None = None
+
+    # -- objects and their content ------------------------------------------------------------------------------
+
+    def context(self, key: object) -> int:
+        """Return the number of a context: the same for the same key."""
+        return self.contexts.setdefault(key, len(self.contexts) + 1)
+
+    def instance(self, node: ast.AST, context: int, cls: ClassAtom | str, loop: int = 0) -> Instance:
+        """Return the object made at a place in a context: the same one each time."""
+        key = (id(node), context, cls, loop)
+        found = self.instances.get(key)
+        if found is None:
+            found = self.instances[key] = Instance(node, context, cls, loop)
+        return found
+
+    def made(self, node: ast.AST, cls: ClassAtom | str, content: Value | None = None) -> Value:
+        """Return a new object made at `node`."""
+        loops = self.frame.loops
+        atom = self.instance(node, self.frame.id, cls, loops[-1].number if loops else 0)
+        if content is not None:
+            self.store.set((atom, CONTENT), content)
+        return Value(frozenset((atom,)), 0, 0, frozenset(), (id(node), self.frame.id, self.turn))
+
+    def thing(self, node: ast.AST, reason: str, operands: Iterable[Value] = (), cls: str = "", varies: int = 0,
+              shape: int = 0, kind: str = OPAQUE) -> Value:  # fmt: skip
+        """Return a new object with unknown content, which differs between ranks as its operands do."""
+        made_by: frozenset[Instance] = frozenset()
+        origin = None
+        for operand in operands:
+            varies |= self.varies(operand)
+            shape |= self.shape(operand)
+            made_by |= self.made_by(operand)
+            origin = origin or self.origin(operand)
+        content = Value(frozenset((Unknown(kind, reason, cls),)), varies, shape, made_by, None, origin)
+        return self.made(node, cls, content)
+
+    def content(self, atom: Instance) -> Value | None:
+        """Return what an object holds as a whole: the numbers of a tensor, the text of an unknown string."""
+        return self.store.get((atom, CONTENT))
+
+    def varies(self, value: Value, depth: int = 0) -> int:
+        """Return the causes for which ranks may hold different values, contents included."""
+        from dslint.python.enums import named_items
+
+        found = value.varies
+        for atom in value.atoms:
+            if isinstance(atom, Instance):
+                content = self.store.get((atom, CONTENT))
+                if content is not None:
+                    found |= content.varies
+                if depth < 3 and isinstance(atom.cls, ClassAtom):
+                    if self.store.get((atom, "#fields")) is not None:  # a named tuple
+                        for item in named_items(self, atom) or ():
+                            found |= self.varies(item, depth + 1)
+                elif depth < 3 and atom.cls == "builtins.iterator":
+                    for item in (*self.elements(atom), self.store.get((atom, "#yields")) or NOTHING):
+                        found |= self.varies(item, depth + 1)
+                elif depth < 3 and atom.cls in CONTAINERS:
+                    for item in self.elements(atom):
+                        found |= self.varies(item, depth + 1)
+                    length = self.store.get((atom, LENGTH))
+                    found |= length.varies if length else 0
+            elif isinstance(atom, Tuple) and depth < 3:
+                for item in atom.items:
+                    found |= self.varies(item, depth + 1)
+            elif isinstance(atom, Unknown) and atom.kind == LOST_VALUE:
+                found |= LOST
+        return found
+
+    def deep_varies(self, value: Value, depth: int = 0) -> int:
+        """Return the causes of difference of a value with the fields of the objects that it leads to."""
+        found = self.varies(value)
+        if depth > 2:
+            return found
+        for atom in value.atoms:
+            if isinstance(atom, Instance):
+                if isinstance(atom.cls, ClassAtom) or atom.cls not in CONTAINERS:
+                    for name in tuple(self.store.names.get(atom, ())):
+                        if isinstance(name, str):
+                            stored = self.store.get((atom, name))
+                            found |= self.deep_varies(stored, depth + 1) if stored is not None else 0
+                elif atom.cls in CONTAINERS:
+                    for item in self.elements(atom):
+                        found |= self.deep_varies(item, depth + 1)
+            elif isinstance(atom, Tuple):
+                for item in atom.items:
+                    found |= self.deep_varies(item, depth + 1)
+        return found
+
+    def shape(self, value: Value) -> int:
+        """Return the causes for which the length or shape may differ."""
+        found = value.shape
+        for atom in value.atoms:
+            if isinstance(atom, Instance):
+                if atom.cls == "builtins.set":  # equal items are one
+                    rest = self.store.get((atom, REST))
+                    found |= self.varies(rest) if rest is not None else 0
+                for name in (CONTENT, LENGTH, ITEMS):
+                    content = self.store.get((atom, name))
+                    if content is not None:
+                        found |= content.shape if name == CONTENT else content.varies | content.shape
+            elif isinstance(atom, Unknown) and atom.kind == LOST_VALUE:
+                found |= LOST
+        return found
+
+    def made_by(self, value: Value) -> frozenset[Instance]:
+        """Return the wrapped models that took part in making a value."""
+        found = value.made_by
+        for atom in value.atoms:
+            if isinstance(atom, Instance):
+                content = self.store.get((atom, CONTENT))
+                if content is not None and content.made_by:
+                    found |= content.made_by
+                if atom.cls in CONTAINERS:
+                    for item in self.elements(atom):
+                        found |= item.made_by
+            elif isinstance(atom, Tuple):
+                for item in atom.items:
+                    found |= self.made_by(item)
+        return found
+
+    def origin(self, value: Value) -> tuple[Module, ast.AST] | None:
+        """Return where the difference between the ranks comes from."""
+        if value.origin is not None:
+            return value.origin
+        for atom in value.atoms:
+            if isinstance(atom, Instance):
+                content = self.store.get((atom, CONTENT))
+                if content is not None and content.origin is not None:
+                    return content.origin
+        return None
+
+    def elements(self, atom: Instance) -> list[Value]:
+        """Return the values that a list, dict or set may hold."""
+        found: list[Value] = []
+        items = self.store.get((atom, ITEMS))
+        if items is not None:
+            for choice in items.atoms:
+                if isinstance(choice, Tuple):
+                    found += [item.with_(items.varies) for item in choice.items] if items.varies else choice.items
+        rest = self.store.get((atom, REST))
+        if rest is not None:
+            found.append(rest)
+        if atom.cls == "builtins.dict":
+            for name in tuple(self.store.names.get(atom, ())):
+                stored = self.store.get((atom, name)) if isinstance(name, tuple) and name[0] == "key" else None
+                if stored is not None:
+                    found.append(stored)
+        return found
+
+    # -- budgets ------------------------------------------------------------------------------------------------
+
+    def gives_up(self, node: ast.AST, reason: str) -> Value:
+        """Count that something is passed over, put it into the tree of events, and return a lost value."""
+        self.lost[reason] = self.lost.get(reason, 0) + 1
+        self.events.append(Lost(reason, node))
+        return one(Unknown(LOST_VALUE, reason), LOST, LOST)

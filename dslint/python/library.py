@@ -1,0 +1,317 @@
+"""What a call of a library does, by its row: the result, what it makes the same or different, its event, callbacks."""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+from dslint.python import attributes
+from dslint.python.binding import Arguments, BoundArguments, bind
+from dslint.python.dictionaries import known_keys
+from dslint.python.effects import effects
+from dslint.python.events import Event
+from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
+from dslint.python.libraries import Returns, Row, parse_returns
+from dslint.python.machine import Machine
+from dslint.python.parsers import parser_made, read_call
+from dslint.python.parts import own_parts
+from dslint.python.restrictions import lanes_of, restrict
+from dslint.python.results import Place, contents, make
+from dslint.python.values import (
+    Api,
+    Atom,
+    Bound,
+    ClassAtom,
+    Instance,
+    Partial,
+    Unknown,
+    Value,
+    const,
+    one,
+)
+from dslint.python.varies import DATA, DIVERGENT, LOST
+
+WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
+
+
+def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:
+    """Return the result of calling a library function or class."""
+    from dslint.python.functions import FUNCTIONS
+    from dslint.python.invoke import opaque_call
+
+    path = m.libraries.canonical(path)
+    special = FUNCTIONS.get(path)
+    if special is not None:
+        found = special(m, arguments, node)
+        if found is not None:
+            return found
+    row = m.libraries.function(path)
+    if row is not None:
+        return call_row(m, row, arguments, None, node, None)
+    if m.libraries.class_(path) is not None:
+        return construct_library(m, path, arguments, node)
+    owner, _, name = path.rpartition(".")
+    method = m.libraries.method(owner, name)
+    if method is not None:  # a method that is called on its class
+        return call_row(m, method, arguments, None, node, None, owner)
+    return opaque_call(m, arguments, node, f"no row for `{path}`")
+
+
+def construct_library(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:
+    """Return a new object of a library class."""
+    made = m.made(node, path)
+    atom = made.single
+    assert isinstance(atom, Instance)
+    return initialize(m, path, arguments, atom, node, made)
+
+
+def initialize(
+    m: Machine, path: str, arguments: Arguments, receiver: Atom, node: ast.AST, made: Value | None = None
+) -> Value:
+    """Run the constructor of a library class on an object, perhaps of a class that derives from it."""
+    row = m.libraries.class_(path)
+    if row is None or not isinstance(receiver, Instance):
+        return const(None)
+    constructor = next(
+        (r.constructor for r in m.libraries.lineage(path) if r.constructor.parameters is not None), row.constructor
+    )
+    bound = _bound(constructor, arguments)
+    computed = {name for base in m.libraries.lineage(path) for name in base.properties}
+    for base in m.libraries.lineage(path):
+        for name, returns in base.fields.items():
+            if name in computed:
+                continue
+            place = Place(m, base.constructor, bound, receiver, node)
+            place.anchor = (receiver, name) if returns.word in ("new", "or") else None
+            value = place.make(returns) if place.anchor else make(m, returns, base.constructor, bound, receiver, node)
+            m.store.set((receiver, name), value)
+    contents(m, row, bound, receiver, node)
+    m.store.set((receiver, "#arguments"), const(None))
+    for name, value in (*bound.given.items(), *bound.extra_keywords.items()):
+        m.store.set((receiver, ("argument", name)), value)
+    if row.kind in ("parser", "namespace"):
+        parser_made(m, receiver, bound)
+    result = made or const(None)
+    if row.constructor.tags:
+        _event(m, row.constructor, bound, None, result, node)
+    effects(m, row.constructor, bound, receiver, node)
+    return result
+
+
+def _bound(row: Row, arguments: Arguments) -> BoundArguments:
+    if row.parameters is None:
+        given = {str(at): value for at, value in enumerate(arguments.positional)}
+        nodes = {str(at): node for at, node in arguments.nodes.items()}
+        return BoundArguments(
+            {**given, **arguments.keywords}, nodes, rest=arguments.rest, open_keywords=arguments.open_keywords
+        )
+    return bind(row.parameters, arguments)
+
+
+def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, node: ast.AST,
+             base: Value | None, owner: str = "") -> Value:  # fmt: skip
+    """Return the result of a function or method that a row describes, with all that it does."""
+    bound = _bound(row, arguments)
+    if "decorator" in row.tags and "decorates" in row.extra and row.extra["decorates"] not in bound.given:
+        # `@on_process(process_index=1)`: the function comes with the next call.
+        itself = Bound(row.path, receiver) if receiver is not None else Api(row.path)
+        return one(Partial(one(itself), tuple(arguments.positional), tuple(arguments.keywords.items())))
+    place = _place(m, row, bound, receiver, node, base)
+    place.owner = receiver if isinstance(receiver, ClassAtom) else owner
+    before = len(m.events)
+    if row.tags & WRAPPERS or "forward" in row.tags:
+        result = _forward(place, arguments)
+    else:
+        parsed = read_call(m, row, bound, receiver, node)
+        result = parsed if parsed is not None else place.make(row.returns)
+    lanes = _lanes(m, row, place, result)
+    if row.tags and lanes:
+        _event(m, row, bound, base, result, node, lanes)
+        m.events.insert(before, m.events.pop())  # the call begins before what it runs
+    if row.returns.word == "context" and isinstance(result.single, Instance):
+        _context(m, row, place, result.single)
+    effects(m, row, bound, receiver, node)
+    callbacks(m, row, bound, node)
+    self_calls(m, row, receiver, node)
+    trainer_callbacks(m, row, receiver, bound, node)
+    if "exits" in row.tags:
+        m.leave("raise", node)
+    return result
+
+
+def _lanes(m: Machine, row: Row, place: Place, result: Value) -> int:
+    """Return the lanes on which a call does something; a decorator gives them to the function that it decorates."""
+    if "runs_on" not in row.extra or "hook" in row.tags:
+        return m.lanes
+    mask = lanes_of(m, row, place)
+    if mask is None:
+        return m.lanes
+    if "decorator" in row.tags:
+        restrict(m, result, mask)
+        return m.lanes
+    return m.lanes & mask
+
+
+def _context(m: Machine, row: Row, place: Place, manager: Instance) -> None:
+    """Keep what a context manager does for the `with` statement around it."""
+    tags = set(row.tags)
+    local = row.extra.get("local")
+    if local and m.truth(place.given(local)) == (m.lanes, 0, 0):
+        tags = tags - {"main-first"} | {"local-main-first"}
+        event = m.events[-1] if m.events else None
+        if isinstance(event, Event) and event.api == row.path:
+            event.tags = frozenset(tags)
+    m.store.set((manager, "#tags"), const(" ".join(sorted(tags))))
+    gives = row.extra.get("gives")
+    if gives:
+        m.store.set((manager, "#gives"), place.make(parse_returns(gives)).with_(place.varies, place.shape))
+
+
+def _place(
+    m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST, base: Value | None
+) -> Place:
+    """Return one call with the causes for which its result may differ between ranks."""
+    operands = [*bound.given.values(), *bound.extra, *bound.extra_keywords.values()]
+    operands += [v for v in (bound.rest, bound.open_keywords, base) if v is not None]
+    varies = shape = 0
+    made_by: frozenset[Instance] = frozenset()
+    places = [v for name, v in bound.given.items() if name in _PLACES or name == row.extra.get("device")]
+    if "moves-to-device" in row.tags and base is not None:
+        places = [v for v in operands if v is not base]
+    is_standard = row.path.partition(".")[0] in sys.stdlib_module_names  # looks at all that an object holds
+    for operand in operands:
+        made_by |= m.made_by(operand)
+        if any(operand is place for place in places):
+            continue  # where a tensor lies says nothing of what it holds
+        varies |= m.deep_varies(operand) if is_standard else m.varies(operand)
+        shape |= m.shape(operand)
+    varies = _row_varies(m, row, bound, varies)
+    if row.extra.get("shape_of"):
+        subject = bound.given.get(row.extra["shape_of"]) if row.extra["shape_of"] != "self" else base
+        varies = m.shape(subject) if subject is not None else varies
+    elif row.shape:
+        shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape != DATA else 0
+    if row.varies == 0 and "collective" in row.tags:
+        shape = 0  # what all ranks hold has one length
+    return Place(m, row, bound, receiver, node, varies, shape, made_by, operands)
+
+
+def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int:
+    if row.varies is None:
+        return varies
+    for key in ("seed", "clock_without", "random_without"):
+        name = row.extra.get(key)
+        if name:
+            given = bound.given.get(name)
+            if given is not None and given.constants != (None,):
+                return varies
+    if row.varies == 0:
+        return 0
+    return row.varies | (varies & LOST)
+
+
+_PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
+
+
+def field_value(m: Machine, returns: Returns, atom: Instance, name: str, node: ast.AST) -> Value:
+    """Return a field of a library object whose constructor has not been seen."""
+    if returns.word in ("parameter", "field", "opaque"):
+        return attributes.child(m, atom, name)
+    place = Place(m, Row(str(atom.cls), None), BoundArguments(), atom, node)
+    place.anchor = (atom, name)
+    return place.make(returns)
+
+
+def result_of_value(m: Machine, row: Row) -> Value:
+    """Return the value of a module-level name of a library."""
+    node = m.frame.call or m.frame.module.tree
+    return Place(m, row, BoundArguments(), None, node, row.varies or 0).make(row.returns)
+
+
+def result_of_property(m: Machine, row: Row, atom: Instance, node: ast.AST) -> Value:
+    """Return the value of a property of a library object."""
+    varies = m.varies(one(atom)) if row.varies is None else row.varies
+    shape = m.shape(one(atom))
+    made_by = m.made_by(one(atom))
+    if row.extra.get("shape_of") == "self":
+        varies = shape
+    place = Place(m, row, BoundArguments(), atom, node, varies, shape, made_by, [one(atom)])
+    if row.returns.word == "new":
+        place.anchor = (atom, row.path)
+    found = place.make(row.returns)
+    if row.tags:
+        _event(m, row, BoundArguments(), one(atom), found, node)
+    return found
+
+
+def _forward(place: Place, arguments: Arguments) -> Value:
+    """Run the forward of the model inside a wrapper; what comes out is made by the wrapper."""
+    from dslint.python.invoke import call_value
+
+    m, receiver = place.m, place.receiver
+    wrapper = frozenset((receiver,)) if isinstance(receiver, Instance) and place.row.tags & WRAPPERS else frozenset()
+    inner = m.store.get((receiver, "module")) if isinstance(receiver, Instance) and wrapper else None
+    is_inside = isinstance(receiver, Instance) and receiver in m.forwarding  # a model that is wrapped again in a loop
+    if inner is not None and not is_inside and any(not isinstance(a, Unknown) for a in inner.atoms):
+        m.forwarding = m.forwarding | wrapper
+        try:
+            found = call_value(m, inner, arguments, place.node)
+        finally:
+            m.forwarding = m.forwarding - wrapper
+        if not m.alive:
+            return found
+        return found.with_(0, 0, wrapper)
+    place.made_by |= wrapper
+    return place.make(place.row.returns).with_(0, 0, wrapper)
+
+
+# Calls that make parameters and buffers of a model equal on all ranks.
+_WRAPS = frozenset({"wraps-model", "prepares", "makes-engine"})
+
+
+def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, result: Value, node: ast.AST,
+           lanes: int | None = None) -> None:  # fmt: skip
+    given = dict(bound.given)
+    for at, value in enumerate(bound.extra):
+        given[f"*{at}"] = value
+    given.update(bound.extra_keywords)
+    tags = row.tags - {"collective"} if base is not None and _is_unsynced(m, row, base) else row.tags
+    event = Event(
+        row.path, tags, node, m.frame.module, base, given, result, m.lanes if lanes is None else lanes, m.control
+    )
+    event.snapshot = {name: (m.varies(v), m.shape(v), m.made_by(v)) for name, v in given.items()}
+    if base is not None:
+        event.snapshot["self"] = (m.varies(base), m.shape(base), m.made_by(base))
+    origins = ((name, m.origin(v)) for name, v in given.items() if event.snapshot[name][0] & DIVERGENT)
+    event.origins = {name: place for name, place in origins if place is not None}
+    event.open = bound.rest is not None or bound.open_keywords is not None
+    event.nodes = bound.nodes
+    if row.tags & _WRAPS:
+        event.parts = [part for value in given.values() for part in own_parts(m, value)]
+    m.events.append(event)
+
+
+def _is_unsynced(m: Machine, row: Row, base: Value) -> bool:
+    """Return whether a metric, or every metric of a collection, was made with `sync_on_compute=False`."""
+    if not {"collective", "metric"} <= row.tags:
+        return False
+    inner = m.store.get((base.single, ("argument", "metrics"))) if isinstance(base.single, Instance) else None
+    metrics = [base]
+    for atom in inner.atoms if inner is not None else ():
+        if isinstance(atom, Instance) and atom.cls == "builtins.dict":
+            metrics = [m.store.get((atom, ("key", key))) or base for key in known_keys(m, atom)]
+        elif isinstance(atom, Instance):
+            metrics = m.elements(atom)
+    kept = [m.store.get((metric.single, ("argument", "sync_on_compute"))) for metric in metrics]
+    return bool(kept) and all(value is not None and value.constants == (False,) for value in kept)
+
+
+__all__ = [
+    "call_path",
+    "call_row",
+    "construct_library",
+    "field_value",
+    "initialize",
+    "result_of_property",
+    "result_of_value",
+]

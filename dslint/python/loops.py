@@ -1,0 +1,314 @@
+"""Loops: bodies run until nothing changes any more; what changes from turn to turn differs where the count does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from dslint.python import containers, writing
+from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
+from dslint.python.generators import run_generator, yielded
+from dslint.python.heap import ITEMS, REST, LoopState, Outcome
+from dslint.python.machine import Machine
+from dslint.python.store import Key
+from dslint.python.values import (
+    NOTHING,
+    ClassAtom,
+    Instance,
+    Tuple,
+    Value,
+    join,
+    one,
+    widened,
+)
+from dslint.python.varies import DIVERGENT, LOST
+
+_TURNS = 4
+
+
+def items_of(m: Machine, value: Value, node: ast.AST) -> Value:
+    """Return what an iteration over a value gives, `__iter__` of the project's classes included."""
+    found = NOTHING
+    for atom in value.atoms:
+        part: Value | None = None
+        if isinstance(atom, Instance) and atom.cls == "builtins.generator":
+            part = yielded(m, atom, node)
+        elif isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+            part = _own_items(m, atom, node)
+        found = join(found, part if part is not None else containers.element(m, one(atom), node))
+    return found.with_(value.varies, 0, value.made_by)
+
+
+def _own_items(m: Machine, atom: Instance, node: ast.AST) -> Value | None:
+    from dslint.python.invoke import call_method
+    from dslint.python.values import unknown
+
+    own = call_method(m, one(atom), "__iter__", [], node)
+    if own is not None and own.atoms:
+        if own == one(atom):
+            return call_method(m, one(atom), "__next__", [], node)
+        return items_of(m, own, node)
+    return call_method(m, one(atom), "__getitem__", [unknown("opaque", "position", 0, 0, "builtins.int")], node)
+
+
+def run_loop(
+    m: Machine, loop: Loop, turn: Callable[[], None], orelse: list[ast.stmt], number: int, *, endless: bool = False
+) -> None:
+    """Run a loop: `turn` does what comes at the head and the body, once.
+
+    The state at the head is joined with what each turn leaves until it stays the same.
+    """
+    outer, control, lanes = m.events, m.control, m.lanes
+    start = m.store.mark()
+    before: dict[Key, Value | None] = {}
+    state = LoopState(start, number)
+    for attempt in range(_TURNS):
+        m.turn += 1
+        mark = m.store.mark()
+        state = LoopState(mark, number, loop)
+        m.frame.loops.append(state)
+        body: list[Node] = []
+        m.events = body
+        turn()
+        m.frame.loops.pop()
+        loop.body = Seq(body)
+        back = list(state.continues)
+        if m.alive:
+            back.append(Outcome(m.store.changes(mark), m.lanes, m.control))
+        m.store.undo(mark)
+        m.alive, m.control, m.lanes = True, control, lanes
+        if not _at_head(m, back, before, attempt == _TURNS - 1):
+            break
+    m.events = outer
+    _after(m, loop, state, before, orelse, endless)
+
+
+def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], is_last: bool) -> bool:
+    """Join what the turns leave into the state at the head; return whether anything changed."""
+    changed = False
+    varies = 0
+    for outcome in back:
+        varies |= outcome.control
+    for key in dict.fromkeys(key for outcome in back for key in outcome.changes):
+        old = m.store.get(key)
+        before.setdefault(key, old)
+        new = old if old is not None else NOTHING
+        for outcome in back:
+            value = outcome.changes.get(key, old)
+            if old is None:
+                new = join(m.absent_value(key) or NOTHING, new)
+            if value is None:
+                continue
+            if old is None or not old.atoms:
+                m.note_absence(key, back, varies)
+            # A cell that is read for the first time is the same on all ways.
+            is_first = old is None and all(o.changes.get(key) == value for o in back)
+            bits = varies if len(back) > 1 and value != old and not is_first else 0
+            new = _widened(
+                m,
+                key,
+                new,
+                value.with_(bits, bits)
+                if bits & (DIVERGENT | LOST) and outcome.changes.get(key) != old and len(back) > 1
+                else value,
+            )
+        if old is None or new != old:
+            m.store.set(key, new)
+            changed = True
+    return changed
+
+
+def _widened(m: Machine, key: Key, old: Value, new: Value) -> Value:
+    if key[1] == ITEMS and old != new and old.atoms:
+        # A list that grows keeps no order: its items are joined.
+        rest = m.store.get((key[0], REST)) or NOTHING
+        joined = join(rest, join(writing.loosened(old), writing.loosened(new)))
+        if rest != joined:
+            m.store.set((key[0], REST), joined)
+        return NOTHING if not _same_length(old, new) else _by_position(old, new)
+    return widened(old, new)
+
+
+def _same_length(old: Value, new: Value) -> bool:
+    first, second = old.single, new.single
+    return isinstance(first, Tuple) and isinstance(second, Tuple) and len(first.items) == len(second.items)
+
+
+def _by_position(old: Value, new: Value) -> Value:
+    first, second = old.single, new.single
+    assert isinstance(first, Tuple)
+    assert isinstance(second, Tuple)
+    return one(Tuple(tuple(widened(a, b) for a, b in zip(first.items, second.items, strict=True))))
+
+
+def _after(
+    m: Machine, loop: Loop, state: LoopState, before: dict[Key, Value | None], orelse: list[ast.stmt], endless: bool
+) -> None:
+    """Leave the loop: by its end (then `else` runs) or by a `break`; the number of turns may differ between ranks."""
+    from dslint.python.statements import execute
+
+    varies = loop.varies & ~LOST if loop.varies & DIVERGENT else loop.varies
+    for outcome in state.breaks:
+        varies |= outcome.control
+    if varies & (DIVERGENT | LOST):
+        for key, old in before.items():
+            now = m.store.get(key)
+            if now is not None and old is not None and old.atoms and now != old:
+                m.store.set(key, now.with_(varies, varies))
+    mark, control, lanes = m.store.mark(), m.control, m.lanes
+    outcomes: list[Outcome] = []
+    if not endless:
+        if orelse:
+            outer, m.events = m.events, loop.orelse.items
+            execute(m, orelse)
+            m.events = outer
+        if m.alive:
+            outcomes.append(Outcome(m.store.changes(mark), m.lanes, m.control))
+        m.store.undo(mark)
+    m.alive, m.control, m.lanes = True, control, lanes
+    bits = 0
+    for outcome in state.breaks:
+        bits |= outcome.control
+    outcomes += state.breaks
+    m.meet(outcomes, bits)
+    if outcomes:
+        ended = 0
+        for outcome in outcomes:
+            ended |= outcome.lanes
+        m.lanes = ended
+    if not endless and loop.varies & DIVERGENT:
+        m.control = control
+
+
+def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
+    """Run a `for` statement."""
+    from dslint.python.expressions import evaluate
+    from dslint.python.statements import assign, execute
+    from dslint.python.wrappers import is_endless
+
+    subject = evaluate(m, node.iter)
+    if not m.alive:
+        return
+    number = m.new_loop(node)
+    counted = containers.counted(m, subject)
+    known = containers.exact_items(m, subject)
+    loop = Loop(node, m.frame.module, subject, counted, Seq(), Seq(), bool(known))
+    generator = subject.single
+    if isinstance(generator, Instance) and generator.cls == "builtins.generator" and generator in m.generators:
+        _over_generator(m, node, loop, generator, number)
+        return
+    if known is not None and not known:
+        if node.orelse:
+            execute(m, node.orelse)
+        return
+
+    def turn() -> None:
+        assign(m, node.target, items_of(m, subject, node))
+        if m.alive:
+            execute(m, node.body)
+
+    run_loop(m, loop, turn, node.orelse, number, endless=is_endless(m, subject))
+    if loop.body.items or loop.orelse.items:
+        m.events.append(loop)
+
+
+def _over_generator(m: Machine, node: ast.For | ast.AsyncFor, loop: Loop, generator: Instance, number: int) -> None:
+    from dslint.python.statements import assign, execute
+
+    returns: list[Outcome] = []
+
+    def turn() -> None:
+        def body(value: Value) -> None:
+            mark = m.store.mark()
+            inner = LoopState(mark, number)
+            m.frame.loops.append(inner)
+            lanes, control = m.lanes, m.control
+            returned = len(m.frame.returns)
+            outer, m.events = m.events, []
+            assign(m, node.target, value)
+            if m.alive:
+                execute(m, node.body)
+            m.frame.loops.pop()
+            part, m.events = m.events, outer
+            returns.extend(m.frame.returns[returned:])
+            m.events += _inside_generator(m, node, part, inner)
+            outer_state = m.frame.loops[-1] if m.frame.loops else None
+            ways = list(inner.continues)
+            if m.alive:
+                ways.append(Outcome(m.store.changes(mark), m.lanes, m.control))
+            m.store.undo(mark)
+            if outer_state is not None and inner.breaks:
+                base = m.store.changes(outer_state.mark)
+                for way in inner.breaks:
+                    outer_state.breaks.append(Outcome({**base, **way.changes}, way.lanes, way.control, None, way.node))
+            m.meet(ways, 0)
+            if ways:
+                m.lanes, m.control = lanes, control
+
+        run_generator(m, generator, node, body)
+        loop.varies |= containers.counted(m, one(generator))
+
+    run_loop(m, loop, turn, node.orelse, number)
+    if loop.body.items or loop.orelse.items:
+        m.events.append(loop)
+    for way in returns[-1:]:
+        leaving = Seq([Exit("return", way.node or node)])
+        m.events.append(
+            Alt(node, m.frame.module, None, m.worlds.full, m.worlds.full if m.alive else 0, way.control, leaving, Seq())
+        )
+
+
+def _inside_generator(m: Machine, node: ast.AST, part: list[Node], state: LoopState) -> list[Node]:
+    """Return the events of a loop's body as they stand inside of the generator: `break` ends the generator there."""
+    if not part:
+        return part
+    ends = {id(way.node) for way in state.breaks}
+    for found in walk(Seq(part)):
+        if isinstance(found, Exit) and found.kind == "break" and id(found.node) in ends:
+            found.kind = "return"
+    if state.continues:
+        return [Loop(node, m.frame.module, None, 0, Seq(part), Seq(), True)]
+    return part
+
+
+def while_loop(m: Machine, node: ast.While) -> None:
+    """Run a `while` statement."""
+    from dslint.python.comparisons import narrow
+    from dslint.python.expressions import evaluate
+    from dslint.python.statements import execute
+
+    number = m.new_loop(node)
+    loop = Loop(node, m.frame.module, None, 0, Seq(), Seq())
+    endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+
+    def turn() -> None:
+        test = evaluate(m, node.test)
+        true, false, varies = m.truth(test)
+        loop.subject = test
+        if not endless:
+            loop.varies |= varies
+        if not true:
+            m.alive = False
+            return
+        if not endless and true != m.lanes and true & false != m.lanes:
+            m.lanes = true
+        narrow(m, node.test, True)
+        execute(m, node.body)
+
+    run_loop(m, loop, turn, node.orelse, number, endless=endless)
+    if not endless:
+        narrow(m, node.test, False)
+    if loop.body.items or loop.orelse.items:
+        m.events.append(loop)
+
+
+def repeat(m: Machine, node: ast.AST, run: Callable[[], object], varies: int = 0) -> None:
+    """Run something that a library may run any number of times."""
+    loop = Loop(node, m.frame.module, None, varies, Seq(), Seq())
+
+    def turn() -> None:
+        run()
+
+    run_loop(m, loop, turn, [], m.new_loop(node))
+    if loop.body.items:
+        m.events.append(loop)

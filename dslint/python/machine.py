@@ -1,0 +1,337 @@
+"""How an interpretation goes on: truth, branches and how they meet again, and the ways to leave a block."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dslint.python import formulas
+from dslint.python.events import Alt, Exit, Seq
+from dslint.python.operators import per_rank
+from dslint.python.store import Key
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    TRUE,
+    UNKNOWN_LANE,
+    Atom,
+    ClassAtom,
+    Const,
+    Instance,
+    PerRank,
+    Property,
+    Tuple,
+    Unknown,
+    Value,
+    join,
+    one,
+)
+from dslint.python.varies import ASSUMED, DIVERGENT, LOST, RANKED, WORLD
+
+if TYPE_CHECKING:
+    pass
+from dslint.python.heap import CONTAINERS, ITEMS, LENGTH, RECEIVED, REST, Heap, Outcome
+
+
+class Machine(Heap):
+    """Interprets modules and functions. One machine serves all entries that look at the same worlds."""
+
+    # -- lanes and truth ----------------------------------------------------------------------------------------
+
+    def truth(self, value: Value) -> tuple[int, int, int]:
+        """Return the lanes on which a value may be true, those on which it may be false, and why ranks may differ."""
+        decided = self.path.get(value.number) if value.number is not None else None
+        if decided is not None:
+            self.decided[value.number] = decided
+            return (self.lanes, 0, 0) if decided else (0, self.lanes, 0)
+        varies = self.varies(value)
+        true = false = self.asked_varies = 0
+        only_world = bool(varies & WORLD) and not varies & RANKED and not self.worlds.stated
+        for atom in value.atoms:
+            yes, no = self._atom_truth(atom)
+            true, false = true | yes, false | no
+        if only_world and any(isinstance(atom, PerRank) for atom in value.atoms):
+            true = false = self.lanes
+        elif formulas.is_compound(value.number):
+            yes, no = formulas.lanes(self.worlds, value.number, self.path)
+            if self.lanes & ~((true & yes) | (false & no)) == 0:
+                true, false = true & yes, false & no
+        return true & self.lanes, false & self.lanes, varies | self.asked_varies
+
+    def _atom_truth(self, atom: Atom) -> tuple[int, int]:
+        full = self.worlds.full
+        if isinstance(atom, Const):
+            return (full, 0) if atom.value else (0, full)
+        if isinstance(atom, PerRank):
+            true = self.worlds.mask(lambda lane: atom.values[lane] is UNKNOWN_LANE or bool(atom.values[lane]))
+            false = self.worlds.mask(lambda lane: atom.values[lane] is UNKNOWN_LANE or not atom.values[lane])
+            return true, false
+        if isinstance(atom, Tuple):
+            return (full, 0) if atom.items else (0, full)
+        if isinstance(atom, Instance):
+            return self._instance_truth(atom)
+        return (full, full) if isinstance(atom, Unknown) or not self._is_always_true(atom) else (full, 0)
+
+    def _instance_truth(self, atom: Instance) -> tuple[int, int]:
+        full = self.worlds.full
+        if atom.cls == "builtins.list":
+            items = self.store.get((atom, ITEMS))
+            if items is not None and items.atoms and self.store.get((atom, REST)) is None:
+                found = {bool(choice.items) for choice in items.atoms if isinstance(choice, Tuple)}
+                return (full if True in found else 0, full if False in found else 0)
+        if isinstance(atom.cls, ClassAtom):
+            return self._own_truth(atom, full)
+        content = self.content(atom)
+        if content is not None:
+            true = false = 0
+            for inner in content.atoms:
+                yes, no = self._atom_truth(inner) if not isinstance(inner, Instance) else (full, full)
+                true, false = true | yes, false | no
+            return true, false
+        if isinstance(atom.cls, str) and atom.cls and atom.cls not in CONTAINERS:
+            row = self.libraries.class_(atom.cls)
+            if row is not None and row.kind:
+                return full, 0
+        return full, full
+
+    def _own_truth(self, atom: Instance, full: int) -> tuple[int, int]:
+        """Ask `__bool__` or `__len__` of an object of the project; without them it is true."""
+        from dslint.python.attributes import lineage
+        from dslint.python.special import call_special
+
+        for name in ("__bool__", "__len__"):
+            answer = call_special(self, one(atom), name, [], atom.node)
+            if answer is not None:
+                true, false, varies = self.truth(answer) if self.alive else (full, full, 0)
+                self.asked_varies |= varies
+                return true, false
+        is_open = any(base == "" for base in lineage(self, atom.cls)) if isinstance(atom.cls, ClassAtom) else True
+        return full, full if is_open else 0
+
+    def _is_always_true(self, atom: Atom) -> bool:
+        from dslint.python.values import Api
+
+        if isinstance(atom, Api):
+            return self.libraries.function(atom.path) is not None or self.libraries.class_(atom.path) is not None
+        return True
+
+    # -- branches -----------------------------------------------------------------------------------------------
+
+    def branch(self, alt: Alt, then: Callable[[], None], orelse: Callable[[], None], number: object = None) -> None:
+        """Run both sides of a test on the lanes that may take them, and join what they leave behind."""
+        mark, lanes, control, path, events = self.store.mark(), self.lanes, self.control, self.path, self.events
+        splits = bool(alt.then_lanes & alt.else_lanes)
+        outcomes: list[Outcome] = []
+        raised = False
+        for run, seq, mask, holds in (
+            (then, alt.then, alt.then_lanes, True),
+            (orelse, alt.orelse, alt.else_lanes, False),
+        ):
+            if not mask:
+                continue
+            self.lanes = mask
+            self.control = control | alt.varies if splits else control
+            self.path = {**path, **formulas.implied(number, holds)} if number is not None and splits else path
+            self.events = seq.items
+            run()
+            if self.alive:
+                outcomes.append(Outcome(self.store.changes(mark), self.lanes, self.control))
+            elif _raises(seq):
+                raised = True
+            self.store.undo(mark)
+            self.alive = True
+        self.events, self.path, self.lanes, self.control = events, path, lanes, control
+        self.split = (alt.module, alt.node)
+        self.meet(outcomes, alt.varies if splits else 0)
+        self.split = None
+        if len(outcomes) == 1 and alt.then_lanes and alt.else_lanes and not raised:
+            self.lanes = outcomes[0].lanes
+            self.control = outcomes[0].control
+
+    def meet(self, outcomes: list[Outcome], varies: int) -> None:
+        """Join the ways that lead on from here; none leads on when there are none."""
+        if not outcomes:
+            self.alive = False
+            return
+        self.alive = True
+        if len(outcomes) == 1:
+            self.store.apply(outcomes[0].changes)
+            return
+        new: dict[object, bool] = {}
+        for key in dict.fromkeys(key for outcome in outcomes for key in outcome.changes):
+            base = self.store.get(key)
+            found, lanes = NOTHING, 0
+            for outcome in outcomes:
+                value = outcome.changes.get(key, base)
+                if value is None or not value.atoms:
+                    if value is None and self._is_new(key[0], new):
+                        continue
+                    self.note_absence(key, outcomes, varies)
+                    value = self.absent_value(key) if value is None else value
+                    if value is None:
+                        continue
+                found = self.selected(found, lanes, value, outcome.lanes, varies) if found.atoms else value
+                lanes |= outcome.lanes
+            if found.atoms:
+                self.store.set(key, found)
+
+    def _is_new(self, owner: object, known: dict[object, bool]) -> bool:
+        """Return whether an object was made on one of the ways that meet here: on the others there is none."""
+        if not isinstance(owner, Instance):
+            return False
+        found = known.get(owner)
+        if found is None:
+            peek = self.store.peek
+            found = known[owner] = all(peek((owner, name)) is None for name in self.store.names.get(owner, ()))
+        return found
+
+    def note_absence(self, key: Key, outcomes: list[Outcome], varies: int) -> None:
+        """Remember that an item or a field is there on some of the ways only that meet here."""
+        owner, name = key
+        if not isinstance(owner, Instance):
+            return
+        if isinstance(name, tuple) and name[0] == "key":
+            self.store.set((owner, ("maybe", name[1])), TRUE)
+            lanes = outcomes[0].lanes
+            bits = varies if all(o.lanes == lanes for o in outcomes) else varies | self.split_varies(lanes)
+            old = self.store.get((owner, LENGTH))
+            number = Unknown(OPAQUE, "length", "builtins.int")
+            self.store.set((owner, LENGTH), Value(frozenset((number,)), bits | (old.varies if old is not None else 0)))
+        elif isinstance(name, str) and not name.startswith("#") and isinstance(owner.cls, ClassAtom):
+            self.store.set((owner, ("maybe", name)), TRUE)
+
+    def absent_value(self, key: Key) -> Value | None:
+        """Return what a field holds that nothing has set: of the class, or of an object that nobody knows."""
+        from dslint.python import attributes
+
+        owner, name = key
+        if not isinstance(owner, Instance) or not isinstance(name, str) or name.startswith("#"):
+            return None
+        if isinstance(owner.cls, ClassAtom):
+            found = attributes.of_class(self, owner.cls, name, owner)
+            return found if found is not None and not any(isinstance(a, Property) for a in found.atoms) else None
+        return attributes.child(self, owner, name) if self.content(owner) is not None else None
+
+    def selected(self, first: Value, first_lanes: int, second: Value, second_lanes: int, varies: int) -> Value:
+        """Return what a variable holds where two ways meet, each on its own lanes."""
+        if first == second:
+            return first
+        if first_lanes & second_lanes:
+            if not varies & (DIVERGENT | LOST):
+                ranked = _rank_or_constant(first, second)
+                if ranked is not None:
+                    return ranked
+                if _is_told(first, second):
+                    return self._told(first, second)
+            if first_lanes != second_lanes:
+                varies |= self.split_varies(second_lanes) | self.split_varies(first_lanes)
+            return self._met(join(first, second, varies), first, second)
+        by_rank = self._by_rank(first, first_lanes, second, second_lanes)
+        if by_rank is not None:
+            return by_rank
+        if _is_told(first, second):
+            return self._told(first, second)
+        found = self._met(join(first, second, self.split_varies(second_lanes)), first, second)
+        if self.split is None or not found.varies & RANKED:
+            return found
+        return Value(found.atoms, found.varies, found.shape, found.made_by, found.number, self.split)
+
+    def _told(self, first: Value, second: Value) -> Value:
+        """Return what some ranks have and the others were told: where nothing is told, there is one process."""
+        found = join(first, second, ASSUMED)
+        kept = Value(
+            found.atoms, found.varies & ~DIVERGENT, found.shape & ~DIVERGENT, found.made_by, None, found.origin
+        )
+        return self._met(kept, first, second)
+
+    def _met(self, value: Value, first: Value, second: Value) -> Value:
+        """Give a value of several ways a number: who reads the variable twice reads the same value."""
+        if value.number is not None or value.is_lost:
+            return value
+        number = first.number if first.number is not None and first.number == second.number else None
+        number = number or ("met", self.context(("met", len(self.contexts))))
+        return Value(value.atoms, value.varies, value.shape, value.made_by, number, value.origin)
+
+    def _by_rank(self, first: Value, first_lanes: int, second: Value, second_lanes: int) -> Value | None:
+        columns = [self._column(value) for value in (first, second)]
+        if columns[0] is None or columns[1] is None:
+            return None
+        values: list[object] = []
+        for lane in range(self.worlds.count):
+            if first_lanes >> lane & 1:
+                values.append(columns[0][lane])
+            elif second_lanes >> lane & 1:
+                values.append(columns[1][lane])
+            else:
+                values.append(UNKNOWN_LANE)
+        known = tuple(values)
+        lanes = first_lanes | second_lanes
+        if lanes == self.worlds.full:
+            atom = per_rank(known)
+        else:
+            seen = {(type(v), v) for at, v in enumerate(known) if lanes >> at & 1}
+            atom = Const(next(iter(seen))[1]) if len(seen) == 1 and UNKNOWN_LANE not in known[:0] else PerRank(known)
+            if isinstance(atom, Const) and atom.value is UNKNOWN_LANE:
+                atom = PerRank(known)
+        bits = self.worlds.varies(known, lanes) if isinstance(atom, PerRank) else 0
+        inner = (first.varies | second.varies) & ~(RANKED | WORLD)
+        return Value(frozenset((atom,)), bits | inner, 0, frozenset(), None, first.origin or second.origin)
+
+    def _column(self, value: Value) -> tuple[object, ...] | None:
+        atom = value.single
+        if isinstance(atom, Const):
+            return (atom.value,) * self.worlds.count
+        if isinstance(atom, PerRank):
+            return atom.values
+        if isinstance(atom, Unknown) and atom.type == "builtins.bool" and not self.varies(value) & LOST:
+            return (UNKNOWN_LANE,) * self.worlds.count
+        return None
+
+    def split_varies(self, lanes: int) -> int:
+        """Return by what the ranks inside a set of lanes differ from those outside."""
+        return self.worlds.varies(tuple(bool(lanes >> lane & 1) for lane in range(self.worlds.count)), self.worlds.full)
+
+    def leave(self, kind: str, node: ast.AST, value: Value | None = None) -> None:
+        """Leave the block by `return`, `break`, `continue` or `raise`."""
+        self.events.append(Exit(kind, node))
+        frame = self.frame
+        if kind == "return":
+            frame.returns.append(Outcome(self.store.changes(frame.mark), self.lanes, self.control, value, node))
+        elif kind == "raise":
+            if self.tries:
+                mark, raised = self.tries[-1]
+                raised.append(Outcome(self.store.changes(mark), self.lanes, self.control, value, node))
+        elif frame.loops:
+            state = frame.loops[-1]
+            outcome = Outcome(self.store.changes(state.mark), self.lanes, self.control, None, node)
+            (state.breaks if kind == "break" else state.continues).append(outcome)
+        self.alive = False
+
+    def new_loop(self, node: ast.AST) -> int:
+        """Return the number of a loop in its frame."""
+        return self.loop_numbers.setdefault((id(node), self.frame.id), len(self.loop_numbers) + 1)
+
+
+def _is_told(first: Value, second: Value) -> bool:
+    return any(isinstance(a, Unknown) and a.reason == RECEIVED for a in (*first.atoms, *second.atoms))
+
+
+def _rank_or_constant(first: Value, second: Value) -> Value | None:
+    """Return the rank of `get_rank() if is_initialized() else 0`: the constant is for a run of one process."""
+    for value, other in ((first, second), (second, first)):
+        atom, constant = value.single, other.single
+        is_rank = isinstance(atom, PerRank) and bool(value.varies & RANKED) and not isinstance(atom.values[0], bool)
+        if (
+            is_rank
+            and isinstance(constant, Const)
+            and constant.value in (0, -1, None)
+            and not isinstance(constant.value, bool)
+        ):
+            return value
+    return None
+
+
+def _raises(seq: Seq) -> bool:
+    """Return whether a block ends by `raise`: the job ends there for all ranks."""
+    return bool(seq.items) and isinstance(seq.items[-1], Exit) and seq.items[-1].kind == "raise"

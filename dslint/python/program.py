@@ -1,0 +1,299 @@
+"""The modules of a project: found by import, interpreted once, and read through re-exports."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from dslint.core.source import SourceFile
+from dslint.parse.python import ScriptProblem
+from dslint.parse.reading import Unreadable, decode
+from dslint.python import attributes
+from dslint.python.budgets import MODULE
+from dslint.python.events import Call, Node, Seq
+from dslint.python.heap import Frame, OutOfBudgetError
+from dslint.python.machine import Machine
+from dslint.python.relevance import Relevance
+from dslint.python.search import is_library
+from dslint.python.source import Module, read
+from dslint.python.values import (
+    INPUT,
+    LOST_VALUE,
+    NOTHING,
+    Api,
+    ClassAtom,
+    Function,
+    ModuleAtom,
+    Value,
+    join,
+    one,
+    unknown,
+)
+from dslint.python.varies import LOST
+
+
+class Files(Protocol):
+    """The way to the files of a project."""
+
+    def absolute(self, path: str) -> str:
+        """Return the absolute path of a path that the user sees."""
+
+    def shown(self, path: str) -> str:
+        """Return the path as the user sees it."""
+
+    def root(self, path: str) -> str:
+        """Return the root folder of the project around a file."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file; `None` when it is missing."""
+
+    def answer(self, question: tuple[str, ...]) -> str:
+        """Return the path of a module, or the digest of a file."""
+
+
+class Texts:
+    """Files that exist in memory only, by path: for examples and tests."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = {f"/project/{path}": text for path, text in texts.items()}
+        from dslint.python.search import ModuleSearch
+
+        folders = {path[:at] for path in self.texts for at, letter in enumerate(path) if letter == "/"}
+        self._search = ModuleSearch(lambda p: "file" if p in self.texts else "folder" if p in folders else "")
+
+    def absolute(self, path: str) -> str:
+        """Return the absolute path of a path that the user sees."""
+        return path if path.startswith("/") else f"/project/{path}"
+
+    def shown(self, path: str) -> str:
+        """Return the path as the user sees it."""
+        return path.removeprefix("/project/")
+
+    def root(self, path: str) -> str:
+        """Return the root folder of the project around a file."""
+        return "/project"
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file; `None` when it is missing."""
+        found = self.texts.get(path)
+        return found.encode("utf-8", "surrogatepass") if found is not None else None
+
+    def answer(self, question: tuple[str, ...]) -> str:
+        """Return the path of a module, or a text that changes with the bytes of a file."""
+        if question[0] == "module":
+            return self._search.find(question[1], question[2], question[3])
+        return self.texts.get(question[1], "")
+
+
+class Program:
+    """The modules that one machine has read and run."""
+
+    max_modules = 400
+
+    def __init__(self, files: Files, parsed: dict[str, Module | None] | None = None) -> None:
+        self.files = files
+        # Trees are shared by all machines; what modules hold is not.
+        self.parsed: dict[str, Module | None] = parsed if parsed is not None else {}
+        self.frames: dict[int, int] = {}
+        self.module_frames: set[int] = set()
+        self._running: set[str] = set()
+        self._run: dict[str, Seq] = {}
+        self.functions: list[Function] = []
+        self.classes: list[ClassAtom] = []
+        self.callbacks: list[tuple[Function, Module]] = []
+        self.decorators: dict[Function, list[tuple[str, ast.AST]]] = {}
+        # The lanes of functions that a decorator lets run on some ranks only.
+        self.runs_on: dict[Function, int] = {}
+        # How often calls of a function took too many steps (`budgets.py`), and what may happen where (`relevance.py`).
+        self.costly: dict[int, int] = {}
+        self._relevance: Relevance | None = None
+        self._unindexed: list[Module] = []
+        self._seen: set[str] = set()
+        self.module_events: list[tuple[Module, Seq]] = []
+        self.asked: set[tuple[str, ...]] = set()
+
+    # -- what definitions tell ----------------------------------------------------------------------------------
+
+    def note_function(self, function: Function) -> None:
+        """Remember a function that a definition has made."""
+        self.functions.append(function)
+
+    def note_class(self, cls: ClassAtom) -> None:
+        """Remember a class that a definition has made."""
+        self.classes.append(cls)
+
+    def note_decorator(self, m: Machine, value: Value, path: str, node: ast.AST) -> None:
+        """Remember that a library decorates a function."""
+        for atom in value.atoms:
+            if isinstance(atom, Function):
+                self.decorators.setdefault(atom, []).append((path, node))
+
+    def defines(self, m: Machine, cls: ClassAtom, *names: str) -> bool:
+        """Return whether a class of the project or a base of it defines one of the methods."""
+        for base in attributes.lineage(m, cls):
+            if isinstance(base, ClassAtom) and any(m.store.get((base, name)) is not None for name in names):
+                return True
+        return False
+
+    # -- modules ------------------------------------------------------------------------------------------------
+
+    def frame_of(self, m: Machine, module: Module) -> int:
+        """Return the number of the frame that holds the names of a module."""
+        found = self.frames.get(id(module))
+        if found is None:
+            found = self.frames[id(module)] = m.context(("module", module.absolute))
+            self.module_frames.add(found)
+        return found
+
+    def load(self, path: str) -> Module | None:
+        """Return the module in a file; `None` when Python cannot read it."""
+        module = self._loaded(path)
+        if module is not None and path not in self._seen:
+            self._seen.add(path)
+            self._unindexed.append(module)
+        return module
+
+    def _loaded(self, path: str) -> Module | None:
+        if path not in self.parsed:
+            raw = self.files.read(path)
+            self.asked.add(("file", path))
+            text = decode(raw) if raw is not None else None
+            module: Module | None = None
+            if text is not None and not isinstance(text, Unreadable):
+                found = read(SourceFile(self.files.shown(path), text), absolute=path)
+                module = None if isinstance(found, ScriptProblem) else found
+            self.parsed[path] = module
+        return self.parsed[path]
+
+    def relevance(self, m: Machine) -> Relevance:
+        """Return the index of what may happen in functions, with all modules that were read so far."""
+        if self._relevance is None:
+            self._relevance = Relevance(m.libraries)
+        for module in self._unindexed:
+            self._relevance.add(module)
+        self._unindexed.clear()
+        return self._relevance
+
+    def resolve(self, importer: Module, name: str) -> str:
+        """Return the path of the file that an import means; empty when it is none of the project."""
+        if not name.startswith(".") and is_library(importer.absolute, name):
+            return ""
+        folder = importer.absolute.rpartition("/")[0]
+        question = ("module", folder, self.files.root(importer.absolute), name)
+        self.asked.add(question)
+        return self.files.answer(question)
+
+    def imported(self, m: Machine, importer: Module, name: str, node: ast.AST) -> Value:
+        """Return the module that `import name` means, interpreted."""
+        path = self.resolve(importer, name)
+        if path:
+            module = self.load(path)
+            if module is None:
+                return unknown(LOST_VALUE, f"`{path}` cannot be read", LOST)
+            self.run_module(m, module, node)
+            return one(ModuleAtom(module))
+        return one(Api(m.libraries.canonical(name.lstrip("."))))
+
+    def run_module(self, m: Machine, module: Module, node: ast.AST | None = None) -> None:
+        """Interpret the body of a module the first time that something imports it."""
+        path = module.absolute
+        if path in self._run or path in self._running:
+            return
+        if len(self._run) >= self.max_modules:
+            return
+        self._running.add(path)
+        saved = (m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit)
+        body: list[Node] = []
+        number = self.frame_of(m, module)
+        mark = m.store.mark()
+        m.frame = Frame(number, module, number, None)
+        m.frame.mark = mark
+        m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries = body, 0, m.worlds.full, {}, True, 0, []
+        from dslint.python.statements import execute
+        from dslint.python.values import const
+
+        m.store.set((number, "__name__"), const(module.name or path.rpartition("/")[2].removesuffix(".py")))
+        m.limit = MODULE
+        try:
+            execute(m, module.tree.body)
+        except OutOfBudgetError:
+            m.lost["budget of a module"] = m.lost.get("budget of a module", 0) + 1
+        m.store.settle(mark)
+        m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit = saved
+        self._running.discard(path)
+        self._run[path] = Seq(body)
+        if body:
+            self.module_events.append((module, self._run[path]))
+            if node is not None and m.frame is not None:
+                m.events.append(Call(node, m.frame.module, module, self._run[path]))
+
+    def attribute(self, m: Machine, module: Module, name: str) -> Value:
+        """Return a name of a module: its own, a re-export, or a submodule of a package."""
+        found = m.store.get((self.frame_of(m, module), name))
+        if found is not None and found.atoms:
+            return found
+        if module.is_package:
+            path = self.resolve(module, f".{name}")
+            if path:
+                inner = self.load(path)
+                if inner is not None:
+                    self.run_module(m, inner)
+                    return one(ModuleAtom(inner))
+        if module.absolute in self._running:
+            return unknown(LOST_VALUE, f"`{name}` of a module that is still being imported", LOST)
+        getter = m.store.get((self.frame_of(m, module), "__getattr__"))
+        return unknown(
+            INPUT if getter is not None else LOST_VALUE, f"`{name}` of `{module.path}`", 0 if getter else LOST
+        )
+
+    def late_name(self, m: Machine, module: Module, name: str) -> Value | None:
+        """Return a name that the body of a module has yet to bind: an import cycle."""
+        return None
+
+    def member(self, m: Machine, importer: Module, name: str, member: str, node: ast.AST) -> Value:
+        """Return what `from name import member` means."""
+        found = self.imported(m, importer, name, node)
+        value = NOTHING
+        for atom in found.atoms:
+            if isinstance(atom, ModuleAtom):
+                value = join(value, self.attribute(m, atom.module, member))
+            elif isinstance(atom, Api):
+                if name.startswith("."):
+                    path = self.resolve(
+                        importer, f"{name.rstrip('.')}.{member}" if name.strip(".") else f"{name}{member}"
+                    )
+                    inner = self.load(path) if path else None
+                    if inner is not None:
+                        self.run_module(m, inner, node)
+                        return one(ModuleAtom(inner))
+                    return unknown(LOST_VALUE, f"`{member}` of a module that is not in the project", LOST)
+                path = self.resolve(importer, f"{name}.{member}")
+                inner = self.load(path) if path else None
+                if inner is not None:  # a namespace package
+                    self.run_module(m, inner, node)
+                    return one(ModuleAtom(inner))
+                value = join(value, attributes.of_api(m, atom, member))
+            else:
+                value = join(value, one(atom, found.varies))
+        return value
+
+    def everything(self, m: Machine, importer: Module, name: str, node: ast.AST) -> dict[str, Value]:
+        """Return what `from name import *` binds."""
+        found = self.imported(m, importer, name, node)
+        names: dict[str, Value] = {}
+        for atom in found.atoms:
+            if isinstance(atom, ModuleAtom):
+                number = self.frame_of(m, atom.module)
+                for key in m.store.names.get(number, ()):
+                    value = m.store.get((number, key))
+                    if isinstance(key, str) and not key.startswith("_") and value is not None and value.atoms:
+                        names[key] = value
+            elif isinstance(atom, Api):
+                prefix = f"{atom.path}."
+                for path in m.libraries.members(atom.path):
+                    names[path.removeprefix(prefix)] = one(Api(m.libraries.canonical(path)))
+        return names
+
+
+Reader = Callable[[str], "bytes | None"]

@@ -1,0 +1,128 @@
+"""Which events wait for other ranks, and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dslint.python.attributes import is_instance_of
+from dslint.python.events import Event
+from dslint.python.machine import Machine
+from dslint.python.values import Const, Instance, Value
+
+# Every rank of the job must come to these, whatever the configuration.
+_ALWAYS = frozenset(
+    {"collective", "barrier", "saves-collective", "object-collective", "state-dict-collective", "main-first"}
+)
+# These gather parameters where they are partitioned, and else write on one rank.
+_OF_PARTS = frozenset({"save_model", "save_16bit_model", "save_fp16_model"})
+# Gradients are reduced here, unless the script says otherwise.
+_BACKWARD = frozenset({"backward", "engine-backward"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What an event waits for: `kind` tells calls apart that cannot meet; `needs` is a condition on the run.
+
+    `key` tells apart what can meet and still goes wrong: another root, another tensor.
+    """
+
+    kind: str
+    needs: str = ""
+    key: object = None
+
+
+class Waits:
+    """Answers which events wait, with what is known of the run.
+
+    `zero3`: ZeRO stage 3 is in use, so that forward passes gather parameters; `None` when nobody knows.
+    """
+
+    def __init__(self, m: Machine, zero3: bool | None = None) -> None:
+        self.m = m
+        self.zero3 = zero3
+        self._known: dict[int, Wait | None] = {}
+
+    def of(self, event: Event, *, is_local: bool = False) -> Wait | None:
+        """Return what an event waits for; `is_local` inside of `no_sync`."""
+        key = id(event) * 2 + is_local
+        if key not in self._known:
+            self._known[key] = self._of(event, is_local)
+        return self._known[key]
+
+    def _of(self, event: Event, is_local: bool) -> Wait | None:
+        tags = event.tags
+        if "point-to-point" in tags or "destroys-group" in tags:
+            return None
+        if "rank-zero-only" in tags and "barrier" not in tags:
+            return None
+        if tags & _BACKWARD:
+            return None if is_local else self._backward(event)
+        is_state = kind(event) == "get_state_dict" and event.api.startswith("accelerate.")
+        if is_state or (kind(event) in _OF_PARTS and "saves-collective" in tags):
+            return Wait(kind(event), "ZeRO stage 3") if self.zero3 and self._is_whole_job(event) else None
+        if tags & _ALWAYS:
+            return Wait(kind(event)) if self._is_whole_job(event) else None
+        for tag in tags:
+            if tag.startswith("collective-if "):
+                name, _, wanted = tag.removeprefix("collective-if ").partition("=")
+                value = event.arguments.get(name)
+                if value is not None and value.constants is not None and str(value.constants[0]) == wanted:
+                    return Wait(kind(event))
+        if "fsdp-forward" in tags:
+            return Wait("forward of FSDP")
+        if self.zero3 and tags & {"engine-forward", "generate", "gathers-parameters"}:
+            return Wait(kind(event), "ZeRO stage 3")
+        return None
+
+    def _backward(self, event: Event) -> Wait | None:
+        if "engine-backward" in event.tags:
+            return Wait("backward")
+        for made_by in (event.snapshot.get("self", (0, 0, frozenset()))[2],):
+            if any(self._is_reduced(wrapper) for wrapper in made_by):
+                return Wait("backward")
+        return None
+
+    def _is_reduced(self, wrapper: Instance) -> bool:
+        return isinstance(wrapper.cls, str) and is_instance_of(
+            self.m, wrapper.cls, "ddp", "fsdp", "engine", "accelerate.PreparedModel"
+        )
+
+    def _is_whole_job(self, event: Event) -> bool:
+        """Return whether the group is the whole job: no group is given, or `None`."""
+        group = event.arguments.get("group") or event.arguments.get("process_group")
+        if group is None or group.constants == (None,):
+            return not event.open or group is not None or "group" not in event.arguments
+        atom = group.single
+        return isinstance(atom, Const) and atom.value is None
+
+    def roots(self, one: Event | None, other: Event | None) -> bool:
+        """Return whether two calls name roots that are certainly different numbers."""
+        found = [self.root(event) for event in (one, other)]
+        values = [v.constants for v in found if v is not None]
+        return len(values) == 2 and None not in values and values[0] != values[1]
+
+    def root(self, event: Event | None) -> Value | None:
+        """Return the root that a call names."""
+        if event is None:
+            return None
+        row = self.m.libraries.function(event.api)
+        name = row.extra.get("root") if row is not None else None
+        return event.arguments.get(str(name)) if name else None
+
+    def text(self, event: Event | None) -> str:
+        """Return the code of a call, with its name as the library has it."""
+        return f"{event.api} {event.module.text(event.node)}" if event is not None else ""
+
+
+def kind(event: Event) -> str:
+    """Return the word that two calls share when the ranks that make them can meet."""
+    name = event.api.rpartition(".")[2]
+    return _SAME.get(name, name)
+
+
+_SAME = {
+    "wait_for_everyone": "barrier",
+    "monitored_barrier": "barrier",
+    "all_reduce_coalesced": "all_reduce",
+    "_all_gather_base": "all_gather_into_tensor",
+}

@@ -1,0 +1,221 @@
+"""Builtins that look at objects and classes, and those of the environment."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python import attributes, dictionaries, functions
+from dslint.python.binding import Arguments
+from dslint.python.machine import Machine
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    Api,
+    Bound,
+    ClassAtom,
+    Const,
+    Function,
+    Instance,
+    Partial,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    join,
+    one,
+)
+
+
+def _isinstance(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.arithmetic import scalar
+
+    if len(arguments.positional) != 2:
+        return None
+    value, wanted = arguments.positional
+    answers = {
+        _is_of(m, atom, kind) for atom in value.atoms for kind in (wanted.atoms if wanted.single is not None else ())
+    }
+    if len(answers) == 1 and None not in answers and wanted.single is not None:
+        return const(answers.pop())
+    number = ("isinstance", value.number, wanted.single) if value.number is not None and wanted.single else None
+    found = scalar(m, (), "builtins.bool", number)
+    return found.with_(value.varies)
+
+
+def _is_of(m: Machine, atom: object, kind: object) -> bool | None:
+    if isinstance(kind, Tuple):
+        answers = [_is_of(m, atom, item.single) for item in kind.items]
+        return True if True in answers else None if None in answers else False
+    if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+        order = attributes.lineage(m, atom.cls)
+        if isinstance(kind, ClassAtom):
+            return True if kind in order else None if "" in order else False
+        if isinstance(kind, Api):
+            known = attributes.is_instance_of(m, atom.cls, kind.path)
+            return (
+                True
+                if known
+                else None
+                if any(isinstance(b, str) and m.libraries.class_(b) is None for b in order)
+                else False
+            )
+    if (
+        isinstance(atom, Instance)
+        and isinstance(kind, Api)
+        and atom.cls in ("builtins.list", "builtins.dict", "builtins.set")
+    ):
+        return (
+            bool(kind.path == atom.cls)
+            if kind.path.startswith("builtins.")
+            else False
+            if m.libraries.class_(kind.path)
+            else None
+        )
+    if isinstance(atom, Const | Tuple) and isinstance(kind, Api) and kind.path.startswith("builtins."):
+        name = kind.path.removeprefix("builtins.")
+        type_ = getattr(__import__("builtins"), name, None)
+        if isinstance(type_, type):
+            return (
+                isinstance(atom.value, type_) if isinstance(atom, Const) else kind.path in (atom.cls, "builtins.object")
+            )
+    if (
+        isinstance(atom, Instance)
+        and isinstance(kind, Api)
+        and atom.cls
+        and m.libraries.class_(str(atom.cls)) is not None
+    ):
+        return True if m.libraries.is_class(str(atom.cls), kind.path) else None
+    return None
+
+
+def _getattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    if len(arguments.positional) < 2:
+        return None
+    base, name = arguments.positional[:2]
+    single = name.single
+    default = arguments.positional[2] if len(arguments.positional) > 2 else None
+    if not isinstance(single, Const) or not isinstance(single.value, str):
+        operands = [base, name] + ([default] if default is not None else [])
+        return m.thing(node, "attribute with a computed name", operands)
+    found = NOTHING
+    for atom in base.atoms:
+        has = _has(m, atom, single.value)
+        if has is not False:
+            found = join(found, attributes.read(m, one(atom), single.value, node))
+        if has is not True and default is not None:
+            found = join(found, default)
+    return found.with_(base.varies, 0, base.made_by)
+
+
+def _has(m: Machine, atom: object, name: str) -> bool | None:
+    """Return whether an object has an attribute; `None` when nobody knows."""
+    if isinstance(atom, Instance):
+        stored = m.store.get((atom, name))
+        if stored is not None and stored.atoms:
+            return None if dictionaries.may_lack(m, atom, name) else True
+        if isinstance(atom.cls, ClassAtom):
+            if attributes.of_class(m, atom.cls, name, atom) is not None:
+                return True
+            return None
+    return None
+
+
+def _setattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    if len(arguments.positional) == 3:
+        base, name, value = arguments.positional
+        single = name.single
+        if isinstance(single, Const) and isinstance(single.value, str):
+            attributes.write(m, base, single.value, value, node)
+        else:
+            attributes.escape(m, base)
+    return const(None)
+
+
+def _hasattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    if len(arguments.positional) != 2:
+        return None
+    base, name = arguments.positional
+    single = name.single
+    if isinstance(single, Const) and isinstance(single.value, str):
+        answers = {_has(m, atom, single.value) for atom in base.atoms}
+        if answers == {True}:
+            return const(True)
+    number = ("hasattr", base.number, single) if base.number is not None else None
+    return Value(
+        frozenset((Unknown(OPAQUE, "whether an attribute is there", "builtins.bool"),)),
+        base.varies,
+        0,
+        frozenset(),
+        number,
+    )
+
+
+def _partial(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    if not arguments.positional or arguments.rest is not None or arguments.open_keywords is not None:
+        return None
+    keywords = tuple(arguments.keywords.items())
+    return one(Partial(arguments.positional[0], tuple(arguments.positional[1:]), keywords))
+
+
+def _wrapping(cls: type) -> functions.Special:
+    def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+        value = functions._first(arguments)
+        atom = value.single if value is not None else None
+        return one(cls(atom)) if isinstance(atom, Function) else None
+
+    return handler
+
+
+def _classmethod(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = functions._first(arguments)
+    atom = value.single if value is not None else None
+    if isinstance(atom, Function) and atom.owner is not None:
+        return one(Bound(atom, atom.owner))
+    return None
+
+
+def _same_function(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """`functools.wraps(f)` and the like give a decorator that returns its argument."""
+    return one(Api("dslint.identity"))
+
+
+def _identity(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    return functions._first(arguments)
+
+
+def _environment(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.environment import set_variable, variable
+
+    name = functions._first(arguments) or arguments.keywords.get("key")
+    if name is None:
+        return None
+    default = (
+        arguments.positional[1] if len(arguments.positional) > 1 else arguments.keywords.get("default", const(None))
+    )
+    _ = set_variable
+    return variable(m, name, default, node)
+
+
+def _set_default(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    return _environment(m, arguments, node)
+
+
+def _update_environment(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.environment import set_variable
+
+    for name, value in arguments.keywords.items():
+        set_variable(m, const(name), value, node)
+    return const(None)
+
+
+def _vars(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = functions._first(arguments)
+    return m.thing(node, "fields of an object", (value,), varies=m.deep_varies(value)) if value is not None else None
+
+
+def _type(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = functions._first(arguments)
+    atom = value.single if value is not None else None
+    if isinstance(atom, Instance) and len(arguments.positional) == 1 and atom.cls != "builtins.Exception":
+        return one(atom.cls) if isinstance(atom.cls, ClassAtom) else one(Api(atom.cls)) if atom.cls else None
+    return None

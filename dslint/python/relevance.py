@@ -1,0 +1,160 @@
+"""Whether something that concerns other ranks may happen in a function, by the names that it and its callees mention.
+
+No interpretation: the words of the source are compared with the names of the library members whose rows have a tag of
+interest. It decides how much effort a call is worth, never what it does.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_right
+from functools import cache
+
+from dslint.python.libraries import Libraries
+from dslint.python.source import Module
+
+# Tags of what concerns other ranks.
+TAGS = frozenset(
+    {
+        *("collective", "collective-if", "point-to-point", "barrier", "object-collective", "join"),
+        *("starts-group", "destroys-group", "makes-group", "backward", "engine-backward", "engine-step"),
+        *("optimizer-step", "scheduler-step", "scaler-step", "zero-grad", "clip-grad", "no-sync", "accumulate"),
+        *("wraps-model", "wraps-optimizer", "makes-engine", "makes-optimizer", "makes-scheduler", "makes-loader"),
+        *(
+            "makes-sampler",
+            "makes-distributed-sampler",
+            "prepares",
+            "sets-epoch",
+            "shards-data",
+            "sets-device",
+            "seeds",
+        ),
+        *("main-first", "local-main-first", "rank-zero-only", "saves", "saves-collective", "gathers-parameters"),
+        *("zero-init", "live-config", "trainer", "trainer-train", "trainer-evaluate", "trainer-save", "spawns"),
+        *("training-arguments", "parses-arguments", "state-dict-collective", "starts-run"),
+    }
+)
+# Names that mean something else in most places.
+_COMMON = frozenset(
+    {
+        *("apply", "copy", "forward", "generate", "compute", "reduce", "put", "replace", "open", "print", "write"),
+        *("wrap", "show", "main", "run", "test", "val", "log", "pipeline", "commit", "send", "__enter__", "device"),
+        *("seed", "extract", "move", "join", "touch", "remove", "init", "setup", "gather", "scatter", "shard", "sync"),
+        *(
+            "config",
+            "dump",
+            "start",
+            "Timer",
+            "Split",
+            "Create",
+            "Optimizer",
+            "Module",
+            "Sampler",
+            "Process",
+            "evaluate",
+        ),
+    }
+)
+# Words by which programs ask for their place among the ranks.
+_RANKS = frozenset(
+    {
+        *("get_rank", "get_world_size", "local_rank", "world_size", "LOCAL_RANK", "RANK", "WORLD_SIZE", "dist"),
+        *("is_main_process", "is_master", "is_rank_zero", "global_rank", "distributed", "deepspeed", "accelerator"),
+    }
+)
+_CALL = re.compile(r"([^\W\d]\w*)\s*\(")
+_WORD = re.compile(r"[^\W\d]\w*")
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@cache
+def event_words(rows: Libraries) -> frozenset[str]:
+    """Return the names of library members that concern other ranks."""
+    found = {path.rpartition(".")[2] for path in rows.tagged(TAGS)}
+    return frozenset(name for name in found - _COMMON if not name.startswith("__")) | _RANKS
+
+
+def _text(node: ast.AST, module: Module) -> tuple[int, str]:
+    """Return the first line of a function, and its text; of a module all of it."""
+    if isinstance(node, ast.Module):
+        return 1, module.source.text
+    starts = module.source.line_starts
+    first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
+    end = starts[last] if last < len(starts) else len(module.source.text)
+    return first, module.source.text[starts[first - 1] if first <= len(starts) else 0 : end]
+
+
+class Relevance:
+    """The functions of the modules that have been read, by name."""
+
+    def __init__(self, rows: Libraries) -> None:
+        self._events = event_words(rows)
+        self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
+        self._known: dict[int, bool] = {}
+        self._calls: dict[int, list[int]] = {}
+
+    def add(self, module: Module) -> None:
+        """Take the functions and classes of a module into the index."""
+        for statement in module.tree.body:
+            self._add(statement, module)
+        self._known = {key: known for key, known in self._known.items() if known}
+
+    def _add(self, node: ast.AST, module: Module) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            self._defined.setdefault(node.name, []).append((node, module))
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                    name = node.name if inner.name in ("__init__", "__post_init__", "__new__") else inner.name
+                    self._defined.setdefault(name, []).append((inner, module))
+        elif isinstance(node, ast.If | ast.Try):
+            for part in ast.iter_child_nodes(node):
+                self._add(part, module)
+
+    def words(self, node: ast.AST, module: Module) -> frozenset[str]:
+        """Return the names that stand in the source of a function."""
+        found = module.words.get(node)
+        if found is None:
+            found = module.words[node] = frozenset(_WORD.findall(_text(node, module)[1]))
+        return found
+
+    def of(self, node: ast.AST, module: Module) -> bool:
+        """Return whether a function, or one that it may call, mentions something that concerns other ranks."""
+        found = self._known.get(id(node))
+        if found is None:
+            found = self._known[id(node)] = self._search(node, module)
+        return found
+
+    def later(self, caller: ast.AST, module: Module, node: ast.AST) -> int:
+        """Return how many calls that matter come after a place in a function or in the body of a module."""
+        found = self._calls.get(id(caller))
+        if found is None:
+            found = self._calls[id(caller)] = self._lines(caller, module)
+        return len(found) - bisect_right(found, getattr(node, "end_lineno", None) or 0)
+
+    def _lines(self, caller: ast.AST, module: Module) -> list[int]:
+        """Return the lines of the calls that matter, in order; those of inner functions included."""
+        start, text = _text(caller, module)
+        found, at, line = [], 0, start
+        for match in _CALL.finditer(text):
+            line += text.count("\n", at, match.start())
+            at = match.start()
+            if any(self.of(inner, home) for inner, home in self._defined.get(match[1], ())):
+                found.append(line)
+        return found
+
+    def _search(self, node: ast.AST, module: Module) -> bool:
+        seen: set[int] = {id(node)}
+        pending = [(node, module)]
+        while pending:
+            top, home = pending.pop()
+            words = self.words(top, home)
+            if not words.isdisjoint(self._events) or self._known.get(id(top)):
+                return True
+            for word in words:
+                for inner in self._defined.get(word, ()):
+                    if id(inner[0]) not in seen:
+                        seen.add(id(inner[0]))
+                        pending.append(inner)
+        return False

@@ -1,0 +1,67 @@
+"""Functions that do something on some ranks only: `@rank_zero_only`, `accelerator.on_main_process`, and their like."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from dslint.python.binding import Arguments
+from dslint.python.environment import by_rank
+from dslint.python.events import Alt, Seq
+from dslint.python.libraries import Row
+from dslint.python.machine import Machine
+from dslint.python.results import Place
+from dslint.python.values import ClassAtom, Const, Function, PerRank, Value, const, one
+
+
+def lanes_of(m: Machine, row: Row, place: Place) -> int | None:
+    """Return the lanes on which a row does something; `None` when nobody knows."""
+    form = row.extra.get("runs_on", "")
+    word, _, name = form.partition(" ")
+    if word == "last-rank":
+        return m.worlds.mask(lambda lane: m.worlds.lanes[lane][0] == m.worlds.lanes[lane][3] - 1)
+    column = {"is-rank": 0, "rank": 0, "is-local-rank": 1, "local-rank": 1}.get(word)
+    if column is None:
+        return None
+    if word.startswith("is-"):
+        return m.worlds.mask(lambda lane: m.worlds.lanes[lane][column] == int(name))
+    wanted = place.given(name).single
+    if isinstance(wanted, Const) and isinstance(wanted.value, int):
+        number = wanted.value
+        return m.worlds.mask(lambda lane: m.worlds.lanes[lane][column] == number)
+    if isinstance(wanted, PerRank):
+        values = wanted.values
+        return m.worlds.mask(lambda lane: values[lane] == m.worlds.lanes[lane][column])
+    return None
+
+
+def restrict(m: Machine, value: Value, lanes: int) -> None:
+    """Remember that functions run on some lanes only: a decorator says so."""
+    for atom in value.atoms:
+        if isinstance(atom, Function):
+            m.program.runs_on[atom] = lanes
+
+
+def restricted(
+    m: Machine, function: Function, arguments: Arguments, node: ast.AST, owner: ClassAtom | None,
+    on_yield: Callable[[Value], None] | None,
+) -> Value | None:  # fmt: skip
+    """Return the result of calling a function that runs on some lanes only; `None` where it runs on all of these."""
+    from dslint.python.frames import call_function
+
+    mask = m.program.runs_on.get(function)
+    if mask is None or not m.lanes & ~mask:
+        return None
+    test = one(by_rank(m, 0).single or Const(None))
+    inside, outside = m.lanes & mask, m.lanes & ~mask
+    alt = Alt(node, m.frame.module, test, inside, outside, m.split_varies(mask), Seq(), Seq())
+    results: list[Value] = []
+
+    def run() -> None:
+        results.append(call_function(m, function, arguments, node, owner, on_yield))
+
+    m.branch(alt, run, lambda: None)
+    if alt.then.items:
+        m.events.append(alt)
+    nothing = const(None)
+    return m.selected(results[0], inside, nothing, outside, 0) if results and results[0].atoms else nothing

@@ -1,0 +1,83 @@
+"""Python's binding rules: which names a function, lambda or comprehension binds, and which are global or nonlocal."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names that a body binds, and those that it declares to be somebody else's."""
+
+    locals: set[str] = field(default_factory=set)
+    globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    is_generator: bool = False
+
+
+def parameters(arguments: ast.arguments) -> list[str]:
+    """Return the names of all parameters, `*` and `**` included."""
+    names = [p.arg for p in (*arguments.posonlyargs, *arguments.args)]
+    if arguments.vararg:
+        names.append(arguments.vararg.arg)
+    names += [p.arg for p in arguments.kwonlyargs]
+    if arguments.kwarg:
+        names.append(arguments.kwarg.arg)
+    return names
+
+
+@lru_cache(maxsize=20_000)
+def scope_of(node: FunctionNode) -> Scope:
+    """Return the scope of a function or lambda."""
+    scope = Scope(set(parameters(node.args)))
+    body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
+    _collect(body, scope)
+    scope.locals -= scope.globals | scope.nonlocals
+    return scope
+
+
+def _collect(pending: list[ast.AST], scope: Scope) -> None:
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            scope.locals.add(node.name)
+            pending += node.decorator_list
+            if not isinstance(node, ast.ClassDef):
+                pending += [d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None]
+            else:
+                pending += node.bases
+            continue
+        if isinstance(node, ast.Lambda):
+            continue
+        if isinstance(node, Comprehension):
+            # The targets are the comprehension's own; a walrus inside binds outside.
+            pending += [n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
+            continue
+        _bind(node, scope)
+        pending += list(ast.iter_child_nodes(node))
+
+
+def _bind(node: ast.AST, scope: Scope) -> None:
+    if isinstance(node, ast.Name):
+        if not isinstance(node.ctx, ast.Load):
+            scope.locals.add(node.id)
+    elif isinstance(node, ast.Global):
+        scope.globals.update(node.names)
+    elif isinstance(node, ast.Nonlocal):
+        scope.nonlocals.update(node.names)
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        for alias in node.names:
+            scope.locals.add(alias.asname or alias.name.partition(".")[0])
+    elif (isinstance(node, ast.ExceptHandler) and node.name) or (
+        isinstance(node, ast.MatchAs | ast.MatchStar) and node.name
+    ):
+        scope.locals.add(node.name)
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        scope.locals.add(node.rest)
+    elif isinstance(node, ast.Yield | ast.YieldFrom):
+        scope.is_generator = True

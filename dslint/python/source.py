@@ -1,0 +1,78 @@
+"""One module of Python: its text, its tree, and places in it."""
+
+from __future__ import annotations
+
+import ast
+from functools import cached_property
+
+from dslint.core.source import Location, SourceFile, Span
+from dslint.parse.python import ScriptProblem, parse_ast
+
+
+class Module:
+    """A file that Python can read. Equal only to itself; one object a file, kept by whoever reads the project.
+
+    `name` is the dotted name under which the project imports it (empty for a script); `is_package` says that relative
+    imports count from its own folder.
+    """
+
+    def __init__(self, source: SourceFile, tree: ast.Module, *, absolute: str = "", name: str = "") -> None:
+        self.source = source
+        self.tree = tree
+        self.absolute = absolute or source.path
+        self.name = name
+        # The words in the text of its functions, for those who ask (`relevance.py`).
+        self.words: dict[ast.AST, frozenset[str]] = {}
+
+    @property
+    def path(self) -> str:
+        """Return the path that the user sees."""
+        return self.source.path
+
+    @property
+    def is_package(self) -> bool:
+        """Return whether the file is the `__init__.py` of a package."""
+        return self.absolute.endswith("__init__.py")
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.source.text.split("\n")
+
+    def offset(self, line: int, column: int) -> int:
+        """Return the code point at a 1-based line and a column in UTF-8 bytes, as the tree has them."""
+        starts = self.source.line_starts
+        if line > len(starts):
+            return len(self.source.text)
+        start = starts[line - 1]
+        text = self._lines[line - 1] if line <= len(self._lines) else ""
+        if text.isascii():
+            return start + column
+        return start + len(text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
+
+    def span(self, node: ast.AST) -> Span:
+        """Return where an expression or a statement is."""
+        line = getattr(node, "lineno", 1)
+        column = getattr(node, "col_offset", 0)
+        end_line = getattr(node, "end_lineno", None) or line
+        end_column = getattr(node, "end_col_offset", None) or column
+        return Span(self.offset(line, column), self.offset(end_line, end_column))
+
+    def location(self, node: ast.AST, label: str = "") -> Location:
+        """Return the place of a node for a finding."""
+        return self.source.location(self.span(node), label)
+
+    def text(self, node: ast.AST) -> str:
+        """Return the source text of a node."""
+        span = self.span(node)
+        return self.source.text[span.start : span.end]
+
+    def __repr__(self) -> str:
+        return f"Module({self.path})"
+
+
+def read(source: SourceFile, *, absolute: str = "", name: str = "") -> Module | ScriptProblem:
+    """Return the module of a text, or why Python refuses it."""
+    tree = parse_ast(source)
+    if isinstance(tree, ScriptProblem):
+        return tree
+    return Module(source, tree, absolute=absolute, name=name)

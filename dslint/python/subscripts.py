@@ -1,0 +1,200 @@
+"""Items and parts of containers: `base[key]`, `base[a:b]`, unpacking."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from dslint.python import containers, dictionaries
+from dslint.python.binding import Arguments
+from dslint.python.enums import looked_up, named_items
+from dslint.python.heap import ITEMS, LENGTH
+from dslint.python.machine import Machine
+from dslint.python.operators import apply
+from dslint.python.special import call_special
+from dslint.python.values import (
+    LOST_VALUE,
+    NOTHING,
+    OPAQUE,
+    UNKNOWN_LANE,
+    Api,
+    Atom,
+    ClassAtom,
+    Const,
+    Instance,
+    PerRank,
+    Tuple,
+    Unknown,
+    Value,
+    join,
+    join_all,
+    one,
+    unknown,
+)
+from dslint.python.varies import DIVERGENT, LOST
+
+
+def item(m: Machine, base: Value, key: Value, node: ast.AST) -> Value:
+    """Return `base[key]`."""
+    found = NOTHING
+    for atom in base.atoms:
+        part = _item(m, atom, base, key, node)
+        held = m.store.get((atom, ITEMS)) if isinstance(atom, Instance) and atom.cls == "builtins.list" else None
+        if held is not None and held.varies & ~part.varies:
+            # Some ranks have put another item there.
+            origin = part.origin or held.origin
+            part = Value(part.atoms, part.varies | held.varies, part.shape, part.made_by, part.number, origin)
+        found = join(found, part)
+    if base.varies & DIVERGENT and base.origin is not None:
+        found = Value(found.atoms, found.varies, found.shape, found.made_by, found.number, base.origin)
+    return found.with_(base.varies, 0, base.made_by)
+
+
+def _item(m: Machine, atom: Atom, base: Value, key: Value, node: ast.AST) -> Value:
+    computed = apply(m.worlds, lambda a, b: a[b], (one(atom), key))
+    if computed is not None:
+        return computed
+    if isinstance(atom, Tuple):
+        return _position(m, list(atom.items), key, node)
+    if isinstance(atom, ClassAtom):
+        member = looked_up(m, atom, "name", key)
+        if member is not None:
+            return member
+    if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+        named = named_items(m, atom)
+        if named is not None:
+            return _position(m, named, key, node)
+    if isinstance(atom, Instance):
+        return _instance_item(m, atom, base, key, node)
+    if isinstance(atom, Api):
+        from dslint.python.environment import is_environment, variable
+
+        if is_environment(atom):
+            return variable(m, key, None, node)
+        return m.thing(node, f"item of `{atom.path}`", (key,))
+    if isinstance(atom, Unknown):
+        kind = atom.kind
+        bits = m.varies(base) | m.varies(key)
+        return Value(
+            frozenset((Unknown(kind, "item of an unknown value"),)), bits, 0, base.made_by, None, m.origin(base)
+        )
+    return m.thing(node, "item", (one(atom), key))
+
+
+def _position(m: Machine, items: list[Value], key: Value, node: ast.AST) -> Value:
+    """Return one of the items by its position, lane by lane where the position depends on the rank."""
+    found = NOTHING
+    for atom in key.atoms:
+        if isinstance(atom, Const) and isinstance(atom.value, int):
+            if -len(items) <= atom.value < len(items):
+                found = join(found, items[atom.value], key.varies)
+        elif isinstance(atom, PerRank):
+            found = join(found, _by_lane(m, items, atom))
+        else:
+            found = join(found, join_all(items).with_(m.varies(key)))
+    return found if found.atoms else unknown(OPAQUE, "no such item")
+
+
+def _by_lane(m: Machine, items: list[Value], key: PerRank) -> Value:
+    values: list[object] = []
+    for at in key.values:
+        picked = items[at] if isinstance(at, int) and -len(items) <= at < len(items) else None
+        single = picked.single if picked is not None else None
+        values.append(single.value if isinstance(single, Const) else UNKNOWN_LANE)
+    varies = m.worlds.varies(key.values, m.worlds.full)
+    if UNKNOWN_LANE in values:
+        return join_all(items).with_(varies)
+    atom = PerRank(tuple(values))
+    return Value(frozenset((atom,)), m.worlds.varies(atom.values, m.worlds.full))
+
+
+def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: ast.AST) -> Value:
+    from dslint.python.invoke import call_method
+
+    if atom.cls in containers.LISTS:
+        items = containers.exact_items(m, one(atom))
+        if items is not None:
+            return _position(m, items, key, node)
+        found = join_all(m.elements(atom))
+        if found.atoms:
+            return found.with_(m.varies(key))
+    if atom.cls == "builtins.dict":
+        return dictionaries._dict_item(m, atom, key, node)
+    if not isinstance(atom.cls, str):
+        result = call_method(m, one(atom), "__getitem__", [key], node)
+        if result is not None:
+            return result
+    row = m.libraries.method(atom.cls, "__getitem__") if isinstance(atom.cls, str) and atom.cls else None
+    if row is not None and row.returns.word == "environment":
+        from dslint.python.library import call_row
+
+        return call_row(m, row, Arguments([key]), atom, node, base)
+    stored = _stored_items(m, atom, key)
+    if stored is not None:
+        return stored
+    return m.thing(node, "item of an object", (one(atom), key), "torch.Tensor" if atom.cls == "torch.Tensor" else "")
+
+
+def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:
+    """Return what was stored under a constant key of an object of unknown class."""
+    single = key.single
+    if isinstance(single, Const):
+        found = m.store.get((atom, ("key", single.value)))
+        return found if found is not None and found.atoms else None
+    return None
+
+
+def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
+    """Return `base[start:stop:step]`: a part that differs by rank has a shape that may differ by rank."""
+    computed = apply(m.worlds, lambda a, i, j, k: a[slice(i, j, k)], (base, *parts))
+    if computed is not None:
+        return computed
+    bits = 0
+    for part in parts:
+        bits |= m.varies(part)
+    own = call_special(m, base, "__getitem__", [m.thing(node, "slice", parts, "builtins.slice")], node)
+    if own is not None:
+        return own
+    items = containers.exact_items(m, base)
+    bounds = [part.single for part in parts]
+    if items is not None and all(isinstance(b, Const) for b in bounds):
+        ends: list[Any] = [b.value for b in bounds if isinstance(b, Const)]
+        cut = items[slice(*ends)]
+        kept = base.single
+        return one(Tuple(tuple(cut), kept.cls)) if isinstance(kept, Tuple) else containers.new_list(m, node, cut)
+    cls = next((a.cls for a in base.atoms if isinstance(a, Instance) and isinstance(a.cls, str)), "")
+    if cls in containers.LISTS or isinstance(base.single, Tuple):
+        made = containers.new_list(m, node, [], containers.element(m, base, node).with_(bits))
+        atom = made.single
+        assert isinstance(atom, Instance)
+        m.store.set((atom, LENGTH), unknown(OPAQUE, "length of a part", bits | m.shape(base), 0, "builtins.int"))
+        return made
+    keeps = cls if cls in ("torch.Tensor", "numpy.ndarray") else ""
+    return m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=bits)
+
+
+def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.AST) -> list[Value]:
+    """Return what the targets of `a, *b, c = value` get."""
+    choices = []
+    for atom in value.atoms:
+        items = containers.exact_items(
+            m, Value(frozenset((atom,)), value.varies, value.shape, value.made_by, None, value.origin)
+        )
+        if items is None or (len(items) != count if star is None else len(items) < count - 1):
+            any_item = containers.iterated(m, one(atom), node).with_(value.varies, value.shape, value.made_by)
+            if isinstance(atom, Unknown) and atom.kind != LOST_VALUE:
+                any_item = Value(any_item.atoms, any_item.varies, any_item.shape, any_item.made_by, None, value.origin)
+            items = [any_item] * count
+            if star is not None:
+                items[star] = containers.new_list(m, node, [], any_item)
+        elif star is not None:
+            tail = count - star - 1
+            middle = items[star : len(items) - tail]
+            items = [*items[:star], containers.new_list(m, node, middle), *items[len(items) - tail :]]
+        choices.append(items)
+    if not choices:
+        return [unknown(OPAQUE, "nothing to unpack", LOST)] * count
+    found = choices[0]
+    for other in choices[1:]:
+        found = [join(a, b) for a, b in zip(found, other, strict=True)]
+    return found

@@ -1,0 +1,51 @@
+"""How a value may differ between the ranks of a job: a set of causes, kept as bits, with the place of the first one."""
+
+from __future__ import annotations
+
+# No cause: the value is equal on all ranks.
+SAME = 0
+# Causes of a difference. The bits of two values that meet are joined by `|`.
+NODE = 1  # the number of the machine
+LOCAL = 2  # the number of the process on its machine
+RANK = 4  # the number of the process in the job
+DATA = 8  # each rank has items of its own
+CLOCK = 16
+RANDOM = 32  # a generator that nobody seeded, or that each process seeds itself
+HOST = 64  # files, names, memory, environment of one machine or process
+LOST = 128  # our own limit: nobody knows
+# No difference between ranks, but the value rests on something assumed.
+WORLD = 256  # the number of ranks, which no launch command states
+ASSUMED = 512  # the result of unknown code whose arguments are the same
+
+RANKED = NODE | LOCAL | RANK
+OWN = DATA | CLOCK | RANDOM | HOST
+DIVERGENT = RANKED | OWN
+
+_WORDS = {
+    NODE: "machine",
+    LOCAL: "local rank",
+    RANK: "rank",
+    DATA: "data of each rank",
+    CLOCK: "clock",
+    RANDOM: "random numbers",
+    HOST: "files or state of each host",
+    LOST: "lost",
+    WORLD: "assumed number of ranks",
+    ASSUMED: "assumed the same",
+}
+
+
+def differs(varies: int) -> bool:
+    """Return whether ranks certainly have no guarantee to hold the same value, for a cause that is known."""
+    return bool(varies & DIVERGENT)
+
+
+def is_same(varies: int) -> bool:
+    """Return whether the value is claimed to be equal on all ranks (perhaps under an assumption)."""
+    return not varies & (DIVERGENT | LOST)
+
+
+def described(varies: int) -> str:
+    """Return the causes in words, for `dslint facts`."""
+    found = [word for bit, word in _WORDS.items() if varies & bit]
+    return ", ".join(found) or "same on all ranks"

@@ -1,0 +1,158 @@
+"""Objects that libraries wrap, unwrap and copy."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from dslint.python import attributes, dictionaries
+from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.libraries import Row
+from dslint.python.machine import Machine
+from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, join, one
+
+PREPARED_MODEL = "accelerate.PreparedModel"
+# The object inside a wrapped loader, optimizer or scheduler; the kinds of classes that wrap a model.
+WRAPS = "#wraps"
+_KINDS = ("ddp", "engine", "fsdp", "fabric-module", PREPARED_MODEL)
+
+
+def wrapped(m: Machine, row: Row, value: Value, at: int, node: ast.AST, sure: bool) -> Value:
+    """Return what a library makes of an argument, by the `wraps_as` of its row.
+
+    `sure`: the parameter is a model, whatever is known of the argument.
+    """
+    table = row.extra.get("wraps_as")
+    if not table:
+        return value
+    atoms: set[Atom] = set()
+    for atom in value.atoms:
+        atoms.add(_wrapped(m, table, atom, at, node, sure) if isinstance(atom, Instance) else atom)
+    return Value(frozenset(atoms), value.varies, value.shape, value.made_by, None, value.origin)
+
+
+def _wrapped(m: Machine, table: Mapping[str, str], atom: Instance, at: int, node: ast.AST, sure: bool) -> Atom:
+    if atom.cls in ("builtins.list", "builtins.tuple"):
+        return atom
+    target = next((t for c, t in table.items() if atom.cls and attributes.is_instance_of(m, atom.cls, c)), "")
+    if not target and sure and not atom.cls:
+        target = table.get("torch.nn.Module", "")
+    cls = target.partition(" or ")[0]
+    if not cls or cls == atom.cls or is_wrapper(m, atom):
+        return atom
+    made = m.instance(node, m.context((m.frame.id, "wrapped", at, atom)), cls, atom.loop)
+    m.store.set((made, WRAPS), one(atom))
+    m.store.set((atom, "#prepared"), const(True))
+    _copy_fields(m, atom, made)
+    for base in m.libraries.lineage(cls):
+        for name, part in base.fields.items():
+            if part.word == "parameter" and name in _INNER:
+                m.store.set((made, name), one(atom))
+    return made
+
+
+# The fields in which wrappers keep what they wrap.
+_INNER = ("module", "_forward_module", "optimizer", "scheduler")
+
+
+def _copy_fields(m: Machine, old: Instance, new: Instance) -> None:
+    """Give a wrapper of a loader the dataset, sampler and contents of the loader inside."""
+    names: list[object] = ["#yields", "#arguments", CONTENT, LENGTH]
+    for row in m.libraries.lineage(old.cls) if isinstance(old.cls, str) else ():
+        names += row.fields
+        names += [("argument", name) for name in row.fields]
+        names += [("argument", p.arg) for p in row.constructor.parameters.args] if row.constructor.parameters else []
+    for name in names:
+        stored = m.store.get((old, name))
+        if stored is not None:
+            m.store.set((new, name), stored)
+
+
+def unknown_member(m: Machine, atom: Instance, name: str, node: ast.AST) -> Value | None:
+    """Return a member that no row of the class lists: of the object inside, or of a class that it stands for."""
+    if not isinstance(atom.cls, str):
+        return None
+    for row in m.libraries.lineage(atom.cls):
+        extra = row.constructor.extra
+        found = _of_inner(m, atom, str(extra.get("unknown_members", "")), name, node)
+        if found is not None:
+            return found
+        for path in extra.get("stands_for", ()):
+            method = m.libraries.method(path, name)
+            if method is not None:
+                return one(Bound(method.path, atom))
+    return None
+
+
+def _of_inner(m: Machine, atom: Instance, form: str, name: str, node: ast.AST) -> Value | None:
+    """Return a member of the object in a field when its class defines it, or when it is a field of it."""
+    inner = m.store.get((atom, form.removeprefix("field "))) if form else None
+    kept = [a for a in inner.atoms if isinstance(a, Instance) and _has(m, a, name)] if inner is not None else []
+    kept = [a for a in kept if a is not atom]
+    return attributes.read(m, Value(frozenset(kept)), name, node) if kept else None
+
+
+def _has(m: Machine, atom: Instance, name: str) -> bool:
+    if m.store.get((atom, name)) is not None:
+        return True
+    if isinstance(atom.cls, ClassAtom):
+        return attributes.of_class(m, atom.cls, name, atom) is not None
+    return any(name in (*r.methods, *r.properties, *r.fields) for r in m.libraries.lineage(atom.cls))
+
+
+def is_endless(m: Machine, value: Value) -> bool:
+    """Return whether iterating over a value never ends."""
+    classes = [a.cls for a in value.atoms if isinstance(a, Instance) and isinstance(a.cls, str) and a.cls]
+    return len(classes) == len(value.atoms) > 0 and all(
+        any(row.constructor.extra.get("endless") for row in m.libraries.lineage(c)) for c in classes
+    )
+
+
+def is_model(m: Machine, atom: Instance) -> bool:
+    """Return whether an object is a model for certain."""
+    return bool(atom.cls) and attributes.is_instance_of(m, atom.cls, "torch.nn.Module")
+
+
+def is_wrapper(m: Machine, atom: Instance) -> bool:
+    """Return whether an object is a model that a library wraps for several ranks."""
+    return isinstance(atom.cls, str) and m.libraries.is_class(atom.cls, *_KINDS)
+
+
+def unwrapped(m: Machine, value: Value, depth: int = 0) -> Value:
+    """Return the innermost `module` of wrapped models; other objects themselves."""
+    found: Value | None = None
+    for atom in value.atoms:
+        inner = m.store.get((atom, "module")) if isinstance(atom, Instance) and is_wrapper(m, atom) else None
+        part = unwrapped(m, inner, depth + 1) if inner is not None and depth < 6 else one(atom)
+        found = part if found is None else join(found, part)
+    return found if found is not None else value
+
+
+def copied(m: Machine, value: Value, node: ast.AST) -> Value:
+    """Return a new object like the old one."""
+    found: Value | None = None
+    for atom in value.atoms:
+        part = _copied(m, atom, node) if isinstance(atom, Instance) else one(atom)
+        found = part if found is None else join(found, part)
+    return found.with_(value.varies, value.shape, value.made_by) if found is not None else value
+
+
+def _copied(m: Machine, atom: Instance, node: ast.AST) -> Value:
+    made = m.made(node, atom.cls, m.content(atom))
+    new = made.single
+    assert isinstance(new, Instance)
+    for name in (ITEMS, REST, LENGTH, "#keys", "#restkeys", "#yields", CONTENT):
+        stored = m.store.get((atom, name))
+        if stored is not None:
+            m.store.set((new, name), stored)
+    for key in dictionaries.known_keys(m, atom):
+        stored = m.store.get((atom, ("key", key)))
+        if stored is not None:
+            m.store.set((new, ("key", key)), stored)
+    if isinstance(atom.cls, ClassAtom) or (atom.cls and not atom.cls.startswith("builtins.")):
+        for field in list(m.store.names.get(atom, ())):
+            if isinstance(field, str) and not field.startswith("#"):
+                stored = m.store.get((atom, field))
+                if stored is not None:
+                    m.store.set((new, field), stored)
+    return made

@@ -1,0 +1,173 @@
+"""Writes into lists, sets and parts of objects: items, slices, growth, and what is forgotten."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python import containers, dictionaries
+from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.machine import Machine
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    Api,
+    Const,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    join,
+    join_all,
+    one,
+    unknown,
+)
+
+
+def store_item(m: Machine, base: Value, key: Value, value: Value, node: ast.AST) -> None:
+    """Do `base[key] = value`."""
+    for atom in base.atoms:
+        if isinstance(atom, Instance):
+            if atom.cls == "os._Environ":
+                from dslint.python.environment import set_variable
+
+                set_variable(m, key, value, node)
+                continue
+            _store_item(m, atom, key, value, len(base.atoms) == 1, node)
+        elif isinstance(atom, Api):
+            from dslint.python.environment import is_environment, set_variable
+
+            if is_environment(atom):
+                set_variable(m, key, value, node)
+
+
+def store_slice(m: Machine, base: Value, items: Value, varies: int, node: ast.AST) -> None:
+    """Do `base[i:j] = items`: a list may grow or shrink, and nobody knows where."""
+    for atom in base.atoms:
+        if isinstance(atom, Instance) and atom.cls in containers.LISTS:
+            loosen(m, atom)
+            _add_rest(m, atom, items.with_(varies))
+            m.store.set((atom, LENGTH), _length(m, atom, varies))
+        else:
+            store_item(m, one(atom), unknown(OPAQUE, "slice", varies), items, node)
+
+
+def _store_item(m: Machine, atom: Instance, key: Value, value: Value, is_sure: bool, node: ast.AST) -> None:
+    from dslint.python.invoke import call_method
+
+    sure = is_sure and containers.is_owned(m, atom)
+    if not isinstance(atom.cls, str):
+        call_method(m, one(atom), "__setitem__", [key, value], node)
+        return
+    single = key.single
+    if atom.cls in containers.LISTS:
+        _store_position(m, atom, key, value, sure)
+        return
+    is_tensor = atom.cls in ("torch.Tensor", "numpy.ndarray")
+    if not is_tensor and isinstance(single, Const) and is_hashable(single.value):
+        if atom.cls == "":
+            _mix(m, atom, value, key)
+        cell = (atom, ("key", single.value))
+        old = m.store.get(cell)
+        m.store.set(cell, value if sure or old is None else join(old, value))
+        if sure and dictionaries.may_lack(m, atom, single.value):
+            m.store.set((atom, ("maybe", single.value)), NOTHING)
+        dictionaries._note_key(m, atom, single)
+        return
+    if atom.cls == "builtins.dict":
+        dictionaries.add_unknown_key(m, atom, key, value)
+        return
+    _mix(m, atom, value, key)
+
+
+def _mix(m: Machine, atom: Instance, value: Value, key: Value) -> None:
+    """Write into a part of an object that is read as a whole, too."""
+    content = m.content(atom)
+    bits = m.varies(value) | m.varies(key)
+    if content is None:
+        return
+    changed = Value(
+        frozenset((Unknown(OPAQUE, "written item by item"),)),
+        content.varies | bits,
+        content.shape,
+        content.made_by | m.made_by(value),
+        None,
+        content.origin or m.origin(value),
+    )
+    m.store.set((atom, CONTENT), changed)
+
+
+def is_hashable(value: object) -> bool:
+    """Return whether a constant can be a key."""
+    return isinstance(value, str | int | float | bool | bytes | type(None))
+
+
+def _store_position(m: Machine, atom: Instance, key: Value, value: Value, sure: bool) -> None:
+    items = containers.exact_items(m, one(atom))
+    single = key.single
+    if items is None or not isinstance(single, Const) or not isinstance(single.value, int):
+        if items is not None:
+            bits = m.varies(key)
+            joined = [join(item, value, bits) for item in items]
+            m.store.set((atom, ITEMS), one(Tuple(tuple(joined))))
+        else:
+            _add_rest(m, atom, value.with_(m.varies(key)))
+        return
+    at = single.value
+    if -len(items) <= at < len(items):
+        items[at] = value if sure else join(items[at], value)
+        m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
+
+
+def _add_rest(m: Machine, atom: Instance, value: Value) -> None:
+    rest = m.store.get((atom, REST))
+    m.store.set((atom, REST), value if rest is None else join(rest, value))
+
+
+def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
+    """Add one element to a list or set."""
+    if atom.cls in containers.LISTS:
+        items = containers.exact_items(m, one(atom))
+        if items is not None and len(items) < containers._MAX_ITEMS and containers.is_owned(m, atom):
+            m.store.set((atom, ITEMS), one(Tuple((*items, value))))
+            return
+        loosen(m, atom)
+    _add_rest(m, atom, value)
+    m.store.set((atom, LENGTH), _length(m, atom, 0))
+
+
+def extend(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
+    """Add all elements of an iterable to a list or set."""
+    more = containers.exact_items(m, value)
+    items = containers.exact_items(m, one(atom)) if atom.cls in containers.LISTS else None
+    if (
+        more is not None
+        and items is not None
+        and len(items) + len(more) <= containers._MAX_ITEMS
+        and containers.is_owned(m, atom)
+    ):
+        m.store.set((atom, ITEMS), one(Tuple((*items, *more))))
+        return
+    loosen(m, atom)
+    _add_rest(m, atom, containers.iterated(m, value, node))
+    m.store.set((atom, LENGTH), _length(m, atom, containers.counted(m, value)))
+
+
+def _length(m: Machine, atom: Instance, varies: int) -> Value:
+    old = m.store.get((atom, LENGTH))
+    return unknown(OPAQUE, "length", varies | (old.varies if old is not None else 0), 0, "builtins.int")
+
+
+def loosen(m: Machine, atom: Instance) -> None:
+    """Forget the order and the number of the items of a list."""
+    items = m.store.get((atom, ITEMS))
+    if items is None or not items.atoms:
+        return
+    found = join_all(item for choice in items.atoms if isinstance(choice, Tuple) for item in choice.items)
+    m.store.set((atom, ITEMS), NOTHING)
+    _add_rest(m, atom, found)
+    m.store.set((atom, LENGTH), _length(m, atom, items.varies | items.shape))
+
+
+def loosened(items: Value) -> Value:
+    """Return the join of all items of the tuples in an `ITEMS` cell."""
+    return join_all(item for choice in items.atoms if isinstance(choice, Tuple) for item in choice.items)

@@ -1,0 +1,195 @@
+"""Where every rank of a run comes: events that no test of the rank, lock or library keeps from any process."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dslint.python.events import RAISE, Alt, Call, Context, Event, Exit, Loop, Node, Seq, Try, children, events
+from dslint.python.queries.steps import tags_of
+from dslint.python.values import Instance, Value
+from dslint.python.varies import ASSUMED, DIVERGENT, HOST, LOST, RANKED
+from dslint.rules.runs import RunQuery
+
+# What says that a run has several processes.
+_STARTS = frozenset({"starts-group", "makes-engine", "wraps-model"})
+# What a test of the rank is called, whatever the reader knows of its value.
+_RANKED = re.compile(
+    r"(?i)rank|world_?size|is_?main|main_?(?:process|rank|node)|master|primary|leader|should_(?:save|log|write)|lock|gpu|worker"
+)
+_TURNS = frozenset({"main-first", "local-main-first", "rank-zero-only"})
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An event that every rank reaches; `start` says that there are several; `around` are the nodes around it."""
+
+    event: Event
+    start: Event
+    around: tuple[Node, ...]
+
+    @property
+    def is_tried(self) -> bool:
+        """Return whether an error here is caught."""
+        return any(isinstance(node, Try) and node.handlers for node in self.around)
+
+
+def arrivals(run: RunQuery, *tags: str) -> Iterator[Arrival]:
+    """Yield the events with one of the tags that every rank of a run of several processes reaches, each once."""
+    wanted = frozenset(tags)
+    seen: set[int] = set()
+    for _, tree in run.trees():
+        found = list(_in_order(tree))
+        spawns = [event.node for event, _ in found if "spawns" in event.tags]
+        regions = [(event, around, _processes(around, spawns)) for event, around in found if _is_start(event)]
+        if not regions:
+            continue
+        for event, around in found:
+            if not event.tags & wanted or id(event.node) in seen or not _every_rank(run, event, around):
+                continue
+            inside = _processes(around, spawns)
+            start = next(
+                (s for s, place, process in regions if process == inside and not _exclude(place, around)), None
+            )
+            if start is not None:
+                seen.add(id(event.node))
+                yield Arrival(event, start, around)
+
+
+def _is_start(event: Event) -> bool:
+    return (
+        bool(event.tags & _STARTS) and "training-arguments" not in event.tags and event.api != "torch.nn.DataParallel"
+    )
+
+
+def _exclude(first: tuple[Node, ...], second: tuple[Node, ...]) -> bool:
+    """Return whether two places lie on different sides of one test."""
+    sides = {id(test): side for test, side in pairwise(first) if isinstance(test, Alt)}
+    passed = {id(test) for test in first if isinstance(test, Alt)}
+    for test, side in pairwise(second):
+        if not isinstance(test, Alt) or not isinstance(side, Seq):
+            continue
+        other = sides.get(id(test), side)
+        if isinstance(other, Seq) and other is not side:
+            return True
+        # Who takes this side leaves, and does not come to what follows the test.
+        if (
+            id(test) in passed
+            and not isinstance(sides.get(id(test)), Seq)
+            and any(isinstance(item, Exit) for item in side.items)
+        ):
+            return True
+    return False
+
+
+def _processes(around: tuple[Node, ...], spawns: list[ast.AST]) -> frozenset[int]:
+    """Return the calls that start other processes in which a place lies."""
+    nodes = {id(node) for node in spawns}
+    return frozenset(id(n.node) for n in around if isinstance(n, Call) and id(n.node) in nodes)
+
+
+def _every_rank(run: RunQuery, event: Event, around: tuple[Node, ...]) -> bool:
+    if event.lanes != run.machine.worlds.full or event.may or event.varies & _PARTS or "rank-zero-only" in event.tags:
+        return False
+    for node in around:
+        if isinstance(node, Alt) and not _is_common(node):
+            return False
+        if isinstance(node, Loop) and node.varies & (RANKED | LOST):
+            return False
+        if isinstance(node, Context) and (tags_of(run.machine, node) & _TURNS or _is_lock(node.manager)):
+            return False
+    return True
+
+
+_PARTS = (DIVERGENT & ~HOST) | LOST | ASSUMED
+
+
+def _is_common(alt: Alt) -> bool:
+    """The test may not send ranks different ways, as far as it can be read."""
+    test = getattr(alt.node, "test", alt.node)
+    return not alt.varies & _PARTS and not _RANKED.search(alt.module.text(test))
+
+
+def _is_lock(manager: Value) -> bool:
+    """Return whether a context manager may let one process after the other in."""
+    for atom in manager.atoms:
+        name = atom.cls if isinstance(atom, Instance) and isinstance(atom.cls, str) else ""
+        name = name or (atom.cls.node.name if isinstance(atom, Instance) and not isinstance(atom.cls, str) else "")
+        if not name or "lock" in name.lower():
+            return True
+    return False
+
+
+def _in_order(tree: Seq) -> Iterator[tuple[Event, tuple[Node, ...]]]:
+    """Yield the events of a tree in the order of the source, a shared subtree once.
+
+    A test that some leave the block by is around all that follows in the block; so is one where some wait for others.
+    """
+    pending: list[tuple[Node, tuple[Node, ...]]] = [(tree, ())]
+    seen: set[int] = set()
+    while pending:
+        node, around = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Event):
+            yield node, around
+        elif isinstance(node, Seq):
+            inner, within = [], around
+            for item in node.items:
+                inner.append((item, within))
+                if isinstance(item, Alt) and _waits_on_one_side(item):
+                    # Between two such tests the ranks go one after the other.
+                    turns = [n for n in within if isinstance(n, Alt) and n not in around and _waits_on_one_side(n)]
+                    within = tuple(n for n in within if n not in turns) if turns else (*within, item)
+                elif isinstance(item, Alt) and _leaves(item):
+                    within = (*within, item)
+            pending.extend(reversed(inner))
+        else:
+            # The side of a test stands behind the test.
+            pending.extend(
+                (c, (*around, node, c) if isinstance(node, Alt) else (*around, node)) for c in reversed(children(node))
+            )
+
+
+def _leaves(alt: Alt) -> bool:
+    """Return whether one side of a test leaves the block."""
+    return any(
+        side.items and isinstance(side.items[-1], Exit) and side.items[-1].kind != RAISE
+        for side in (alt.then, alt.orelse)
+    )
+
+
+def _waits_on_one_side(alt: Alt) -> bool:
+    """Return whether some ranks wait at a barrier here, so that the others go first."""
+    sides = [any("barrier" in event.tags for event in events(side)) for side in (alt.then, alt.orelse)]
+    return sides[0] != sides[1] and not _is_common(alt)
+
+
+def written_as(event: Event, node: ast.expr | None) -> list[str]:
+    """Return the code of an argument, and of what its variables are assigned in the same file."""
+    if node is None:
+        return [event.module.text(event.node)]
+    names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    assigned = [
+        statement.value
+        for statement in ast.walk(event.module.tree)
+        if isinstance(statement, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id in names for t in statement.targets)
+    ]
+    return [event.module.text(found) for found in (node, *assigned)]
+
+
+def row_of(run: RunQuery, event: Event) -> Mapping[str, Any]:
+    """Return the keys of the row of an event."""
+    libraries = run.machine.libraries
+    owner, _, name = event.api.rpartition(".")
+    row = libraries.function(event.api) or libraries.method(owner, name)
+    return row.extra if row is not None else {}
+
+
+__all__ = ["Arrival", "arrivals", "row_of", "written_as"]

@@ -1,0 +1,220 @@
+"""What the rules about ranks that part say of the runs of a script: who makes a call, which test decides, and why."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dslint.python.events import Alt, Event
+from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED
+
+if TYPE_CHECKING:
+    from dslint.core.source import Location
+    from dslint.python.queries.traces import Parting
+    from dslint.python.source import Module
+    from dslint.rules.runs import RunQuery
+
+# Rules that tell of ranks that part: where one of them has spoken about a place, the others do not.
+RANKS_PART = (
+    *("DSL201", "DSL202", "DSL204", "DSL205", "DSL206", "DSL207", "DSL208", "DSL209", "DSL226", "DSL228", "DSL229"),
+    *("DSL230", "DSL232", "DSL235"),
+)
+# Functions that run before or after a block: the other half may stand in their partner.
+_HALVES = re.compile(
+    r"__a?(?:enter|exit)__|.*(?:_start|_begin|_end|_first)$|on_\w+|(?:begin|end|start|enter|leave|exit)_\w+"
+)
+# Words of code that gives all ranks the same number of items.
+_EVENED = re.compile(
+    r"//|%(?!\()|ceil|\bpad|[Pp]adding|drop_last|even_batches|\bJoin\b|\.join\(\)|min_len|max_len|truncate"
+)
+
+
+# `range(rank, 64, world_size)`: whether it comes out even is a sum, not a mistake.
+_KNOWN_COUNT = re.compile(r"range\([^,]*,\s*\d+\s*,")
+
+
+# A test of the ZeRO stage or of how the model is divided: the visitor of the file knows the run better.
+_ASKS_STAGE = re.compile(r"stage|zero_?3|deepspeed|fsdp|shard", re.I)
+# Something is handed on among the ranks.
+_TELLS = re.compile(r"broadcast|bcast")
+
+
+def partings(run: RunQuery) -> Iterator[Parting]:
+    """Yield the partings of this script that are certain, each place once."""
+    seen: set[tuple[int, int]] = set()
+    for entry, parting in run.partings:
+        module, node = place(parting)
+        if module.path != run.path or not parting.is_certain or parting.event.may or _depends_on_release(parting.event):
+            continue
+        if _ASKS_STAGE.search(parting.test.module.text(test_node(parting))):
+            continue
+        if entry.kind == "function" and _HALVES.fullmatch(getattr(entry.node, "name", "")):
+            continue
+        key = (id(parting.test.node), node.lineno)
+        if key not in seen:
+            seen.add(key)
+            yield parting
+
+
+def _depends_on_release(event: Event) -> bool:
+    """Return whether only some releases of the library wait: the visitor of the file knows them."""
+    return event.api.startswith(("lightning.", "pytorch_lightning.")) and key(event) == "save_checkpoint"
+
+
+def place(parting: Parting) -> tuple[Module, ast.expr]:
+    """Return the call that leads to the event, in the function of the test where it can."""
+    found = parting.via if parting.via is not None else parting.event
+    assert isinstance(found.node, ast.expr | ast.stmt)
+    return found.module, found.node  # type: ignore[return-value]
+
+
+def is_about_ranks(run: RunQuery, parting: Parting) -> bool:
+    """Return whether the number of the rank decides: one rank (of the job, of each machine) or the rest."""
+    if not parting.by_lanes or parting.varies & OWN or not isinstance(parting.test, Alt):
+        return False
+    return ranks(run, parting) != "some" or _is_one_rank(run, parting.test)
+
+
+def _is_one_rank(run: RunQuery, test: Alt) -> bool:
+    """Return whether a test tells one rank from the others: `rank == 1`, and not `rank < n`, which may be any set."""
+    for group in run.machine.worlds.machines:
+        then = sum(1 for lane in group if test.then_lanes >> lane & 1)
+        orelse = sum(1 for lane in group if test.else_lanes >> lane & 1)
+        if min(then, orelse) > 1:
+            return False
+    return True
+
+
+def is_told_to_some(parting: Parting) -> bool:
+    """Return whether a flag decides that only some ranks have set."""
+    if parting.by_lanes or parting.varies & OWN or parting.is_loop:
+        return False
+    return not _TELLS.search(_around(parting))
+
+
+def is_about_data(parting: Parting) -> bool:
+    """Return whether what each rank has for itself decides."""
+    if parting.is_loop:
+        return bool(parting.varies & (DATA | CLOCK | RANDOM)) and not parting.varies & RANKED
+    return bool(parting.varies & OWN) or is_told_to_some(parting)
+
+
+def is_uneven(parting: Parting) -> bool:
+    """Return whether ranks run a loop a different number of times because each takes its share of the work."""
+    if not parting.is_loop or not parting.varies & RANKED:
+        return False
+    if _KNOWN_COUNT.search(parting.test.module.text(test_node(parting))):
+        return False
+    return not _EVENED.search(_around(parting))
+
+
+def _around(parting: Parting) -> str:
+    """Return the code of the function around a test; of the module where there is none."""
+    module, line = parting.test.module, getattr(parting.test.node, "lineno", 0)
+    found = next((f for f in _functions(module) if f.lineno <= line <= (f.end_lineno or 0)), None)
+    return module.text(found) if found is not None else module.source.text
+
+
+def _functions(module: Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+
+
+def called(run: RunQuery, parting: Parting) -> str:
+    """Return the name of what is called, as the code has it."""
+    module, node = place(parting)
+    return run.text(module, node.func if isinstance(node, ast.Call) else node)
+
+
+def key(event: Event) -> str:
+    """Return the last word of the path of what is called."""
+    return event.api.rpartition(".")[2]
+
+
+def what(run: RunQuery, parting: Parting) -> str:
+    """Return what must be called by all ranks."""
+    name = called(run, parting)
+    if parting.via is not None:
+        return f"`{name}` runs the collective `{key(parting.event)}`, which needs every rank"
+    return f"`{name}` must be called by every rank"
+
+
+def ranks(run: RunQuery, parting: Parting) -> str:
+    """Return the ranks that make the call: `main`, `node`, `others` or `some`."""
+    test = parting.test
+    if not isinstance(test, Alt):
+        return "some"
+    worlds = run.machine.worlds
+    mask = test.then_lanes & ~test.else_lanes if parting.on_true else test.else_lanes & ~test.then_lanes
+    rest = test.else_lanes & ~test.then_lanes if parting.on_true else test.then_lanes & ~test.else_lanes
+    mask = mask or worlds.full & ~rest
+    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+    node = worlds.mask(lambda lane: worlds.lanes[lane][1] == 0)
+    names = {main: "main", node: "node", worlds.full & ~main: "others", worlds.full & ~node: "others"}
+    return names.get(mask, "some")
+
+
+_CALLS = {
+    "main": "only rank 0 calls it",
+    "node": "only rank 0 of each node calls it",
+    "others": "rank 0 never calls it",
+}
+_PASSES = {
+    "main": "only rank 0 gets past this test",
+    "node": "only rank 0 of each node gets past this test",
+    "others": "rank 0 does not get past this test",
+    "some": "only some ranks get past this test",
+}
+_OPPOSITE = {"main": "others", "node": "others", "others": "main", "some": "some"}
+
+
+def sides(run: RunQuery, parting: Parting) -> tuple[str, str]:
+    """Return who calls the operation, and what the others do."""
+    mine, theirs = parting.times
+    who = ranks(run, parting)
+    if theirs and mine:
+        return f"some ranks call it {_often(mine)} and others {_often(theirs)}", "the last calls find no partner"
+    if parting.exit:
+        leave = {"main": "the other ranks", "node": "the other ranks", "others": "rank 0"}.get(who, "some ranks")
+        return f"{leave} may leave before it", "those that come to it wait"
+    if who == "some":
+        return "only some ranks call it", "the others go on without it"
+    waits = "the others wait for rank 0" if who == "others" else "the other ranks go on without it"
+    return _CALLS[who], waits
+
+
+def _often(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def test_node(parting: Parting) -> ast.AST:
+    """Return the expression that decides."""
+    node = parting.test.node
+    return getattr(node, "test", None) or getattr(node, "iter", None) or node
+
+
+def test_place(run: RunQuery, parting: Parting) -> Location:
+    """Return the test that decides, with what it lets through."""
+    who = ranks(run, parting)
+    who = who if parting.on_true else _OPPOSITE[who]
+    return run.location(parting.test.module, test_node(parting), _PASSES[who])
+
+
+def event_place(run: RunQuery, parting: Parting, label: str = "runs the collective") -> tuple[Location, ...]:
+    """Return where the collective itself stands, when a function of the project leads there."""
+    if parting.via is None:
+        return ()
+    return (run.location(parting.event.module, parting.event.node, label),)
+
+
+def cause(parting: Parting) -> tuple[str, str]:
+    """Return why a rank decides for itself, and how the place where that begins is called."""
+    varies = parting.varies
+    if varies & DATA:
+        return "looks at the data of this rank alone", "each rank has data of its own from here"
+    if varies & RANKED and (varies & HOST or not varies & OWN):
+        return "is set on some ranks only and nothing tells the others", "only some ranks come here"
+    if varies & CLOCK:
+        return "reads the clock of this rank", "no two ranks pass a limit at the same step"
+    return "rests on a random number of this rank", "each rank draws a number of its own"

@@ -1,0 +1,62 @@
+"""Schedules that follow a metric, and what `accelerator.prepare` makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.python.events import Event
+from dslint.python.values import Instance, Tuple, Value
+from dslint.rules.runs import Happening, RunQuery
+
+PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
+
+
+@dataclass(frozen=True, slots=True)
+class PlateauStep:
+    """A step of a `ReduceLROnPlateau`: the calls that `prepared` the schedule, and the name of its `metric`."""
+
+    happening: Happening
+    prepared: tuple[Event, ...]
+    metric: str
+
+    @property
+    def event(self) -> Event:
+        """Return the event of the step."""
+        return self.happening.event
+
+
+def plateau_steps(run: RunQuery) -> Iterator[PlateauStep]:
+    """Yield the steps of schedules that are a `ReduceLROnPlateau` for certain."""
+    wrappers: dict[Instance, list[Event]] = {}
+    for happening in run.happenings("prepares"):
+        for inner, outer in wrapped_by(happening.event):
+            if _is_plateau(inner):
+                for atom in instances(outer):
+                    wrappers.setdefault(atom, []).append(happening.event)
+    for happening in run.happenings("scheduler-step"):
+        found = instances(happening.event.receiver)
+        prepared = tuple(event for atom in found for event in wrappers.get(atom, ()))
+        if found and all(_is_plateau(happening.event.receiver) or atom in wrappers for atom in found):
+            metric = next((name for name in ("metrics", "*0") if name in happening.event.arguments), "")
+            yield PlateauStep(happening, prepared, metric)
+
+
+def wrapped_by(event: Event) -> Iterator[tuple[Value, Value]]:
+    """Yield the arguments of a call that prepares, each with what comes back for it."""
+    given = list(event.arguments.values())
+    result = event.result.single if event.result is not None else None
+    if isinstance(result, Tuple) and len(result.items) == len(given):
+        yield from zip(given, result.items, strict=True)
+    elif event.result is not None and len(given) == 1:
+        yield given[0], event.result
+
+
+def instances(value: Value | None) -> list[Instance]:
+    """Return the objects that a value may be."""
+    return [atom for atom in value.atoms if isinstance(atom, Instance)] if value is not None else []
+
+
+def _is_plateau(value: Value | None) -> bool:
+    found = instances(value)
+    return bool(found) and all(atom.cls == PLATEAU for atom in found)

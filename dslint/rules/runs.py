@@ -1,0 +1,193 @@
+"""What rules about a run may ask: the trees of events of a script and of all that it imports.
+
+A rule module with a function ``query(run)`` is asked once for each script. It finds places by what happens, whatever
+the code looks like: through helpers, fields, factories and other files of the project.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.source import Location
+from dslint.model.context import Context
+from dslint.python.events import Call, Event, Node, Seq, events, walk
+from dslint.python.queries.traces import Parting, Partings
+from dslint.python.queries.waits import Waits
+from dslint.python.values import Function, Instance, Tuple
+from dslint.python.varies import ASSUMED
+
+if TYPE_CHECKING:
+    from dslint.core.fix import Fix
+    from dslint.python.entries import Analysis, Entry
+    from dslint.python.machine import Machine
+    from dslint.python.source import Module
+    from dslint.python.values import Value
+    from dslint.rules.base import RuleMeta
+
+# What is run by pytest may expect the failure.
+_TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
+
+
+@dataclass(slots=True)
+class Happening:
+    """An event with the calls that lead to it, outermost first."""
+
+    event: Event
+    entry: Entry
+    around: tuple[Node, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Return the calls of project functions around the event."""
+        return tuple(node for node in self.around if isinstance(node, Call))
+
+
+@dataclass
+class RunQuery:
+    """The runs of one script: what its entries do, and what is known around it."""
+
+    analysis: Analysis
+    path: str
+    context: Context
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def machine(self) -> Machine:
+        """Return the machine that has interpreted the script."""
+        return self.analysis.machine
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """Return all entries: the script itself, and what it defines and does not reach."""
+        return self.analysis.entries
+
+    def trees(self) -> Iterator[tuple[Entry, Seq]]:
+        """Yield the tree of each entry."""
+        for entry in self.entries:
+            yield entry, entry.tree
+
+    @cached_property
+    def stage(self) -> int | None:
+        """Return the ZeRO stage of the runs of this script, when all agree."""
+        stage: int | None = self.context.zero_stage.get_or(None)
+        return stage
+
+    @cached_property
+    def waits(self) -> Waits:
+        """Return which events wait for other ranks."""
+        return Waits(self.machine, None if self.stage is None else self.stage == 3)
+
+    @cached_property
+    def partings(self) -> list[tuple[Entry, Parting]]:
+        """Return every place where two ranks part, each once."""
+        found: dict[tuple[int, int], tuple[Entry, Parting]] = {}
+        for entry in self._outermost():
+            for parting in Partings(self.machine, self.waits).of(entry.tree):
+                found.setdefault((id(parting.test.node), id(parting.event.node)), (entry, parting))
+        return list(found.values())
+
+    def _outermost(self) -> list[Entry]:
+        """Return the entries that no entry after them has called: what they do alone says nothing."""
+        called: set[int] = set()
+        kept: list[Entry] = []
+        for entry in reversed(self.entries):
+            if id(entry.node) not in called:
+                kept.append(entry)
+            calls = (node.function for node in walk(entry.tree) if isinstance(node, Call))
+            called |= {id(function.node) for function in calls if isinstance(function, Function)}
+        return kept[::-1]
+
+    def happenings(self, *tags: str) -> Iterator[Happening]:
+        """Yield the events that have one of the tags, each node once, with what is around them."""
+        wanted = frozenset(tags)
+        seen: set[int] = set()
+        for entry, tree in self.trees():
+            for happening in _around(tree, entry):
+                event = happening.event
+                if event.tags & wanted and id(event.node) not in seen:
+                    seen.add(id(event.node))
+                    yield happening
+
+    @cached_property
+    def makers(self) -> dict[Instance, Event]:
+        """Return the event that made each object: its constructor, or the function that returned it."""
+        found: dict[Instance, Event] = {}
+        for _, tree in self.trees():
+            for event in events(tree):
+                for atom in event.result.atoms if event.result is not None else ():
+                    parts = atom.items if isinstance(atom, Tuple) else ()
+                    for inner in (atom, *(a for part in parts for a in part.atoms)):
+                        if isinstance(inner, Instance):
+                            found.setdefault(inner, event)
+        return found
+
+    def has(self, *tags: str) -> bool:
+        """Return whether any event has one of the tags."""
+        wanted = frozenset(tags)
+        return any(isinstance(n, Event) and n.tags & wanted for _, tree in self.trees() for n in walk(tree))
+
+    # -- places and words ---------------------------------------------------------------------------------------
+
+    def location(self, module: Module, node: ast.AST, label: str = "") -> Location:
+        """Return the place of a node."""
+        return module.location(node, label)
+
+    def text(self, module: Module, node: ast.AST, limit: int = 60) -> str:
+        """Return the code of a node on one line, cut where it is long."""
+        text = " ".join(module.text(node).split())
+        return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+    def origin(self, value: Value | None, label: str) -> tuple[Location, ...]:
+        """Return where a value becomes each rank's own, as a related place."""
+        place = self.machine.origin(value) if value is not None else None
+        return (place[0].location(place[1], label),) if place is not None else ()
+
+    def finding(
+        self,
+        meta: RuleMeta,
+        module: Module,
+        node: ast.AST,
+        message: str,
+        *,
+        hint: str = "",
+        related: tuple[Location, ...] = (),
+        fix: Fix | None = None,
+        severity: Severity | None = None,
+        varies: int = 0,
+        facts: Mapping[str, str | int | float | bool | None] | None = None,
+    ) -> Finding:
+        """Return a finding at a node; `varies` are the causes it rests on, which say how certain it is.
+
+        In a test the mistake of a training script is an information: a test may expect the failure.
+        """
+        if _TEST.search(module.path):
+            severity = Severity.INFO
+        confidence = Confidence.MEDIUM if varies & ASSUMED else Confidence.HIGH
+        place = module.location(node)
+        return meta.finding(
+            place, message, hint=hint, related=related, fix=fix, severity=severity, facts=facts, confidence=confidence
+        )
+
+
+def _around(tree: Seq, entry: Entry) -> Iterator[Happening]:
+    """Yield the events of a tree with the nodes around them; a shared subtree once."""
+    from dslint.python.events import children
+
+    pending: list[tuple[Node, tuple[Node, ...]]] = [(tree, ())]
+    seen: set[int] = set()
+    while pending:
+        node, around = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Event):
+            yield Happening(node, entry, around)
+            continue
+        inner = around if isinstance(node, Seq) else (*around, node)
+        pending.extend((child, inner) for child in reversed(children(node)))

@@ -1,0 +1,173 @@
+"""A part of the wrapped model runs only on the ranks whose own data (or random draw) says so.
+
+**What.** Inside the `forward` that DDP, FSDP or a DeepSpeed engine runs, a test of each rank's own batch or random
+numbers decides whether a layer with parameters runs: `if boxes.numel() == 0: return None`, `if pixel_values is not
+None:`, LayerDrop with a generator for each rank.
+
+**Why it hurts.** DDP waits in the backward pass for the gradients of all parameters: the rank that skipped the layer
+never sends its own, and the job hangs, or stops with "Expected to have finished reduction". FSDP and ZeRO stage 3
+gather the weights of a layer when it runs, so the ranks that run it wait for one that does not.
+
+**Fix.** Run the layer on every rank, on zeros where there is nothing, and add its result times 0.0. Let the ranks share
+the random draw: the same seed on all of them.
+
+**When it stays quiet.** DDP with `find_unused_parameters=True`; a layer without parameters; layers that run in both
+arms; an arm that raises; layers under `no_grad` with DDP; a test that dslint cannot tell to differ between ranks;
+places that DSL208 reports.
+
+**Evidence.** Two gloo ranks, torch 2.13: with DDP the rank that skips a layer in one step stops in the next forward
+pass ("Expected to have finished reduction in the prior iteration"), and the other one waits; with the layer run on
+zeros both finish. The same step skipped on both ranks is the control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.queries.skipped import Skipped, skipped_parts
+from dslint.python.values import Instance
+from dslint.python.varies import DATA, RANDOM
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL280",
+    name="part-skipped-by-own-data",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a layer of the wrapped model runs only on ranks whose own data or random draw says so",
+    markers=(r"DistributedDataParallel|DDP|FullyShardedDataParallel|fsdp|FSDP|deepspeed|accelerat",),
+    references=(
+        "https://pytorch.org/docs/stable/notes/ddp.html",
+        "https://github.com/pytorch/pytorch/issues/43259",
+    ),
+    also_told_by=("DSL208",),
+    depends_on_run=True,
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each test inside a wrapped forward that skips a part for the rank's own data."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    for _, tree in run.trees():
+        for found in skipped_parts(run.machine, tree):
+            if id(found.test.node) not in seen and found.test.varies & (DATA | RANDOM) and not _is_allowed(run, found):
+                seen.add(id(found.test.node))
+                yield _finding(run, found)
+
+
+def _is_allowed(run: RunQuery, found: Skipped) -> bool:
+    """Return whether the wrapper takes part for parameters that were not used."""
+    receiver = found.wrapper.receiver.single if found.wrapper.receiver is not None else None
+    if "engine-forward" in found.wrapper.tags:
+        return run.stage == 0
+    if "ddp-forward" not in found.wrapper.tags or not isinstance(receiver, Instance):
+        return False
+    if found.is_without_gradient:
+        return True
+    made = run.makers.get(receiver)
+    unused = made.arguments.get("find_unused_parameters") if made is not None else None
+    return made is None or made.open or (unused is not None and unused.constants != (False,))
+
+
+def _finding(run: RunQuery, found: Skipped) -> Finding:
+    test, part = found.test, found.part
+    name = run.text(part.module, getattr(part.node, "func", part.node), 40)
+    cause = "random draw" if test.varies & RANDOM and not test.varies & DATA else "batch"
+    effect = (
+        "in the backward pass the others wait for its gradients"
+        if "ddp-forward" in found.wrapper.tags
+        else "ranks that run it wait for one that does not"
+    )
+    return run.finding(
+        META,
+        test.module,
+        test.node,
+        f"Each rank's own {cause} decides whether `{name}` runs: {effect}",
+        hint="Run it on every rank, on zeros where there is nothing, and add the result times 0.0",
+        related=(
+            run.location(part.module, part.node, "runs on some ranks only"),
+            run.location(found.wrapper.module, found.wrapper.node, "the forward pass of the wrapped model"),
+            *run.origin(test.test, "differs between the ranks from here"),
+        ),
+        varies=test.varies,
+        facts={"kind": "random" if cause == "random draw" else "data", "wrapper": found.wrapper.api.rpartition(".")[0]},
+    )
+
+
+_MODEL = """\
+import torch
+from torch import nn
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.backbone = nn.Linear(8, 8)
+        self.boxes = nn.Linear(4, 8)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, images, boxes):
+        hidden = self.backbone(images)
+%s
+        return self.head(hidden)
+"""
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+from model import Detector
+
+
+def main(dataset, local_rank):
+    dist.init_process_group("nccl")
+    model = DDP(Detector().to(local_rank)%s)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = DataLoader(dataset, sampler=DistributedSampler(dataset, shuffle=False))
+    for images, boxes in loader:
+        loss = model(images, boxes).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+_SKIPS = """\
+        if boxes.abs().sum() > 0:
+            hidden = hidden + self.boxes(boxes).sum()"""
+_ZEROS = """\
+        found = self.boxes(boxes).sum()
+        hidden = hidden + (found if boxes.abs().sum() > 0 else found * 0.0)"""
+
+EXAMPLES = (
+    bad(
+        "a batch without boxes skips a layer, and the model is wrapped in another file",
+        {"train.py": _TRAIN % "", "model.py": _MODEL % _SKIPS},
+        at="model.py:14 warning",
+    ),
+    bad(
+        "layers are dropped by a draw of each rank",
+        {
+            "train.py": _TRAIN % "",
+            "model.py": _MODEL
+            % "        if torch.rand(1).item() > 0.1:\n            hidden = hidden + self.boxes(boxes).sum()",
+        },
+        at="model.py:14 warning",
+    ),
+    good("the layer runs on every rank", {"train.py": _TRAIN % "", "model.py": _MODEL % _ZEROS}),
+    good(
+        "DDP looks for unused parameters",
+        {"train.py": _TRAIN % ", find_unused_parameters=True", "model.py": _MODEL % _SKIPS},
+    ),
+    good(
+        "the config decides, as on all ranks",
+        {
+            "train.py": _TRAIN % "",
+            "model.py": _MODEL % "        if self.training:\n            hidden = hidden + self.boxes(boxes).sum()",
+        },
+    ),
+)

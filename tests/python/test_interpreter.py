@@ -1,0 +1,223 @@
+"""Small programs that the engine once read wrongly: what a name holds at the end, and which events come in which order.
+
+CPython found them (`judge/`): each is the smallest form of a defect.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.python.entries import Analysis
+from dslint.python.events import Event, Node, children
+from dslint.python.lanes import Worlds
+from dslint.python.program import Texts
+from dslint.python.values import Const, Value
+from dslint.python.varies import DIVERGENT
+
+TWO = Worlds(((1, 2),), stated=True)
+
+
+def held(text: str, name: str = "x") -> tuple[list[Value], int]:
+    """Return what `seen(...)` got, and the causes for which ranks may differ there."""
+    found: list[Value] = []
+    bits = [0]
+    analysis = Analysis(Texts({"main.py": text}), TWO)
+    m = analysis.machine
+
+    def note(module: object, node: object, value: Value) -> None:
+        if getattr(node, "id", "") == name and type(getattr(node, "ctx", None)).__name__ == "Load":
+            found.append(value)
+            bits[0] |= m.varies(value)
+
+    m.recorder = note
+    analysis.script("main.py")
+    return found, bits[0]
+
+
+def constants(text: str, name: str = "x") -> set[object]:
+    """Return the constants that a name may hold where it is read; `...` for anything else."""
+    values, _ = held(text, name)
+    return {atom.value if isinstance(atom, Const) else ... for value in values for atom in value.atoms}
+
+
+def words(text: str) -> list[str]:
+    """Return the library events of a script in the order of the tree."""
+
+    def below(node: Node) -> list[str]:
+        here = [node.api.rpartition(".")[2]] if isinstance(node, Event) else []
+        return here + [word for inner in children(node) for word in below(inner)]
+
+    entry = Analysis(Texts({"main.py": text}), TWO).script("main.py")
+    assert entry is not None
+    return [word for word in below(entry.tree) if word != "print"]
+
+
+RANK = "import torch.distributed as dist\nrank = dist.get_rank()\n"
+
+
+def test_an_iterator_gives_its_items_once() -> None:
+    assert constants("it = iter([1, 2])\na = next(it)\nx = next(it)\nx") == {2}
+    assert constants("it = zip([1], [2])\nlist(it)\nx = list(it)\nfor y in x:\n    y", "y") <= {...}
+
+
+def test_a_range_and_a_view_are_no_tuples() -> None:
+    assert constants("x = isinstance(range(3), tuple)\nx") == {False}
+    assert constants("x = str(range(2))\nx") != {"(0, 1)"}
+
+
+def test_operators_run_the_methods_of_the_project() -> None:
+    text = "class A:\n    def __{0}__(self, other):\n        return 7\nx = A() {1} 1\nx"
+    assert constants(text.format("add", "+")) == {7}
+    assert constants(text.format("lt", "<")) == {7}
+    assert constants("class A:\n    def __radd__(self, other):\n        return 7\nx = 1 + A()\nx") == {7}
+    assert constants("class A:\n    def __len__(self):\n        return 0\nx = 1 if A() else 2\nx") == {2}
+    assert constants("class A:\n    def __str__(self):\n        return 'a'\nx = str(A())\nx") == {"a"}
+
+
+def test_functions_that_builtins_call_run() -> None:
+    assert constants("import functools\nx = functools.reduce(lambda p, q: p + q, [1, 2], 4)\nx") == {7}
+    assert constants("x = 0\ndef f(v):\n    global x\n    x = 1\n    return v\nsorted([2, 1], key=f)\nx") >= {1}
+    assert constants("x = list(map(lambda v: v + 1, [1]))[0]\nx") == {2}
+    assert constants("x = sorted([2, 1])[0]\nx") == {1}
+
+
+def test_a_key_that_one_branch_stores_may_be_absent() -> None:
+    text = "import sys\nd = {}\nif len(sys.argv) > 3:\n    d['a'] = 1\n"
+    assert constants(f"{text}x = d.get('a', 0)\nx") == {0, 1}
+    assert constants(f"{text}x = 'a' in d\nx") == {...}
+    assert constants(f"{text}x = len(d)\nx") == {...}
+
+
+def test_a_dictionary_of_pairs() -> None:
+    assert constants("x = dict(zip(['a', 'b'], [3, 1]))['b']\nx") == {1}
+    assert constants("x = dict(sorted({'b': 1, 'a': 2}.items()))['a']\nx") == {2}
+    assert constants("d = {'a': 1}\ndel d['a']\nx = d.get('a', 5)\nx") == {5}
+
+
+def test_a_field_that_one_branch_writes_keeps_its_other_value() -> None:
+    text = "import sys\nclass A:\n    n = 1\na = A()\nif len(sys.argv) > 3:\n    a.n = 2\nx = a.n\nx"
+    assert constants(text) == {1, 2}
+
+
+def test_enumerations_and_named_tuples() -> None:
+    head = "import enum, typing\nclass M(enum.Enum):\n    A = 1\n    B = 2\n"
+    assert constants(f"{head}x = M.B.value\nx") == {2}
+    assert constants(f"{head}x = M(2).name\nx") == {"B"}
+    assert constants("import typing\nclass P(typing.NamedTuple):\n    a: int\n    b: int = 3\nx, y = P(1)\ny", "y") == {
+        3
+    }
+
+
+def test_a_handler_holds_what_was_raised() -> None:
+    text = "class E(ValueError):\n    def __init__(self, code):\n        self.code = code\n"
+    assert constants(f"{text}try:\n    raise E(5)\nexcept E as error:\n    x = error.code\n    x") == {5}
+
+
+@pytest.mark.parametrize("manager", ["A()", "contextlib.suppress(KeyError)"])
+def test_a_context_manager_may_end_an_exception(manager: str) -> None:
+    own = "class A:\n    def __enter__(self):\n        return self\n    def __exit__(self, kind, error, trace):\n        return True\n"
+    text = f"import contextlib\nimport torch.distributed as dist\n{own}with {manager}:\n    raise KeyError\ndist.barrier()\n"
+    assert words(text) == ["barrier"]
+
+
+def test_exit_of_a_context_manager_runs_on_every_way_out() -> None:
+    own = "class A:\n    def __enter__(self):\n        return self\n    def __exit__(self, *rest):\n        dist.barrier()\n"
+    text = f"import torch.distributed as dist\n{own}def f():\n    with A():\n        return 1\nf()\n"
+    assert words(text) == ["barrier"]
+
+
+def test_return_inside_a_generator_based_manager_runs_its_end() -> None:
+    text = (
+        "import contextlib\nimport torch.distributed as dist\n@contextlib.contextmanager\ndef g():\n    yield 1\n"
+        "    dist.barrier()\ndef f():\n    with g():\n        return 1\n    dist.all_gather_object([], 1)\nf()\n"
+    )
+    assert words(text) == ["barrier"]
+
+
+def test_break_in_a_loop_over_a_generator_ends_the_generator() -> None:
+    text = "import torch.distributed as dist\ndef g():\n    yield 1\n    yield 2\nfor v in g():\n    break\ndist.barrier()\nx = v\nx"
+    assert words(text) == ["barrier"]
+
+
+def test_final_block_shows_the_lanes_of_all_who_come_there() -> None:
+    text = f"{RANK}def f():\n    try:\n        if rank == 0:\n            return 1\n    finally:\n        dist.barrier()\nf()\n"
+    entry = Analysis(Texts({"main.py": text}), TWO).script("main.py")
+    assert entry is not None
+    lanes = [found.lanes for found in _events(entry.tree) if found.api.endswith("barrier")]
+    assert lanes == [0b11]
+
+
+def _events(node: Node) -> list[Event]:
+    here = [node] if isinstance(node, Event) else []
+    return here + [found for inner in children(node) for found in _events(inner)]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "range(rank)",
+        "len({v for v in [rank, 1]})",
+        "[v for v in [1, 2, 3] if v > rank][0]",
+        "list(dict(a=rank).values())",
+        "','.join(str(v) for v in [rank])",
+        "list(g(rank))",
+        "vars(A(rank))",
+        "dataclasses.asdict(A(rank))",
+        "P(rank, 2)",
+        "os.environ['RANK']",
+    ],
+)
+def test_what_holds_the_rank_differs_by_rank(expression: str) -> None:
+    head = (
+        f"import dataclasses, os, typing\n{RANK}def g(n):\n    for i in range(n):\n        yield 1\n"
+        "@dataclasses.dataclass\nclass A:\n    n: int\nclass P(typing.NamedTuple):\n    a: int\n    b: int\n"
+    )
+    assert held(f"{head}x = {expression}\nx")[1] & DIVERGENT
+
+
+def test_what_holds_no_rank_is_the_same() -> None:
+    for expression in ("range(3)", "sorted([2, 1])", "dict(a=1)", "{1, 2}", "list(zip([1], [2]))"):
+        assert not held(f"{RANK}x = {expression}\nx")[1] & DIVERGENT, expression
+
+
+def test_parameters_of_recursive_calls_are_widened() -> None:
+    assert ... in constants("def f(x):\n    return 0 if x <= 0 else f(x - 1)\nf(3)")
+
+
+def test_bases_come_in_the_order_of_python() -> None:
+    text = (
+        "class R:\n    def run(self):\n        return [0]\nclass A(R):\n    def run(self):\n        return [1, *super().run()]\n"
+        "class B(R):\n    def run(self):\n        return [2, *super().run()]\nclass C(A, B):\n    pass\nx = C().run()[1]\nx"
+    )
+    assert constants(text) == {2}
+
+
+def test_init_subclass_runs() -> None:
+    text = "class R:\n    known = []\n    def __init_subclass__(cls, **o):\n        R.known.append(cls.__name__)\nclass A(R):\n    pass\nx = R.known[0]\nx"
+    assert constants(text) == {"A"}
+
+
+def test_the_event_of_a_wrapped_forward_comes_before_what_it_runs() -> None:
+    text = (
+        "import torch\nclass N(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(1, 1)\n    def forward(self, v):\n        return self.layer(v)\n"
+        "model = torch.nn.parallel.DistributedDataParallel(N())\ny = model(torch.zeros(1))\n"
+    )
+    entry = Analysis(Texts({"main.py": text}), TWO).script("main.py")
+    assert entry is not None
+    apis = [found.api for found in _events(entry.tree) if found.api.endswith("forward")]
+    assert apis == ["torch.nn.parallel.DistributedDataParallel.forward", "torch.nn.Linear.forward"]
+
+
+def test_a_slice_that_is_assigned_may_grow_a_list() -> None:
+    assert constants("v = []\nv[:1] = [4]\nx = len(v)\nx") == {...}
+    assert constants("v = []\nv[:1] = [4]\nx = v[0]\nx") == {4}
+
+
+def test_a_walrus_in_a_comprehension_binds_outside() -> None:
+    assert constants("def f():\n    [x for v in [1] if (x := v + 1)]\n    return x\nf()") == {2}
+    assert held(f"{RANK}def f():\n    return [x for v in [rank, rank] if (x := v + 1)]\nf()")[1] & DIVERGENT
+
+
+def test_a_generator_expression_may_stop_after_any_item() -> None:
+    assert constants("def f():\n    any((x := v) > 1 for v in [1, 2, 3])\n    return x\nf()") >= {1, 2, 3}
