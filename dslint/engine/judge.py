@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -28,6 +29,15 @@ if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
     from dslint.rules.walk import ScriptCheck
 
+# Where a run of several processes begins, or a library calls what a project defines: such a file is interpreted, with
+# all that it imports. Other modules are judged under the scripts that reach them.
+_ENTRY = re.compile(
+    rb"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
+    rb"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
+    rb"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
+)
+# An interpretation leaves as much garbage as the parse of so many bytes.
+_INTERPRETED = 400_000
 # Code that people write stays below this nesting of expressions.
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
@@ -157,7 +167,7 @@ class _Look:
         rules = self._left(rules, tree)
         of_runs = [rule for rule in rules if rule.query is not None]
         found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
-        if of_runs and isinstance(tree, ast.Module):
+        if of_runs and isinstance(tree, ast.Module) and _ENTRY.search(self.job.raw):
             more = self._of_runs(source, tree, of_runs)
             found += _told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
@@ -168,6 +178,7 @@ class _Look:
 
         with stage_of(self.profile, "interpretation"):
             query = run_queries(self.job, source, tree, self.modules)
+        self.parsed = max(self.parsed, _INTERPRETED)
         findings: list[Finding] = []
         for rule in rules:
             assert rule.query is not None
@@ -193,7 +204,7 @@ class _Look:
             return []
         from dslint.rules.walk import run_script_rules
 
-        self.parsed = len(self.job.raw)
+        self.parsed = max(self.parsed, len(self.job.raw))
         with stage_of(self.profile, _PARSE):
             doc = parse_script(source, tree)
         if isinstance(doc, ParseProblem):

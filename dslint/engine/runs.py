@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dslint.model.script.across.project import Project
 
 # Modules that are kept parsed for the next script of the same process.
-_KEPT = 150
+_KEPT = 600
 # Frames of Python for the deepest chain of calls that is interpreted.
 _FRAMES = 6_000
 

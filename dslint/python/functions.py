@@ -203,7 +203,16 @@ def _lanes_only(value: Value) -> Value | None:
     return value if value.atoms and all(isinstance(a, Const | PerRank) for a in value.atoms) else None
 
 
+def _import_module(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    value = _first(arguments)
+    atom = value.single if value is not None else None
+    if isinstance(atom, Const) and isinstance(atom.value, str) and atom.value and not atom.value.startswith("."):
+        return m.program.imported(m, m.frame.module, atom.value, node)
+    return None
+
+
 FUNCTIONS: dict[str, Special] = {
+    "importlib.import_module": _import_module,
     "builtins.len": _length,
     "builtins.range": _range,
     "builtins.enumerate": collected._enumerate,

@@ -89,7 +89,7 @@ class Texts:
 class Program:
     """The modules that one machine has read and run."""
 
-    max_modules = 400
+    max_modules = 200
 
     def __init__(self, files: Files, parsed: dict[str, Module | None] | None = None) -> None:
         self.files = files

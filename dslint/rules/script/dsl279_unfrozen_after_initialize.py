@@ -179,8 +179,8 @@ class Net(torch.nn.Module):
 """
 _MAIN = """\
 def main(loader):
-    dist.init_process_group("nccl")
-    net = Net().cuda()
+    dist.init_process_group("gloo")
+    net = Net()
 %s    model = DDP(net, find_unused_parameters=True)
     optimizer = torch.optim.SGD(%s, lr=0.1)
 %s    for epoch in range(10):
