@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 # What a rule may spend time on. ``model``: in answers to its questions that no other rule asks; ``shared``: its part
 # of the analyses that several rules of a file have asked for, each of which is divided equally among them.
-COLUMNS = ("markers", "precheck", "handlers", "model", "shared")
+COLUMNS = ("markers", "precheck", "handlers", "model", "shared", "queries")
 # What of it is spent in the walk over the full tree of a script.
 _WALKING = ("handlers", "model", "shared")
 WALK = "walk with all script rules"

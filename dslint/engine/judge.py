@@ -190,8 +190,9 @@ class _Look:
             except Exception as error:
                 findings.append(crash(f"rule {rule.meta.code}", self.job.path, error))
             if self.profile is not None:
-                self.profile.count(rule.meta.code)
-                self.profile.share(rule.meta.code, perf_counter() - start)
+                if rule.check is None:  # else the walk counts the file
+                    self.profile.count(rule.meta.code)
+                self.profile.charge(rule.meta.code, "queries", perf_counter() - start)
         return findings
 
     def _of_syntax(
