@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unified import files_of, patched
 
 from dslint.core.finding import Finding, Severity
 from dslint.engine.run import check_paths
@@ -25,12 +26,21 @@ FOUND = [pytest.param(r, slug, id=slug) for r, entries in TABLE.items() for slug
 NEAR = 8
 
 
-def findings(folder: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+def texts(folder: Path, *, mended: bool) -> dict[str, str]:
+    """The files as they were written, or with the changes of ``good.diff``."""
+    bad = folder / "bad"
+    found = {path.relative_to(bad).as_posix(): path.read_text("utf-8") for path in sorted(bad.rglob("*.py"))}
+    for name, diff in files_of((folder / "good.diff").read_text("utf-8")).items() if mended else ():
+        found[name] = patched(found.get(name, ""), diff)
+    return found
+
+
+def findings(folder: Path, target: Path, monkeypatch: pytest.MonkeyPatch, *, mended: bool) -> list[Finding]:
     """Warnings and errors in a copy of the files that is a project of its own."""
-    for path in sorted(folder.rglob("*.py")):
-        copy = target / path.relative_to(folder)
+    for name, text in texts(folder, mended=mended).items():
+        copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(path.read_bytes())
+        copy.write_text(text, "utf-8")
     (target / ".git").mkdir()
     monkeypatch.chdir(target)
     result = check_paths(["."], make_settings({"cache": False, "jobs": 1}, Path(os.curdir)))
@@ -50,7 +60,7 @@ def test_what_was_found_is_found(round_: str, slug: str, tmp_path: Path, monkeyp
     wanted += [(path, int(line)) for path, _, line in (place.rpartition(":") for place in incident.get("also", []))]
     near = {
         finding.code
-        for finding in findings(folder / "bad", tmp_path, monkeypatch)
+        for finding in findings(folder, tmp_path, monkeypatch, mended=False)
         for place in (finding.location, *finding.related)
         for path, line in wanted
         if place.path == path and abs(place.region.line - line) <= NEAR
@@ -60,6 +70,6 @@ def test_what_was_found_is_found(round_: str, slug: str, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize(("round_", "slug"), CASES)
 def test_the_mended_files_are_silent(round_: str, slug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loud = findings(FOLDER / round_ / slug / "fixed", tmp_path, monkeypatch)
+    loud = findings(FOLDER / round_ / slug, tmp_path, monkeypatch, mended=True)
     known = TABLE[round_][slug].get("alarms", [])
     assert sorted({f.code for f in loud}) == known, [f"{f.location}: {f.code} {f.message}" for f in loud]

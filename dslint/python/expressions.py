@@ -79,9 +79,6 @@ def read_name(m: Machine, name: str, node: ast.AST) -> Value:
     found = get((frame.module_frame, name))
     if found is not None and found.atoms:
         return found
-    imported = m.program.late_name(m, frame.module, name)
-    if imported is not None:
-        return imported
     if name in _BUILTINS:
         return one(Api(f"builtins.{name}"))
     if name in ("__file__", "__name__", "__doc__"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from dslint.core.source import SourceFile
@@ -247,10 +247,6 @@ class Program:
             INPUT if getter is not None else LOST_VALUE, f"`{name}` of `{module.path}`", 0 if getter else LOST
         )
 
-    def late_name(self, m: Machine, module: Module, name: str) -> Value | None:
-        """Return a name that the body of a module has yet to bind: an import cycle."""
-        return None
-
     def member(self, m: Machine, importer: Module, name: str, member: str, node: ast.AST) -> Value:
         """Return what `from name import member` means."""
         found = self.imported(m, importer, name, node)
@@ -294,6 +290,3 @@ class Program:
                 for path in m.libraries.members(atom.path):
                     names[path.removeprefix(prefix)] = one(Api(m.libraries.canonical(path)))
         return names
-
-
-Reader = Callable[[str], "bytes | None"]
