@@ -689,7 +689,7 @@ def test_other_broken_yaml_is_left_alone(project: Path) -> None:
     assert dslint(project, "workflow.yaml")[:2] == (0, "")
 
 
-def test_legal_python_that_the_parser_refuses_is_a_note_and_no_error(project: Path) -> None:
+def test_legal_python_that_libcst_refuses_is_a_note_and_still_interpreted(project: Path) -> None:
     (project / "mixed.py").write_text(MARKED + "def f(x):\n    if x:\n\t    y = 1\n    return 2\n")
     done = subprocess.run(
         [sys.executable, "-m", "dslint", "--no-cache", "--output-format", "json", "mixed.py"],
@@ -698,8 +698,9 @@ def test_legal_python_that_the_parser_refuses_is_a_note_and_no_error(project: Pa
         check=False,
     )
     found = json.loads(done.stdout)["findings"]
-    assert [(f["code"], f["severity"]) for f in found] == [("DSL902", "info")]
-    assert done.returncode == 0
+    assert [(f["code"], f["severity"]) for f in found] == [("DSL902", "info"), ("DSL201", "error")]
+    assert found[0]["message"].startswith("checked in part: Python accepts this file but LibCST does not")
+    assert done.returncode == 1
 
 
 def test_a_named_script_that_does_not_parse_is_said_also_where_no_rule_would_look(project: Path) -> None:

@@ -212,7 +212,8 @@ class _Look:
             if isinstance(tree, ast.Module) and doc.message != TOO_DEEP:
                 # Legal Python, such as tabs and blanks in one block, that LibCST refuses.
                 place = source.location(doc.span)
-                return [UNREADABLE_FILE.finding(place, f"not checked: {doc.message}", severity=Severity.INFO)]
+                text = f"checked in part: {doc.message}"
+                return [UNREADABLE_FILE.finding(place, text, severity=Severity.INFO)]
             return [SYNTAX_ERROR.finding(source.location(doc.span), doc.message)]
         if self.profile is not None:
             for rule in rules:

@@ -140,7 +140,9 @@ def parse_cst(source: SourceFile, tree: ast.Module | ScriptProblem) -> ScriptDoc
         if isinstance(tree, ScriptProblem):
             return tree
         span = _error_span(source, error.raw_line, error.raw_column + 1)
-        return ScriptProblem(span, "Python accepts this file but dslint's parser does not", invalid=False)
+        return ScriptProblem(
+            span, "Python accepts this file but LibCST does not, so that most script rules are not asked", invalid=False
+        )
     except RecursionError:
         return ScriptProblem(Span(0, 0), TOO_DEEP, invalid=False)
     except Exception as error:

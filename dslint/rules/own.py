@@ -67,7 +67,8 @@ parsed all the same when it names torch, DeepSpeed, transformers, accelerate or 
 """,
     "DSL902": """\
 **What.** The file was named or found, and dslint could not read it: no permission, it vanished during the run, it is
-not UTF-8, it is binary, a pipe or device, too large, or nested too deeply. As an info: a launch file calls scripts that
+not UTF-8, it is binary, a pipe or device, too large, or nested too deeply. As an info: LibCST refuses legal Python
+(tabs and spaces in one block), which is then interpreted only; or a launch file calls scripts that
 start more commands than dslint follows, so that those of the last calls are judged without their arguments.
 
 **Why it hurts.** A mistake in this file would pass unseen.
