@@ -28,6 +28,7 @@ from dslint.python.entries import Analysis
 from dslint.python.events import Event, events
 from dslint.python.libraries import libraries
 from dslint.python.relevance import TAGS, FunctionNode, Relevance, event_words
+from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import Instance, Unknown, Value
 from dslint.python.varies import LOST
@@ -93,7 +94,7 @@ def measure(folder: str, seconds: float) -> Measured:
     paths = python_files(folder)
     found.files = len(paths)
     files = ProjectFiles()
-    parsed: dict[str, Module | None] = {}
+    shared = Shared()
     scripts: set[int] = set()
     reached: set[int] = set()
     seen: set[tuple[int, str]] = set()
@@ -102,7 +103,7 @@ def measure(folder: str, seconds: float) -> Measured:
         if time.process_time() - start > seconds:
             break
         before = time.process_time()
-        analysis = Watched(files, parsed=parsed)
+        analysis = Watched(files, shared=shared)
         try:
             is_script = b"__main__" in Path(path).read_bytes()
             (analysis.script if is_script else analysis.module)(path)
@@ -116,7 +117,7 @@ def measure(folder: str, seconds: float) -> Measured:
         found.lost.update(analysis.machine.lost)
         _count_events(found, analysis, seen)
     found.seconds = time.process_time() - start
-    _count_functions(found, parsed, paths[: found.read], scripts, reached)
+    _count_functions(found, shared.parsed, paths[: found.read], scripts, reached)
     return found
 
 

@@ -20,6 +20,7 @@ from dslint.python.lanes import Worlds
 from dslint.python.libraries import Libraries, libraries
 from dslint.python.machine import Machine
 from dslint.python.program import Files, Program
+from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import (
     INPUT,
@@ -52,14 +53,15 @@ class Analysis:
     """All entries of the files that were asked for."""
 
     def __init__(self, files: Files, worlds: Worlds | None = None, rows: Libraries | None = None,
-                 parsed: dict[str, Module | None] | None = None) -> None:  # fmt: skip
-        self.program = Program(files, parsed)
-        self.machine = Machine(self.program, rows or libraries(), worlds)
+                 shared: Shared | None = None) -> None:  # fmt: skip
+        self.program = Program(files, shared)
+        self.machine = Machine(self.program, rows or libraries(), worlds, shared)
         self.entries: list[Entry] = []
 
     def script(self, path: str) -> Entry | None:
         """Interpret a file as the script that is started; `None` when Python cannot read it."""
-        module = self.program.load(self.program.files.absolute(path))
+        self.program.main = self.program.files.absolute(path)
+        module = self.program.load(self.program.main)
         if module is None:
             return None
         m = self.machine
@@ -95,12 +97,12 @@ class Analysis:
         """Interpret the functions and classes of a module that nothing has reached, with open parameters."""
         m = self.machine
         matters = self.program.relevance(m).of
-        for cls in [c for c in self.program.classes if c.module is module]:
+        for cls in [c for c in self.program.noted.classes if c.module is module]:
             methods = [n for n in cls.node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
             methods = [n for n in methods if n.name == "__init__" or matters(n, module)]
             if any(id(n) not in m.reached and matters(n, module) for n in methods):
                 self.entries.append(self._class(module, cls, methods))
-        for function in [f for f in self.program.functions if f.module is module]:
+        for function in [f for f in self.program.noted.functions if f.module is module]:
             if id(function.node) in m.reached or function.owner is not None or not matters(function.node, module):
                 continue
             self.entries.append(self._function(module, function))

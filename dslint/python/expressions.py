@@ -281,9 +281,9 @@ def function_atom(m: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef | ast
     frame = m.frame
     enclosing = (frame.id, *frame.enclosing) if frame.scope is not None else frame.enclosing
     key = (id(node), enclosing, frame.class_body)
-    found = m.definitions.get(key)
+    found = m.definition(key)
     if not isinstance(found, Function):
-        found = m.definitions[key] = Function(node, frame.module, enclosing, frame.class_body)
+        found = m.new.definitions[key] = Function(node, frame.module, enclosing, frame.class_body)
     defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
     for default in defaults:
         m.store.set((found, id(default)), evaluate(m, default))

@@ -48,7 +48,7 @@ def call_function(
         from dslint.python.generators import new_generator
 
         return new_generator(m, function, arguments, node, owner)
-    if m.program.runs_on:
+    if m.program.noted.runs_on:
         from dslint.python.restrictions import restricted
 
         found = restricted(m, function, arguments, node, owner, on_yield)

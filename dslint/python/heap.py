@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from dslint.python.events import Loop, Lost, Node
 from dslint.python.lanes import Worlds
+from dslint.python.places import earlier
 from dslint.python.scopes import Scope
+from dslint.python.shared import Interned, Shared
 from dslint.python.store import Key, Store
 from dslint.python.values import (
     LOST_VALUE,
@@ -105,15 +107,19 @@ class Heap:
 
     max_depth = 12
 
-    def __init__(self, program: Program, libraries: Libraries, worlds: Worlds | None = None) -> None:
+    def __init__(
+        self, program: Program, libraries: Libraries, worlds: Worlds | None = None, shared: Shared | None = None
+    ) -> None:
         self.program = program
         self.libraries = libraries
         self.worlds = worlds or Worlds()
         self.store = Store()
-        self.instances: dict[object, Instance] = {}
+        # Objects by place: those of modules outlive the script, and those that the script makes do not.
+        self.shared = shared or Shared()
+        self.own = Interned() if shared is not None else self.shared.interned
+        self.new = self.own
         # The classes in which Python looks for an attribute, while the bases stay what they are.
         self.orders: dict[ClassAtom, tuple[list[ClassAtom | str], list[tuple[ClassAtom, Value | None]]]] = {}
-        self.definitions: dict[object, Function | ClassAtom] = {}
         self.summaries: dict[object, list[Summary]] = {}
         self.lanes = self.worlds.full
         self.control = 0
@@ -129,13 +135,11 @@ class Heap:
         self.yielded_by = 0  # why ranks may get a different number of items from the generator that ran last
         self.raised_by = 0  # why some ranks leave the block that ran last by an exception and others do not
         self.asked_varies = 0  # of what `__bool__` answered in the test that is being decided
-        self.contexts: dict[object, int] = {}
         # Tests that were decided by a test before them, for summaries.
         self.decided: dict[object, bool] = {}
         self.recorder: Callable[[Module, ast.AST, Value], None] | None = None
         self.lost: dict[str, int] = {}
         self.reached: set[int] = set()
-        self.loop_numbers: dict[object, int] = {}
         # Generators that were made and not run yet (`generators.py`).
         self.generators: dict[Instance, Waiting] = {}
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
@@ -147,15 +151,26 @@ class Heap:
 
     def context(self, key: object) -> int:
         """Return the number of a context: the same for the same key."""
-        return self.contexts.setdefault(key, len(self.contexts) + 1)
+        found = self.shared.interned.contexts.get(key) or self.own.contexts.get(key)
+        if found is None:
+            found = self.new.contexts[key] = self.number()
+        return found
+
+    def number(self) -> int:
+        """Return a number that nothing else has."""
+        return next(self.shared.numbers)
 
     def instance(self, node: ast.AST, context: int, cls: ClassAtom | str, loop: int = 0) -> Instance:
         """Return the object made at a place in a context: the same one each time."""
         key = (id(node), context, cls, loop)
-        found = self.instances.get(key)
+        found = self.shared.interned.instances.get(key) or self.own.instances.get(key)
         if found is None:
-            found = self.instances[key] = Instance(node, context, cls, loop)
+            found = self.new.instances[key] = Instance(node, context, cls, loop)
         return found
+
+    def definition(self, key: object) -> Function | ClassAtom | None:
+        """Return the function or class that a definition has made before."""
+        return self.shared.interned.definitions.get(key) or self.own.definitions.get(key)
 
     def made(self, node: ast.AST, cls: ClassAtom | str, content: Value | None = None) -> Value:
         """Return a new object made at `node`."""
@@ -267,12 +282,11 @@ class Heap:
         """Return where the difference between the ranks comes from."""
         if value.origin is not None:
             return value.origin
+        found = None
         for atom in value.atoms:
-            if isinstance(atom, Instance):
-                content = self.store.get((atom, CONTENT))
-                if content is not None and content.origin is not None:
-                    return content.origin
-        return None
+            content = self.store.get((atom, CONTENT)) if isinstance(atom, Instance) else None
+            found = earlier(found, content.origin) if content is not None else found
+        return found
 
     def elements(self, atom: Instance) -> list[Value]:
         """Return the values that a list, dict or set may hold."""

@@ -10,6 +10,7 @@ from dslint.python import attributes, containers, dictionaries, frames
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.machine import Machine
+from dslint.python.places import ordered
 from dslint.python.values import (
     LOST_VALUE,
     NOTHING,
@@ -121,7 +122,7 @@ def _super(m: Machine, node: ast.Call) -> Value | None:
 def call_member(m: Machine, base: Value, name: str, arguments: Arguments, node: ast.AST) -> Value:
     """Return `base.name(...)`."""
     runs: list[Callable[[], Value]] = []
-    for atom in base.atoms:
+    for atom in ordered(base.atoms):
         runs.append(lambda atom=atom: _call_member(m, atom, base, name, arguments, node))  # type: ignore[misc]
     found = alternatives(m, runs, base, node)
     return found.with_(base.varies, 0, _derived(base), base.origin) if base.varies else found
@@ -219,7 +220,7 @@ def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, no
 def call_value(m: Machine, function: Value, arguments: Arguments, node: ast.AST) -> Value:
     """Return the result of calling a value."""
     runs: list[Callable[[], Value]] = []
-    for atom in function.atoms:
+    for atom in ordered(function.atoms):
         runs.append(lambda atom=atom: call_atom(m, atom, function, arguments, node))  # type: ignore[misc]
     return alternatives(m, runs, function, node)
 
@@ -350,7 +351,7 @@ def _call_back(m: Machine, operand: Value, node: ast.AST) -> None:
     """Functions of the project that are handed to unknown code are entries of their own (`entries.py`)."""
     for atom in operand.atoms:
         if isinstance(atom, Function):
-            m.program.callbacks.append((atom, m.frame.module))
+            m.program.noted.callbacks.append((atom, m.frame.module))
 
 
 def call_method(m: Machine, base: Value, name: str, values: list[Value], node: ast.AST) -> Value | None:

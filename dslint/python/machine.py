@@ -250,7 +250,7 @@ class Machine(Heap):
         if value.number is not None or value.is_lost:
             return value
         number = first.number if first.number is not None and first.number == second.number else None
-        number = number or ("met", self.context(("met", len(self.contexts))))
+        number = number or ("met", self.number())
         return Value(value.atoms, value.varies, value.shape, value.made_by, number, value.origin)
 
     def _by_rank(self, first: Value, first_lanes: int, second: Value, second_lanes: int) -> Value | None:
@@ -310,7 +310,11 @@ class Machine(Heap):
 
     def new_loop(self, node: ast.AST) -> int:
         """Return the number of a loop in its frame."""
-        return self.loop_numbers.setdefault((id(node), self.frame.id), len(self.loop_numbers) + 1)
+        key = (id(node), self.frame.id)
+        found = self.shared.interned.loops.get(key) or self.own.loops.get(key)
+        if found is None:
+            found = self.new.loops[key] = self.number()
+        return found
 
 
 def _is_told(first: Value, second: Value) -> bool:

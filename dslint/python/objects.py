@@ -34,9 +34,9 @@ def define_class(m: Machine, node: ast.ClassDef) -> Value:
 
     frame = m.frame
     key = (id(node), frame.id)
-    atom = m.definitions.get(key)
+    atom = m.definition(key)
     if not isinstance(atom, ClassAtom):
-        atom = m.definitions[key] = ClassAtom(node, frame.module, frame.id)
+        atom = m.new.definitions[key] = ClassAtom(node, frame.module, frame.id)
     bases = [evaluate(m, base.value if isinstance(base, ast.Starred) else base) for base in node.bases]
     m.store.set((atom, BASES), one(Tuple(tuple(bases))))
     number = m.context((frame.id, id(node), "class"))

@@ -14,8 +14,10 @@ from dslint.python.budgets import MODULE
 from dslint.python.events import Call, Node, Seq
 from dslint.python.heap import Frame, OutOfBudgetError
 from dslint.python.machine import Machine
+from dslint.python.moduleruns import ModuleRun, Noted, Recording, is_kept, replay
 from dslint.python.relevance import Relevance
 from dslint.python.search import is_library
+from dslint.python.shared import Shared
 from dslint.python.source import Module, read
 from dslint.python.values import (
     INPUT,
@@ -91,43 +93,39 @@ class Program:
 
     max_modules = 200
 
-    def __init__(self, files: Files, parsed: dict[str, Module | None] | None = None) -> None:
+    def __init__(self, files: Files, shared: Shared | None = None) -> None:
         self.files = files
-        # Trees are shared by all machines; what modules hold is not.
-        self.parsed: dict[str, Module | None] = parsed if parsed is not None else {}
+        self.shared = shared or Shared()
+        # The file that is run as `__main__`, and the run of a module that takes place.
+        self.main = ""
+        self._recording: Recording | None = None
         self.frames: dict[int, int] = {}
         self.module_frames: set[int] = set()
         self._running: set[str] = set()
         self._run: dict[str, Seq] = {}
-        self.functions: list[Function] = []
-        self.classes: list[ClassAtom] = []
-        self.callbacks: list[tuple[Function, Module]] = []
-        self.decorators: dict[Function, list[tuple[str, ast.AST]]] = {}
-        # The lanes of functions that a decorator lets run on some ranks only.
-        self.runs_on: dict[Function, int] = {}
+        self.noted = Noted()
         # How often calls of a function took too many steps (`budgets.py`), and what may happen where (`relevance.py`).
         self.costly: dict[int, int] = {}
         self._relevance: Relevance | None = None
         self._unindexed: list[Module] = []
         self._seen: set[str] = set()
         self.module_events: list[tuple[Module, Seq]] = []
-        self.asked: set[tuple[str, ...]] = set()
 
     # -- what definitions tell ----------------------------------------------------------------------------------
 
     def note_function(self, function: Function) -> None:
         """Remember a function that a definition has made."""
-        self.functions.append(function)
+        self.noted.functions.append(function)
 
     def note_class(self, cls: ClassAtom) -> None:
         """Remember a class that a definition has made."""
-        self.classes.append(cls)
+        self.noted.classes.append(cls)
 
     def note_decorator(self, m: Machine, value: Value, path: str, node: ast.AST) -> None:
         """Remember that a library decorates a function."""
         for atom in value.atoms:
             if isinstance(atom, Function):
-                self.decorators.setdefault(atom, []).append((path, node))
+                self.noted.decorators.setdefault(atom, []).append((path, node))
 
     def defines(self, m: Machine, cls: ClassAtom, *names: str) -> bool:
         """Return whether a class of the project or a base of it defines one of the methods."""
@@ -142,29 +140,32 @@ class Program:
         """Return the number of the frame that holds the names of a module."""
         found = self.frames.get(id(module))
         if found is None:
+            new, m.new = m.new, m.shared.interned
             found = self.frames[id(module)] = m.context(("module", module.absolute))
+            m.new = new
             self.module_frames.add(found)
         return found
 
     def load(self, path: str) -> Module | None:
         """Return the module in a file; `None` when Python cannot read it."""
         module = self._loaded(path)
+        if path != self.main:
+            self.noted.asked.add(("file", path))
         if module is not None and path not in self._seen:
             self._seen.add(path)
             self._unindexed.append(module)
         return module
 
     def _loaded(self, path: str) -> Module | None:
-        if path not in self.parsed:
+        if path not in self.shared.parsed:
             raw = self.files.read(path)
-            self.asked.add(("file", path))
             text = decode(raw) if raw is not None else None
             module: Module | None = None
             if text is not None and not isinstance(text, Unreadable):
                 found = read(SourceFile(self.files.shown(path), text), absolute=path)
                 module = None if isinstance(found, ScriptProblem) else found
-            self.parsed[path] = module
-        return self.parsed[path]
+            self.shared.parsed[path] = module
+        return self.shared.parsed[path]
 
     def relevance(self, m: Machine) -> Relevance:
         """Return the index of what may happen in functions, with all modules that were read so far."""
@@ -181,13 +182,14 @@ class Program:
             return ""
         folder = importer.absolute.rpartition("/")[0]
         question = ("module", folder, self.files.root(importer.absolute), name)
-        self.asked.add(question)
+        self.noted.asked.add(question)
         return self.files.answer(question)
 
     def imported(self, m: Machine, importer: Module, name: str, node: ast.AST) -> Value:
         """Return the module that `import name` means, interpreted."""
         path = self.resolve(importer, name)
         if path:
+            self._parents(m, importer, name, node)
             module = self.load(path)
             if module is None:
                 return unknown(LOST_VALUE, f"`{path}` cannot be read", LOST)
@@ -195,38 +197,104 @@ class Program:
             return one(ModuleAtom(module))
         return one(Api(m.libraries.canonical(name.lstrip("."))))
 
+    def _parents(self, m: Machine, importer: Module, name: str, node: ast.AST) -> None:
+        """Run the packages around a module, as Python does before the module itself."""
+        dots = len(name) - len(name.lstrip("."))
+        for at, letter in enumerate(name):
+            path = self.resolve(importer, name[:at]) if letter == "." and at > dots else ""
+            package = self.load(path) if path else None
+            if package is not None:
+                self.run_module(m, package, node)
+
     def run_module(self, m: Machine, module: Module, node: ast.AST | None = None) -> None:
         """Interpret the body of a module the first time that something imports it."""
         path = module.absolute
+        if self._recording is not None:
+            self._recording.imports(module, node)
         if path in self._run or path in self._running:
             return
         if len(self._run) >= self.max_modules:
+            if self._recording is not None:
+                self._recording.is_complete = False
             return
         self._running.add(path)
-        saved = (m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit)
-        body: list[Node] = []
-        number = self.frame_of(m, module)
-        mark = m.store.mark()
-        m.frame = Frame(number, module, number, None)
-        m.frame.mark = mark
-        m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries = body, 0, m.worlds.full, {}, True, 0, []
-        from dslint.python.statements import execute
-        from dslint.python.values import const
-
-        m.store.set((number, "__name__"), const(module.name or path.rpartition("/")[2].removesuffix(".py")))
-        m.limit = MODULE
-        try:
-            execute(m, module.tree.body)
-        except OutOfBudgetError:
-            m.lost["budget of a module"] = m.lost.get("budget of a module", 0) + 1
-        m.store.settle(mark)
-        m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit = saved
+        body = self._replayed(m, module)
+        if body is None:
+            body = self._executed(m, module)
         self._running.discard(path)
         self._run[path] = Seq(body)
         if body:
             self.module_events.append((module, self._run[path]))
             if node is not None and m.frame is not None:
                 m.events.append(Call(node, m.frame.module, module, self._run[path]))
+
+    def run_again(self, m: Machine, module: Module) -> Seq | None:
+        """Import a module as a run did that is replayed; return its events when this is the first time."""
+        is_first = module.absolute not in self._run and module.absolute not in self._running
+        self.load(module.absolute)
+        self.run_module(m, module)
+        return self._run.get(module.absolute) if is_first else None
+
+    def _replayed(self, m: Machine, module: Module) -> list[Node] | None:
+        """Do what the body of a module did for another script; return its events, `None` where it must run."""
+        outer, self._recording = self._recording, None
+        frame, m.frame = m.frame, None  # type: ignore[assignment]  # imports of a replay are nobody's events
+        try:
+            for run in self.shared.runs.get(module.absolute, ()) if m.recorder is None else ():
+                body = replay(self, m, module, run)
+                if body is not None:
+                    self.frame_of(m, module)
+                    self._note(m, run.noted)
+                    return body
+        finally:
+            self._recording, m.frame = outer, frame
+        return None
+
+    def _note(self, m: Machine, noted: Noted) -> None:
+        self.noted.add(noted)
+        m.reached |= noted.reached
+        m.generators.update(noted.generators)
+        for reason, number in noted.lost.items():
+            m.lost[reason] = m.lost.get(reason, 0) + number
+
+    def _executed(self, m: Machine, module: Module) -> list[Node]:
+        """Interpret the body of a module, and keep what it does for the next script."""
+        from dslint.python.statements import execute
+        from dslint.python.values import const
+
+        path = module.absolute
+        saved = (m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided)
+        apart = (self.noted, self.costly, self._recording, m.new, m.reached, m.lost, m.generators, m.forwarding)
+        self.noted, self.costly, m.reached, m.lost, m.generators = Noted(), {}, set(), {}, {}
+        m.forwarding = frozenset()
+        body: list[Node] = []
+        number = self.frame_of(m, module)
+        mark = m.store.mark()
+        m.frame = Frame(number, module, number, None)
+        m.frame.mark = mark
+        m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries = body, 0, m.worlds.full, {}, True, 0, []
+        m.new, m.limit, m.decided = m.shared.interned, MODULE, {}
+        recording = self._recording = Recording(m, mark, body)
+        m.store.set((number, "__name__"), const(module.name or path.rpartition("/")[2].removesuffix(".py")))
+        run: ModuleRun | None = None
+        try:
+            execute(m, module.tree.body)
+        except OutOfBudgetError:
+            m.lost["budget of a module"] = m.lost.get("budget of a module", 0) + 1
+        finally:
+            noted = self.noted
+            noted.reached, noted.lost, noted.generators = m.reached, m.lost, m.generators
+            run = recording.end(noted)
+            self.noted, self.costly, self._recording, m.new, m.reached, m.lost, m.generators, m.forwarding = apart
+        m.store.settle(mark)
+        m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided = saved
+        self._note(m, noted)
+        known = self.shared.runs.setdefault(path, [])
+        if run is not None and path != self.main and m.recorder is None and is_kept(known):
+            known.append(run)
+        elif self._recording is not None and path == self.main:
+            self._recording.is_complete = False
+        return body
 
     def attribute(self, m: Machine, module: Module, name: str) -> Value:
         """Return a name of a module: its own, a re-export, or a submodule of a package."""

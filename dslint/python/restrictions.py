@@ -39,7 +39,7 @@ def restrict(m: Machine, value: Value, lanes: int) -> None:
     """Remember that functions run on some lanes only: a decorator says so."""
     for atom in value.atoms:
         if isinstance(atom, Function):
-            m.program.runs_on[atom] = lanes
+            m.program.noted.runs_on[atom] = lanes
 
 
 def restricted(
@@ -49,7 +49,7 @@ def restricted(
     """Return the result of calling a function that runs on some lanes only; `None` where it runs on all of these."""
     from dslint.python.frames import call_function
 
-    mask = m.program.runs_on.get(function)
+    mask = m.program.noted.runs_on.get(function)
     if mask is None or not m.lanes & ~mask:
         return None
     test = one(by_rank(m, 0).single or Const(None))

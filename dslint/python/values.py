@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dslint.python.places import earlier
+
 if TYPE_CHECKING:
     from dslint.python.source import Module
 
@@ -283,8 +285,10 @@ NOTHING = Value(frozenset())
 
 def join(first: Value, second: Value, varies: int = 0) -> Value:
     """Return what may be either; `varies` are the causes for which ranks may take different ones."""
-    if first is second or first == second:
+    if first is second:
         return first
+    if first == second:
+        return first if earlier(first.origin, second.origin) is first.origin else second
     if not first.atoms:
         return second
     if not second.atoms:
@@ -298,7 +302,7 @@ def join(first: Value, second: Value, varies: int = 0) -> Value:
         first.shape | second.shape | varies,
         first.made_by | second.made_by,
         None,
-        first.origin or second.origin,
+        earlier(first.origin, second.origin),
     )
 
 

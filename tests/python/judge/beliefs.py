@@ -422,7 +422,7 @@ class _WithTheRest(Analysis):
         recorder.known = set(recorder.belief.values)
         # Also functions that rules have no interest in: the judge asks for every expression.
         self.program.relevance(self.machine).of = lambda node, module: True  # type: ignore[method-assign]
-        for found in list(self.program.parsed.values()):
+        for found in list(self.program.shared.parsed.values()):
             if found is not None:
                 self.open(found)
 

@@ -20,6 +20,7 @@ from dslint.model.script.across.waiting import Exports, WaitingNames
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.parse.reading import decode
 from dslint.python.search import Question, is_library
+from dslint.python.shared import Shared
 
 if TYPE_CHECKING:
     from dslint.model.script.across.imported import Imported
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from dslint.model.script.ranks.guards import Guards
     from dslint.model.script.traces.divergence import Divergences
     from dslint.model.script.tree import Tree
-    from dslint.python.source import Module
 
 # How much source of other files is kept parsed at once, in bytes, and how many of them one file may ask for itself.
 _KEPT = 500_000
@@ -123,8 +123,8 @@ class Project:
         self._size = 0
         self._parsed_for: dict[Asker, set[str]] = {}
         self._waiting: dict[tuple[str, ...], WaitingNames] = {}
-        # The modules that interpretations have read, by path.
-        self.read_modules: dict[str, Module | None] = {}
+        # What interpretations of scripts share.
+        self.interpreted = Shared()
 
     # -- what was asked -----------------------------------------------------------------------------------------
 

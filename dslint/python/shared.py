@@ -1,0 +1,40 @@
+"""What the interpretations of several scripts share: trees, objects by place, and what the bodies of modules do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from dslint.python.values import ClassAtom, Function, Instance
+
+if TYPE_CHECKING:
+    from dslint.python.moduleruns import ModuleRun
+    from dslint.python.source import Module
+
+
+@dataclass(slots=True)
+class Interned:
+    """Things that exist once for each place and the calls that lead to it."""
+
+    contexts: dict[object, int] = field(default_factory=dict)
+    instances: dict[object, Instance] = field(default_factory=dict)
+    definitions: dict[object, Function | ClassAtom] = field(default_factory=dict)
+    loops: dict[object, int] = field(default_factory=dict)
+
+
+class Shared:
+    """One object for the scripts that a process interprets in the same worlds, until it holds too much.
+
+    Trees stay alive as long as it does: objects are known by the identity of their nodes.
+    """
+
+    def __init__(self) -> None:
+        self.parsed: dict[str, Module | None] = {}
+        self.trees: list[ast.Module] = []
+        self.interned = Interned()
+        self.numbers: Iterator[int] = count(1)
+        # What the bodies of modules did, by path: in different surroundings they may do different things.
+        self.runs: dict[str, list[ModuleRun]] = {}
