@@ -85,6 +85,19 @@ def _text(node: ast.AST, module: Module) -> tuple[int, str]:
     return first, module.source.text[starts[first - 1] if first <= len(starts) else 0 : end]
 
 
+def _calls(caller: ast.AST, module: Module) -> list[tuple[str, int]]:
+    """Return the names that are called in the text of a function, with their lines."""
+    found = module.calls.get(caller)
+    if found is None:
+        line, text = _text(caller, module)
+        found, at = module.calls.setdefault(caller, []), 0
+        for match in _CALL.finditer(text):
+            line += text.count("\n", at, match.start())
+            at = match.start()
+            found.append((match[1], line))
+    return found
+
+
 class Relevance:
     """The functions of the modules that have been read, by name."""
 
@@ -135,12 +148,14 @@ class Relevance:
 
     def _lines(self, caller: ast.AST, module: Module) -> list[int]:
         """Return the lines of the calls that matter, in order; those of inner functions included."""
-        start, text = _text(caller, module)
-        found, at, line = [], 0, start
-        for match in _CALL.finditer(text):
-            line += text.count("\n", at, match.start())
-            at = match.start()
-            if any(self.of(inner, home) for inner, home in self._defined.get(match[1], ())):
+        matter: dict[str, bool] = {}
+        found = []
+        for name, line in _calls(caller, module):
+            known = matter.get(name)
+            if known is None:
+                inner = self._defined.get(name, ())
+                known = matter[name] = any(self.of(node, home) for node, home in inner)
+            if known:
                 found.append(line)
         return found
 

@@ -21,8 +21,9 @@ class Module:
         self.tree = tree
         self.absolute = absolute or source.path
         self.name = name
-        # The words in the text of its functions, for those who ask (`relevance.py`).
+        # The words in the text of its functions, and what they call, for those who ask (`relevance.py`).
         self.words: dict[ast.AST, frozenset[str]] = {}
+        self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
 
     @property
     def path(self) -> str:
