@@ -341,11 +341,38 @@ def test_a_fix_that_does_not_help_is_refused_and_the_others_are_applied(
     assert done.code == 1
     said = done.err.splitlines()
     assert said[0] == (
-        "dslint: run.sh:1: the fix of DSL309 was not applied: the finding would stay, or the file would not parse"
+        "dslint: run.sh:1: the fix of DSL309 was not applied: "
+        "the finding would stay, another one would come, or the file would not parse"
     )
     assert said[1] == "dslint: fixed 1 finding in 1 file"
     assert done.codes == ["DSL309"]
     assert (project / "run.sh").read_text() == PORT + SHELL_FIXED
+
+
+def test_a_fix_that_leaves_a_new_finding_of_any_rule_is_refused(project: Path) -> None:
+    text = '{\n  "train_batch_size": 8,\n  "bf16": {"enable": true},\n  "fp16": {"enabled": true}\n}\n'
+    (project / "ds.json").write_text(text)
+    done = dslint("--fix", "--unsafe-fixes")
+    assert "another one would come" in done.err
+    assert done.codes == ["DSL102"], "with `enabled`, DeepSpeed refuses fp16 beside bf16 (DSL140)"
+    assert (project / "ds.json").read_text() == text
+
+
+def test_one_wrong_fix_among_many_costs_few_runs(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixes: dict[str, Fix | None] = {}
+    for number in range(40):
+        text, port = f"torchrun --nproc_per_node 8 --master_port 7{number:04} a.py\n", f"7{number:04}"
+        (project / f"run{number}.sh").write_text(text)
+        span = Span(text.index(port), text.index(port) + 5)
+        fixes[port] = Fix("Port", (Edit(f"run{number}.sh", span, "29500"),), Safety.SAFE)
+    fixes["70007"] = insertion("run7.sh", 0, "# of no use\n")
+    inject(monkeypatch, "DSL309", fixes)
+    runs: list[object] = []
+    real = fixer.check_paths
+    monkeypatch.setattr(fixer, "check_paths", lambda *a, **k: runs.append(a) or real(*a, **k))
+    done = dslint("--fix")
+    assert done.codes == ["DSL309"]
+    assert len(runs) <= 4, "once, with all fixes, with those of other files, with the one that is left"
 
 
 def test_a_fix_that_breaks_the_file_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

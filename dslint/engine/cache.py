@@ -86,6 +86,12 @@ class ResultCache:
         self._fresh.findings[key] = row
         return findings
 
+    def asked(self, key: str) -> list[tuple[Question, str]]:
+        """The questions about other files behind the findings that were found under a key, with their answers."""
+        row = self._fresh.findings.get(key) or [{}]
+        answers = [self._old.answers[number] for number in row[0].get("asked", ())]
+        return [(tuple(question), answer) for *question, answer in answers]
+
     def _holds(self, number: int, answer: Callable[[Question], str]) -> bool:
         """The answer with this number is still given."""
         if number not in self._held:
@@ -131,6 +137,53 @@ class ResultCache:
             # The place of the cache may be a file, or no path at all.
             with suppress(OSError, ValueError):
                 temporary.unlink(missing_ok=True)
+
+
+class RememberedResults:
+    """Results of the runs of one process over texts that change: `cache`, if any, is asked first."""
+
+    def __init__(self, cache: ResultCache | None) -> None:
+        self._cache = cache
+        # The cache asks each question once: not any more when the answers change with the texts.
+        self.asks_cache = True
+        self._findings: dict[str, tuple[list[Finding], Sequence[tuple[Question, str]]]] = {}
+        self._marked: dict[str, tuple[str, ...]] = {}
+        self._from_cache: dict[str, tuple[list[Finding], Sequence[tuple[Question, str]]]] = {}
+
+    def get(self, key: str, path: str, answer: Callable[[Question], str]) -> list[Finding] | None:
+        """The findings stored under a key; ``None`` when there are none, or a question behind them has a new answer."""
+        known = self._findings.get(key) or self._from_cache.get(key)
+        if known is not None:
+            return known[0] if all(answer(question) == before for question, before in known[1]) else None
+        found = self._cache.get(key, path, answer) if self._cache is not None and self.asks_cache else None
+        if self._cache is not None and found is not None:
+            self._from_cache[key] = (found, self._cache.asked(key))
+        return found
+
+    def put(self, key: str, findings: Sequence[Finding], asked: Sequence[tuple[Question, str]] = ()) -> None:
+        """Remember the findings of one file, and the answers about other files that they rest on."""
+        self._findings[key] = (list(findings), asked)
+        if self._cache is not None:
+            self._cache.put(key, findings, asked)
+
+    def marked(self, content: str) -> tuple[str, ...] | None:
+        """The rules that find their markers in the content with this digest, ``None`` when nobody has looked."""
+        found = self._marked.get(content)
+        return self._cache.marked(content) if found is None and self._cache is not None else found
+
+    def mark(self, content: str, codes: Sequence[str]) -> None:
+        """Remember which rules find their markers in a content."""
+        self._marked[content] = tuple(codes)
+        if self._cache is not None:
+            self._cache.mark(content, codes)
+
+    def save(self) -> None:
+        """Write what the runs used."""
+        if self._cache is not None:
+            self._cache.save()
+
+
+Results = ResultCache | RememberedResults
 
 
 class _Table:

@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix, Safety, apply_edits
-from dslint.engine.run import Result, check_paths, source_of
+from dslint.engine.cache import RememberedResults
+from dslint.engine.run import Result, check_paths, results_of, source_of
 from dslint.rules.own import SYNTAX_ERROR
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def is_allowed(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (unsafe or fix.safety is Safety.SAFE)
 
 
-_REFUSED = "the finding would stay, or the file would not parse"
+_REFUSED = "the finding would stay, another one would come, or the file would not parse"
 
 
 def fix_paths(
@@ -70,48 +71,62 @@ def fix_paths(
             break
         work.apply(chosen)
     work.out.result = work.result
+    work.results.save()
     return work.out
 
 
 class _Work:
     def __init__(self, paths: Sequence[str], settings: Settings, overrides: dict[str, str], ignore_noqa: bool) -> None:
+        # A file that no fix has changed is judged once, also without a cache.
+        self.results = RememberedResults(results_of(settings))
         self.check: Callable[[Mapping[str, str]], Result] = partial(
-            check_paths, paths, settings, ignore_noqa=ignore_noqa
+            check_paths, paths, settings, ignore_noqa=ignore_noqa, results=self.results
         )
         self.overrides = overrides
         self.out = Fixed()
         self.rejected: set[tuple[object, ...]] = set()
         self.result = self.check(overrides)
+        self.results.asks_cache = False
 
     def apply(self, chosen: Sequence[Finding]) -> None:
-        """All fixes at once when they prove good together, else only those that prove good alone."""
-        accepted = list(chosen)
-        result = self._tried(accepted)
-        if result is None:
-            accepted = [f for f in chosen if self._tried([f]) is not None]
-            result = self._tried(accepted) if accepted else None
-            if result is None:
-                accepted = []
+        """Apply the fixes that prove good together, and refuse those that do not even prove good alone."""
+        accepted = self._proven(chosen)
         for finding in chosen:
             if finding not in accepted:
                 self.rejected.add(_identity(finding))
                 self.out.refused.append(f"{finding.location}: the fix of {finding.code} was not applied: {_REFUSED}")
-        if result is not None:
-            for path, text in self._edited(accepted).items():
-                self.out.before.setdefault(path, self._text(path))
-                self.out.after[path] = self.overrides[path] = text
-            self.out.applied += len(accepted)
-            self.result = result
 
-    def _tried(self, findings: Sequence[Finding]) -> Result | None:
-        """The result after these fixes, ``None`` unless each finding is gone and nothing else broke."""
+    def _proven(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Apply as many of these fixes as prove good, and return them: first those that no failure speaks of."""
+        suspects = self._tried(findings)
+        if not suspects:
+            return list(findings)
+        if len(findings) == 1:
+            return []
+        others = [f for f in findings if f not in suspects]
+        half = len(suspects) // 2
+        parts = [others, suspects] if others else [suspects[:half], suspects[half:]]
+        return [finding for part in parts for finding in self._proven(part)]
+
+    def _tried(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Apply fixes when they prove good together; else return those whose files are worse or no better by them."""
         edited = self._edited(findings)
         result = self.check({**self.overrides, **edited})
         before, after = _count(self.result), _count(result)
         fixed = Counter((f.location.path, f.code) for f in findings)
-        gone = all(after[key] <= before[key] - number for key, number in fixed.items())
-        broken = any(after[p, SYNTAX_ERROR.code] > before[p, SYNTAX_ERROR.code] for p in edited)
-        return result if gone and not broken else None
+        readable = {f.location.path for f in findings if f.code == SYNTAX_ERROR.code}
+        wrong = {path for (path, code), number in fixed.items() if after[path, code] > before[path, code] - number}
+        # A file that could not be read before may have any finding now.
+        wrong |= {path for (path, code) in after if path not in readable and after[path, code] > before[path, code]}
+        if wrong:
+            touched = [f for f in findings if wrong & {f.location.path, *_paths(f)}]
+            return touched or list(findings)
+        for path, text in edited.items():
+            self.out.before.setdefault(path, self._text(path))
+            self.out.after[path] = self.overrides[path] = text
+        self.out.applied += len(findings)
+        self.result = result
+        return []
 
     def _edited(self, findings: Sequence[Finding]) -> dict[str, str]:
         edits: dict[str, list[Edit]] = {}
@@ -123,6 +138,10 @@ class _Work:
     def _text(self, path: str) -> str:
         source = source_of(path, self.overrides)
         return source.text if source else ""
+
+
+def _paths(finding: Finding) -> Iterator[str]:
+    return (edit.path for edit in (finding.fix.edits if finding.fix else ()))
 
 
 def _count(result: Result) -> Counter[tuple[str, str]]:

@@ -29,7 +29,7 @@ from dslint.rules.registry import BY_CODE, all_rules, load_rule
 
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
-    from dslint.engine.cache import ResultCache
+    from dslint.engine.cache import ResultCache, Results
     from dslint.engine.judge import Job
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
@@ -58,12 +58,14 @@ def check_paths(
     overrides: Mapping[str, str] | None = None,
     ignore_noqa: bool = False,
     profile: Profile | None = None,
+    results: Results | None = None,
 ) -> Result:
     """Judge files and folders. ``overrides`` (path -> text) replace what stands on disk.
 
-    ``profile`` takes the time of each stage and rule; such a run does not look at earlier results.
+    ``profile`` takes the time of each stage and rule; such a run does not look at earlier results. ``results`` are
+    those of earlier runs, if not the settings say where they are; who gives them saves them.
     """
-    return _Run(settings, overrides or {}, ignore_noqa, profile).check(paths)
+    return _Run(settings, overrides or {}, ignore_noqa, profile, results).check(paths)
 
 
 def check_text(path: str, text: str, kind: str = "script", settings: Settings | None = None) -> list[Finding]:
@@ -84,15 +86,31 @@ def list_files(paths: Sequence[str], settings: Settings, overrides: Mapping[str,
     return [c.path for c in discover(paths, excludes_of(settings), overrides or {}).candidates]
 
 
+def results_of(settings: Settings) -> ResultCache | None:
+    """The results of earlier runs, unless the settings want none."""
+    if not settings.cache:
+        return None
+    from dslint.engine.cache import ResultCache, default_directory, digest, program_fingerprint
+
+    directory = settings.cache_dir or default_directory()
+    return ResultCache(directory, str(settings.root), digest(settings.fingerprint(), program_fingerprint()))
+
+
 def _order(finding: Finding) -> tuple[Any, ...]:
     return finding.sort_key
 
 
 class _Run:
     def __init__(
-        self, settings: Settings, overrides: Mapping[str, str], ignore_noqa: bool, profile: Profile | None = None
+        self,
+        settings: Settings,
+        overrides: Mapping[str, str],
+        ignore_noqa: bool,
+        profile: Profile | None = None,
+        results: Results | None = None,
     ) -> None:
         self.profile = profile
+        self.results = results
         self.settings = settings
         self.ignore_noqa = ignore_noqa
         self.overrides = overrides
@@ -246,16 +264,16 @@ class _Run:
         from dslint.engine.projectfiles import ProjectFiles
         from dslint.engine.scripts import ScriptStage
 
-        results = self._results()
+        results = self.results or (results_of(self.settings) if self.profile is None else None)
         jobs = self._jobs(inputs, contexts, results)
         files = ProjectFiles(self.overrides)
         workers, rules = self.settings.jobs or cores(), self.settings.rule_files
         with ScriptStage(jobs, results, workers, files, self.profile, rules, self.enabled) as stage:
             yield stage.findings
-        if results:
+        if results and self.results is None:
             results.save()
 
-    def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: ResultCache | None) -> list[Job]:
+    def _jobs(self, inputs: Inputs, contexts: Mapping[str, Context], results: Results | None) -> list[Job]:
         """The scripts that some rule could concern, as far as an earlier run knows it, and all others."""
         from dslint.engine.cache import digest
         from dslint.engine.judge import Job
@@ -270,15 +288,6 @@ class _Run:
                     context = self.surroundings.context(path, contexts.get(path))
                     jobs.append(Job(path, raw, kind, codes or (), context, content, codes is not None, is_named))
         return jobs
-
-    def _results(self) -> ResultCache | None:
-        if not self.settings.cache or self.profile is not None:
-            return None
-        from dslint.engine.cache import ResultCache, default_directory, digest, program_fingerprint
-
-        directory = self.settings.cache_dir or default_directory()
-        fingerprint = digest(self.settings.fingerprint(), program_fingerprint())
-        return ResultCache(directory, str(self.settings.root), fingerprint)
 
     @staticmethod
     def _most_informed(findings: list[Finding]) -> list[Finding]:

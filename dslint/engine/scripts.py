@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding
 from dslint.core.garbage import no_collections
 from dslint.core.profile import Profile, stage_of
-from dslint.engine.cache import ResultCache, digest
+from dslint.engine.cache import Results, digest
 from dslint.engine.inputs import died
 from dslint.engine.judge import Job, Judge, Judged
 from dslint.engine.projectfiles import ProjectFiles
@@ -45,7 +45,7 @@ class ScriptStage:
     def __init__(
         self,
         jobs: Sequence[Job],
-        results: ResultCache | None,
+        results: Results | None,
         workers: int,
         files: ProjectFiles | None = None,
         profile: Profile | None = None,
@@ -110,7 +110,7 @@ class ScriptStage:
         return findings
 
     @staticmethod
-    def _keep(results: ResultCache, key: str, job: Job, judged: Judged) -> None:
+    def _keep(results: Results, key: str, job: Job, judged: Judged) -> None:
         # A crash is not a fact about the file: try again next time.
         if any(f.code == RULE_CRASHED.code for f in judged.findings):
             return
