@@ -133,3 +133,40 @@ def test_results_of_another_dslint_are_not_reused(tmp_path: Path, monkeypatch: p
     assert cache.program_fingerprint() == before
     rule.write_text("another = 2\n")
     assert cache.program_fingerprint() != before
+
+
+STEPS = """\
+def step(model, loss, last):
+    if last:
+        loss.backward()
+        return
+    with model.no_sync():
+        loss.backward()
+"""
+TRAIN = """\
+import torch
+import torch.distributed as dist
+from steps import step
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def main(loader):
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 1).cuda())
+    for at, (x, y) in enumerate(loader):
+        step(model, torch.nn.functional.mse_loss(model(x), y), (at + 1) % 4 == 0)
+    dist.destroy_process_group()
+"""
+
+
+def test_a_finding_in_an_imported_file_stays_there(project: Path) -> None:
+    (project / "train.py").write_text(TRAIN)
+    (project / "steps.py").write_text(STEPS)
+    first = dslint("--ignore", "DSL223", ".")
+    assert first.out.startswith("steps.py:5:")
+    assert dslint("--ignore", "DSL223", ".") == first
+    # Named alone, the script is still the one whose run shows the mistake, and a comment in the other file counts.
+    assert dslint("--ignore", "DSL223", "train.py").codes == ["DSL275"]
+    (project / "steps.py").write_text(STEPS.replace("no_sync():", "no_sync():  # dslint: ignore[DSL275]"))
+    for paths in (["."], ["train.py"]):
+        assert dslint("--ignore", "DSL223", *paths).codes == []

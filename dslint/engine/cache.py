@@ -99,12 +99,12 @@ class ResultCache:
             self._held[number] = answer(tuple(question)) == before
         return self._held[number]
 
-    def put(self, key: str, findings: Sequence[Finding], asked: Sequence[tuple[Question, str]] = ()) -> None:
+    def put(self, key: str, path: str, findings: Sequence[Finding], asked: Sequence[tuple[Question, str]] = ()) -> None:
         """Remember the findings of one file, and the answers about other files that they rest on."""
         # Files ask the same questions: each is kept once, and rows have numbers.
         numbers = [self._numbers.setdefault((*question, answer), len(self._numbers)) for question, answer in asked]
         head = [{"asked": numbers}] if asked else []
-        self._fresh.findings[key] = [*head, *map(encode_finding, findings)]
+        self._fresh.findings[key] = [*head, *(encode_finding(finding, path) for finding in findings)]
         self._changed = True
 
     def marked(self, content: str) -> tuple[str, ...] | None:
@@ -160,11 +160,11 @@ class RememberedResults:
             self._from_cache[key] = (found, self._cache.asked(key))
         return found
 
-    def put(self, key: str, findings: Sequence[Finding], asked: Sequence[tuple[Question, str]] = ()) -> None:
+    def put(self, key: str, path: str, findings: Sequence[Finding], asked: Sequence[tuple[Question, str]] = ()) -> None:
         """Remember the findings of one file, and the answers about other files that they rest on."""
         self._findings[key] = (list(findings), asked)
         if self._cache is not None:
-            self._cache.put(key, findings, asked)
+            self._cache.put(key, path, findings, asked)
 
     def marked(self, content: str) -> tuple[str, ...] | None:
         """The rules that find their markers in the content with this digest, ``None`` when nobody has looked."""
@@ -221,14 +221,16 @@ class _Table:
         }
 
 
-def encode_finding(f: Finding) -> dict[str, Any]:
-    """A finding as JSON data; its path is the key's business."""
+def encode_finding(f: Finding, path: str) -> dict[str, Any]:
+    """A finding as JSON data; the path of the file that was judged is the key's business."""
     row: dict[str, Any] = {
         "c": f.code, "n": f.name, "s": f.severity.value, "m": f.message, "l": _location(f.location),
         "k": f.confidence.value,
     }  # fmt: skip
+    if f.location.path != path:
+        row["o"] = f.location.path
     if f.related:
-        row["r"] = [[*_location(x), x.path if x.path != f.location.path else None] for x in f.related]
+        row["r"] = [[*_location(x), x.path if x.path != path else None] for x in f.related]
     if f.hint:
         row["h"] = f.hint
     if f.pointer is not None:
@@ -236,22 +238,27 @@ def encode_finding(f: Finding) -> dict[str, Any]:
     if f.facts:
         row["a"] = f.facts
     if f.fix:
-        row["f"] = [f.fix.title, f.fix.safety.value, [[e.span.start, e.span.end, e.text] for e in f.fix.edits]]
+        row["f"] = [f.fix.title, f.fix.safety.value, [_edit(e, path) for e in f.fix.edits]]
     return row
 
 
+def _edit(edit: Edit, path: str) -> list[Any]:
+    place = [edit.span.start, edit.span.end, edit.text]
+    return place if edit.path == path else [*place, edit.path]
+
+
 def decode_finding(row: dict[str, Any], path: str) -> Finding:
-    """The inverse of :func:`encode_finding` for a file that now stands at ``path``."""
+    """The inverse of :func:`encode_finding`."""
     fix = None
     if "f" in row:
         title, safety, edits = row["f"]
-        fix = Fix(title, tuple(Edit(path, Span(a, b), text) for a, b, text in edits), Safety(safety))
+        fix = Fix(title, tuple(_decode_edit(*edit, path) for edit in edits), Safety(safety))
     return Finding(
         code=row["c"],
         name=row["n"],
         severity=Severity(row["s"]),
         message=row["m"],
-        location=_decode_location(row["l"], path),
+        location=_decode_location(row["l"], row.get("o", path)),
         related=tuple(_decode_location(x[:-1], x[-1] or path) for x in row.get("r", ())),
         hint=row.get("h", ""),
         fix=fix,
@@ -259,6 +266,11 @@ def decode_finding(row: dict[str, Any], path: str) -> Finding:
         pointer=row.get("p"),
         facts=tuple((name, value) for name, value in row.get("a", ())),
     )
+
+
+def _decode_edit(start: int, end: int, text: str, path: str, *_: str) -> Edit:
+    """The path of another file, if there is one, comes before that of the file that was judged."""
+    return Edit(path, Span(start, end), text)
 
 
 def _location(loc: Location) -> list[Any]:

@@ -118,7 +118,7 @@ class ScriptStage:
             results.mark(job.content, judged.codes)
             key = _key(replace(job, codes=judged.codes)) if judged.codes or job.is_named else ""
         if key:
-            results.put(key, judged.findings, judged.asked)
+            results.put(key, job.path, judged.findings, judged.asked)
 
     def _judged(self) -> Iterator[Judged]:
         if self._pool is None:
