@@ -79,7 +79,7 @@ def _listed(cls: str) -> functions.Special:
         element = items_of(m, value, node)
         bits = containers.counted(m, value)
         if cls == "builtins.set":
-            return containers.new_set(m, node, [element])
+            return containers.new_set(m, node, [element], bits)
         if cls == "reversed":
             return containers.open_iterator(m, node, element, bits)
         made = containers.new_list(m, node, [], element, "builtins.list" if cls != "builtins.tuple" else cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import arithmetic, containers, expressions
+from dslint.python import arithmetic, connectives, containers, expressions
 from dslint.python.machine import Machine
 from dslint.python.operators import COMPARE, apply
 from dslint.python.special import compare_method
@@ -24,14 +24,26 @@ from dslint.python.varies import ASSUMED, DATA, RANDOM, RANKED, WORLD
 
 def _compare(m: Machine, node: ast.Compare) -> Value:
     left = expressions.evaluate(m, node.left)
-    found: Value | None = None
-    for op, right_node in zip(node.ops, node.comparators, strict=True):
-        right = expressions.evaluate(m, right_node)
-        one_test = compared(m, type(op), left, right, node)
-        found = one_test if found is None else m.selected(found, m.lanes, one_test, m.lanes, 0)
-        left = right
-    assert found is not None
+    right = expressions.evaluate(m, node.comparators[0])
+    found = compared(m, type(node.ops[0]), left, right, node)
+    for op, operand in zip(node.ops[1:], node.comparators[1:], strict=True):
+        if not m.alive:
+            return found
+        found, right = _and_compared(m, found, type(op), right, operand, node)
     return found
+
+
+def _and_compared(
+    m: Machine, before: Value, op: type[ast.cmpop], left: Value, operand: ast.expr, node: ast.Compare
+) -> tuple[Value, Value]:
+    """Go on with `a < b < c` where `a < b` holds; return the value of the test, and `c`."""
+    right = [left]
+
+    def more() -> Value:
+        right[0] = expressions.evaluate(m, operand)
+        return compared(m, op, left, right[0], node)
+
+    return connectives.one_more(m, before, operand, more, operand, is_and=True), right[0]
 
 
 def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: ast.AST) -> Value:

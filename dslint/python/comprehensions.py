@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 
 from dslint.python import containers, loops, writing
-from dslint.python.events import Loop, Seq
+from dslint.python.events import Alt, Loop, Seq
 from dslint.python.heap import REST, Frame
 from dslint.python.machine import Machine
 from dslint.python.values import (
@@ -92,21 +92,33 @@ def _generate(
 
     def turn() -> None:
         assign(m, part.target, loops.items_of(m, subject, part.iter))
-        for test in part.ifs:
-            value = evaluate(m, test)
-            true, false, varies = m.truth(value)
-            if false:
-                counted[0] |= varies
-            if not true:
-                m.alive = False
-                return
-            if not true & false:
-                m.lanes = true
+        filtered(0)
+
+    def filtered(nth: int) -> None:
+        if not m.alive:
+            return
+        if nth == len(part.ifs):
+            if at + 1 < len(node.generators):
+                _generate(m, node, at + 1, evaluate(m, node.generators[at + 1].iter), produce, counted)
+            else:
+                produce()
+            return
+        test = part.ifs[nth]
+        value = evaluate(m, test)
+        if not m.alive:
+            return
+        true, false, varies = m.truth(value)
+        counted[0] |= (varies if true & false else m.split_varies(true)) if false else 0
+
+        def holds() -> None:
             narrow(m, test, True)
-        if at + 1 < len(node.generators):
-            _generate(m, node, at + 1, evaluate(m, node.generators[at + 1].iter), produce, counted)
-        else:
-            produce()
+            filtered(nth + 1)
+
+        alt = Alt(test, m.frame.module, value, true, false, varies, Seq(), Seq())
+        outer = m.events
+        m.branch(alt, holds, lambda: None, value.number)
+        if alt.then.items:
+            outer.append(alt)
 
     loops.run_loop(m, loop, turn, [], m.new_loop(part.iter))
     if loop.body.items:
@@ -140,7 +152,7 @@ def _collected(
             else containers.new_iterator(m, node, exact)
         )
     if isinstance(node, ast.SetComp):
-        return containers.new_set(m, node, [element])
+        return containers.new_set(m, node, [element], counted)
     if exact is not None:
         return containers.new_list(m, node, exact)
     made = containers.new_list(m, node, [], element)

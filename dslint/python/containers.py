@@ -40,9 +40,14 @@ LISTS = ("builtins.list", "collections.deque")
 
 
 def new_list(
-    m: Machine, node: ast.AST, items: list[Value], rest: Value | None = None, cls: str = "builtins.list"
+    m: Machine,
+    node: ast.AST,
+    items: list[Value],
+    rest: Value | None = None,
+    cls: str = "builtins.list",
+    counted_by: int = 0,
 ) -> Value:
-    """Return a new list with these items, and others of unknown number that `rest` describes."""
+    """Return a new list with these items, and others that `rest` describes; their number differs by `counted_by`."""
     made = m.made(node, cls)
     atom = made.single
     assert isinstance(atom, Instance)
@@ -53,17 +58,19 @@ def new_list(
         m.store.set((atom, ITEMS), NOTHING)
         m.store.set((atom, REST), join_all([*items, rest] if rest is not None else items))
         if rest is not None:
-            m.store.set((atom, LENGTH), unknown(OPAQUE, "length", m.shape(rest) if False else 0))
+            m.store.set((atom, LENGTH), unknown(OPAQUE, "length", counted_by))
     return made
 
 
-def new_set(m: Machine, node: ast.AST, values: list[Value]) -> Value:
-    """Return a new set that holds these values."""
+def new_set(m: Machine, node: ast.AST, values: list[Value], counted_by: int = 0) -> Value:
+    """Return a new set that holds these values; which of them, differs by `counted_by`."""
     made = m.made(node, "builtins.set")
     atom = made.single
     assert isinstance(atom, Instance)
     clear(m, atom)
     m.store.set((atom, REST), join_all(values))
+    if counted_by:
+        _set_length(m, made, counted_by)
     return made
 
 

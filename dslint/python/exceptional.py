@@ -74,7 +74,7 @@ def around(m: Machine, tree: Try, guarded: Callable[[], None], final: Callable[[
     thrown_way = Outcome(on_the_way, lanes, control, value if raised else statements._SOMETHING)
     swallowed = _on_exception(m, final, thrown_way, mark, bool(raised), events)
     outcomes = [*_after_final(m, final, here, mark, events), *swallowed]
-    m.meet(outcomes, 0)
+    m.meet(outcomes, _raised_by(m, raised, lanes))
     tree.final = _joined_events(m, tree, events)
     return bool(swallowed)
 
@@ -101,7 +101,7 @@ def _on_exception(
     m: Machine, final: Callable[[Value | None], bool], way: Outcome, mark: int, is_sure: bool, events: list[list[Any]]
 ) -> list[Outcome]:
     """Run `final` where an exception leaves the block; return the ways on which the exception ends there."""
-    inner = m.store.mark()
+    inner, by = m.store.mark(), m.raised_by
     m.store.apply(way.changes)
     m.alive, m.lanes, m.control = True, way.lanes, way.control
     outer, m.events = m.events, []
@@ -112,7 +112,7 @@ def _on_exception(
     if m.alive:
         if is_sure and m.tries:
             outer_mark, target = m.tries[-1]
-            target.append(Outcome(m.store.changes(outer_mark), m.lanes, m.control, way.value, way.node))
+            target.append(Outcome(m.store.changes(outer_mark), m.lanes, m.control | by, way.value, way.node))
         if ends:
             found.append(Outcome(m.store.changes(mark), m.lanes, m.control))
     m.store.undo(inner)
@@ -203,4 +203,6 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
             outcomes.append(Outcome(m.store.changes(mark), m.lanes, m.control))
         m.store.undo(mark)
     m.events, m.lanes, m.control = outer, lanes, control
-    m.meet(outcomes, 0)
+    m.asked = (node, None)
+    m.meet(outcomes, _raised_by(m, raised, lanes))
+    m.asked = None

@@ -10,9 +10,9 @@ from dslint.python import (
     arithmetic,
     attributes,
     comparisons,
+    connectives,
     containers,
     dictionaries,
-    formulas,
     invoke,
     subscripts,
     writing,
@@ -117,6 +117,7 @@ def _display(m: Machine, elements: list[ast.expr]) -> list[Value] | None:
 def _list(m: Machine, node: ast.List) -> Value:
     items: list[Value] = []
     rest = None
+    bits = 0
     for element in node.elts:
         if isinstance(element, ast.Starred):
             inner = evaluate(m, element.value)
@@ -124,22 +125,25 @@ def _list(m: Machine, node: ast.List) -> Value:
             if known is None:
                 part = containers.iterated(m, inner, element)
                 rest = part if rest is None else join(rest, part)
+                bits |= containers.counted(m, inner)
                 continue
             items += known
         else:
             items.append(evaluate(m, element))
-    return containers.new_list(m, node, items, rest)
+    return containers.new_list(m, node, items, rest, counted_by=bits)
 
 
 def _set(m: Machine, node: ast.Set) -> Value:
-    values = [_set_element(m, element) for element in node.elts]
-    return containers.new_set(m, node, values)
-
-
-def _set_element(m: Machine, element: ast.expr) -> Value:
-    if isinstance(element, ast.Starred):
-        return containers.iterated(m, evaluate(m, element.value), element)
-    return evaluate(m, element)
+    values = []
+    bits = 0
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            inner = evaluate(m, element.value)
+            bits |= containers.counted(m, inner)
+            values.append(containers.iterated(m, inner, element))
+        else:
+            values.append(evaluate(m, element))
+    return containers.new_set(m, node, values, bits)
 
 
 def _dict(m: Machine, node: ast.Dict) -> Value:
@@ -177,46 +181,6 @@ def _slice(m: Machine, node: ast.Slice) -> Value:
 
 
 _SCALARS = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool", "builtins.bytes")
-
-
-def _boolop(m: Machine, node: ast.BoolOp) -> Value:
-    found = evaluate(m, node.values[0])
-    for at, operand in enumerate(node.values[1:]):
-        if not m.alive:
-            return found
-        found = _step(m, node, found, node.values[at], operand)
-    return found
-
-
-def _step(m: Machine, node: ast.BoolOp, left: Value, left_node: ast.expr, operand: ast.expr) -> Value:
-    """Evaluate one more operand of `and` or `or` where the operands before it lead there."""
-    is_and = isinstance(node.op, ast.And)
-    true, false, varies = m.truth(left)
-    go, stay = (true, false) if is_and else (false, true)
-    results: dict[bool, tuple[Value, int]] = {}
-
-    def more() -> None:
-        comparisons.narrow(m, left_node, is_and)
-        results[True] = (evaluate(m, operand), m.lanes)
-
-    def less() -> None:
-        results[False] = (_only(m, left, holds=not is_and), m.lanes)
-
-    alt = Alt(operand, m.frame.module, left, go, stay, varies, Seq(), Seq())
-    _branched(m, alt, more, less, left.number if is_and else None)
-    return _with_formula(m, node, left, results, _met(m, results, varies, bool(go & stay)))
-
-
-def _with_formula(
-    m: Machine, node: ast.BoolOp, left: Value, results: dict[bool, tuple[Value, int]], found: Value
-) -> Value:
-    """Keep of a test what it is made of: `args.save and rank == 0` is false where its second part is."""
-    if len(results) != 2 or isinstance(found.single, Const):
-        return found
-    right = results[True][0]
-    parts = [formulas.operand(v, (id(node), m.frame.id, m.turn, at)) for at, v in enumerate((left, right))]
-    number = formulas.joined("and" if isinstance(node.op, ast.And) else "or", parts[0], parts[1])
-    return Value(found.atoms, found.varies, found.shape, found.made_by, number, found.origin)
 
 
 def _only(m: Machine, value: Value, *, holds: bool) -> Value:
@@ -262,9 +226,9 @@ def _ifexp(m: Machine, node: ast.IfExp) -> Value:
 
     alt = Alt(node, m.frame.module, test, true, false, varies, Seq(), Seq())
     _branched(m, alt, then, orelse, test.number)
-    m.split = (m.frame.module, node)
+    m.split, m.asked = (m.frame.module, node), (node, test)
     found = _met(m, results, varies, bool(true & false))
-    m.split = None
+    m.split = m.asked = None
     return found
 
 
@@ -371,7 +335,7 @@ _HANDLERS: dict[type[ast.AST], Callable[[Machine, Any], Value]] = {
     ast.Slice: _slice,
     ast.BinOp: arithmetic._binop,
     ast.UnaryOp: arithmetic._unaryop,
-    ast.BoolOp: _boolop,
+    ast.BoolOp: connectives.boolop,
     ast.IfExp: _ifexp,
     ast.Compare: comparisons._compare,
     ast.Call: _call,

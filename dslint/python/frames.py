@@ -245,9 +245,11 @@ def _returned(m: Machine, frame: Frame, is_plain: bool) -> Value:
     varies = 0
     for outcome in outcomes:
         varies |= outcome.control
+    m.asked = (frame.function.node, None) if frame.function is not None else None
     m.meet(outcomes, varies)
     found, lanes = outcomes[0].value or NONE_, outcomes[0].lanes
     for outcome in outcomes[1:]:
         found = m.selected(found, lanes, outcome.value or NONE_, outcome.lanes, varies)
         lanes |= outcome.lanes
+    m.asked = None
     return found

@@ -146,6 +146,7 @@ class Heap:
         self.tries: list[tuple[int, list[Outcome]]] = []
         # The test whose ways meet just now.
         self.split: tuple[Module, ast.AST] | None = None
+        self.asked: tuple[ast.AST | None, Value | None] | None = None
 
     # -- objects and their content ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dslint.python import containers, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
 from dslint.python.generators import run_generator, yielded
-from dslint.python.heap import ITEMS, REST, LoopState, Outcome
+from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome
 from dslint.python.machine import Machine
 from dslint.python.store import Key
 from dslint.python.values import (
@@ -101,9 +101,14 @@ def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], i
                 continue
             if old is None or not old.atoms:
                 m.note_absence(key, back, varies)
+            elif not value.atoms and not m.lacks(key):
+                m.note_absence(key, back, varies)  # a turn takes it away
+                changed = True
             # A cell that is read for the first time is the same on all ways.
             is_first = old is None and all(o.changes.get(key) == value for o in back)
             bits = varies if len(back) > 1 and value != old and not is_first else 0
+            if key[1] == LENGTH and outcome.changes.get(key) is not None:
+                value = value.with_(m.length_bits(key, back, varies))
             new = _widened(
                 m,
                 key,

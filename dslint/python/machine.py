@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dslint.python import formulas
 from dslint.python.events import Alt, Exit, Seq
+from dslint.python.jobtests import asks_for_job
 from dslint.python.operators import per_rank
 from dslint.python.store import Key
 from dslint.python.values import (
@@ -142,9 +143,9 @@ class Machine(Heap):
             self.store.undo(mark)
             self.alive = True
         self.events, self.path, self.lanes, self.control = events, path, lanes, control
-        self.split = (alt.module, alt.node)
+        self.split, self.asked = (alt.module, alt.node), (alt.node, alt.test)
         self.meet(outcomes, alt.varies if splits else 0)
-        self.split = None
+        self.split = self.asked = None
         if len(outcomes) == 1 and alt.then_lanes and alt.else_lanes and not raised:
             self.lanes = outcomes[0].lanes
             self.control = outcomes[0].control
@@ -174,7 +175,22 @@ class Machine(Heap):
                 found = self.selected(found, lanes, value, outcome.lanes, varies) if found.atoms else value
                 lanes |= outcome.lanes
             if found.atoms:
+                if key[1] == LENGTH:
+                    found = found.with_(self.length_bits(key, outcomes, varies))
                 self.store.set(key, found)
+
+    def length_bits(self, key: Key, outcomes: list[Outcome], varies: int) -> int:
+        """Return by what a number of items differs that changes on some of the ways only that meet."""
+        changing = [outcome for outcome in outcomes if key in outcome.changes]
+        if len(changing) == len(outcomes):
+            return 0
+        lanes = others = 0
+        for outcome in outcomes:
+            if key in outcome.changes:
+                lanes |= outcome.lanes
+            else:
+                others |= outcome.lanes
+        return varies if lanes & others else self.split_varies(lanes)
 
     def _is_new(self, owner: object, known: dict[object, bool]) -> bool:
         """Return whether an object was made on one of the ways that meet here: on the others there is none."""
@@ -201,6 +217,16 @@ class Machine(Heap):
         elif isinstance(name, str) and not name.startswith("#") and isinstance(owner.cls, ClassAtom):
             self.store.set((owner, ("maybe", name)), TRUE)
 
+    def lacks(self, key: Key) -> bool:
+        """Return whether it is noted that an item or a field may be absent."""
+        owner, name = key
+        is_item = isinstance(name, tuple) and name[0] == "key"
+        is_field = isinstance(name, str) and not name.startswith("#")
+        if not isinstance(owner, Instance) or not (is_item or (is_field and isinstance(owner.cls, ClassAtom))):
+            return True
+        found = self.store.get((owner, ("maybe", name[1] if isinstance(name, tuple) else name)))
+        return found is not None and bool(found.atoms)
+
     def absent_value(self, key: Key) -> Value | None:
         """Return what a field holds that nothing has set: of the class, or of an object that nobody knows."""
         from dslint.python import attributes
@@ -220,10 +246,10 @@ class Machine(Heap):
         if first_lanes & second_lanes:
             if not varies & (DIVERGENT | LOST):
                 ranked = _rank_or_constant(first, second)
-                if ranked is not None:
+                if ranked is not None and self._asked_for_job():
                     return ranked
                 if _is_told(first, second):
-                    return self._told(first, second)
+                    return self._told(first, second, is_job=self._asked_for_job())
             if first_lanes != second_lanes:
                 varies |= self.split_varies(second_lanes) | self.split_varies(first_lanes)
             return self._met(join(first, second, varies), first, second)
@@ -231,19 +257,22 @@ class Machine(Heap):
         if by_rank is not None:
             return by_rank
         if _is_told(first, second):
-            return self._told(first, second)
+            return self._told(first, second, is_job=True)
         found = self._met(join(first, second, self.split_varies(second_lanes)), first, second)
         if self.split is None or not found.varies & RANKED:
             return found
         return Value(found.atoms, found.varies, found.shape, found.made_by, found.number, self.split)
 
-    def _told(self, first: Value, second: Value) -> Value:
+    def _told(self, first: Value, second: Value, *, is_job: bool) -> Value:
         """Return what some ranks have and the others were told: where nothing is told, there is one process."""
         found = join(first, second, ASSUMED)
-        kept = Value(
-            found.atoms, found.varies & ~DIVERGENT, found.shape & ~DIVERGENT, found.made_by, None, found.origin
-        )
-        return self._met(kept, first, second)
+        # Of any other test nobody knows whether the ranks were told.
+        lost = LOST if (found.varies | found.shape) & DIVERGENT and not is_job else 0
+        bits, shape = found.varies & ~DIVERGENT | lost, found.shape & ~DIVERGENT | lost
+        return self._met(Value(found.atoms, bits, shape, found.made_by, None, found.origin), first, second)
+
+    def _asked_for_job(self) -> bool:
+        return self.asked is not None and asks_for_job(*self.asked)
 
     def _met(self, value: Value, first: Value, second: Value) -> Value:
         """Give a value of several ways a number: who reads the variable twice reads the same value."""

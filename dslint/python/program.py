@@ -260,7 +260,7 @@ class Program:
     def _executed(self, m: Machine, module: Module) -> list[Node]:
         """Interpret the body of a module, and keep what it does for the next script."""
         from dslint.python.statements import execute
-        from dslint.python.values import const
+        from dslint.python.values import const, join_all
 
         path = module.absolute
         saved = (m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided)
@@ -275,7 +275,7 @@ class Program:
         m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries = body, 0, m.worlds.full, {}, True, 0, []
         m.new, m.limit, m.decided = m.shared.interned, MODULE, {}
         recording = self._recording = Recording(m, mark, body)
-        m.store.set((number, "__name__"), const(module.name or path.rpartition("/")[2].removesuffix(".py")))
+        m.store.set((number, "__name__"), join_all(map(const, module.names)))
         run: ModuleRun | None = None
         try:
             execute(m, module.tree.body)

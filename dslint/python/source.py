@@ -8,6 +8,9 @@ from functools import cached_property
 from dslint.core.source import Location, SourceFile, Span
 from dslint.parse.python import ScriptProblem, parse_ast
 
+# The folders that may be part of the name of a module.
+_MOST_FOLDERS = 6
+
 
 class Module:
     """A file that Python can read. Equal only to itself; one object a file, kept by whoever reads the project.
@@ -29,6 +32,15 @@ class Module:
     def path(self) -> str:
         """Return the path that the user sees."""
         return self.source.path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the dotted names that it may be imported by, from one of the folders around it."""
+        parts = [part for part in self.path.removesuffix(".py").split("/") if part not in ("", ".", "..")]
+        if len(parts) > 1 and parts[-1] == "__init__":
+            parts.pop()
+        parts = parts[-_MOST_FOLDERS:]
+        return tuple(".".join(parts[at:]) for at in range(len(parts)))
 
     @property
     def is_package(self) -> bool:

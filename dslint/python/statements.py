@@ -149,6 +149,8 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     ):
         writing.extend(m, atom, value, node)
         return
+    if isinstance(node.op, ast.Add | ast.BitOr) and writing.extend_one_of(m, old, value, node):
+        return
     if isinstance(atom, Instance) and atom.cls == "builtins.dict" and isinstance(node.op, ast.BitOr):
         dictionaries.update_dict(m, atom, value, node)
         return

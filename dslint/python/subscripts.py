@@ -186,7 +186,8 @@ def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.A
                 any_item = Value(any_item.atoms, any_item.varies, any_item.shape, any_item.made_by, None, value.origin)
             items = [any_item] * count
             if star is not None:
-                items[star] = containers.new_list(m, node, [], any_item)
+                bits = containers.counted(m, one(atom)) | value.varies
+                items[star] = containers.new_list(m, node, [], any_item, counted_by=bits)
         elif star is not None:
             tail = count - star - 1
             middle = items[star : len(items) - tail]

@@ -152,6 +152,19 @@ def extend(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     m.store.set((atom, LENGTH), _length(m, atom, containers.counted(m, value)))
 
 
+def extend_one_of(m: Machine, base: Value, value: Value, node: ast.AST) -> bool:
+    """Add all elements of an iterable to one of several lists in place; return whether they are lists."""
+    lists = [a for a in base.atoms if isinstance(a, Instance) and a.cls in ("builtins.list", "builtins.set")]
+    if len(lists) < 2 or len(lists) < len(base.atoms):
+        return False
+    items = containers.iterated(m, value, node)
+    for atom in lists:
+        loosen(m, atom)
+        _add_rest(m, atom, items)
+        m.store.set((atom, LENGTH), _length(m, atom, m.varies(base) | containers.counted(m, value)))
+    return True
+
+
 def _length(m: Machine, atom: Instance, varies: int) -> Value:
     old = m.store.get((atom, LENGTH))
     return unknown(OPAQUE, "length", varies | (old.varies if old is not None else 0), 0, "builtins.int")

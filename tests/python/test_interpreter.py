@@ -12,7 +12,7 @@ from dslint.python.events import Event, Node, children
 from dslint.python.lanes import Worlds
 from dslint.python.program import Texts
 from dslint.python.values import Const, Value
-from dslint.python.varies import DIVERGENT
+from dslint.python.varies import DIVERGENT, LOST
 
 TWO = Worlds(((1, 2),), stated=True)
 
@@ -221,3 +221,86 @@ def test_a_walrus_in_a_comprehension_binds_outside() -> None:
 
 def test_a_generator_expression_may_stop_after_any_item() -> None:
     assert constants("def f():\n    any((x := v) > 1 for v in [1, 2, 3])\n    return x\nf()") >= {1, 2, 3}
+
+
+TENSOR = f"import torch\n{RANK}t = torch.tensor([float(rank), 1.0])\n"
+
+
+def test_ranks_that_were_told_only_behind_a_test_may_differ() -> None:
+    behind = TENSOR + "flag = torch.tensor([0])\ndist.broadcast(flag, 0)\nif {0}:\n    dist.all_reduce(t)\nx = t\nx"
+    assert held(behind.format("flag.item()"))[1] & (DIVERGENT | LOST)
+    assert held(behind.format("len(list(filter(None, [1])))"))[1] & (DIVERGENT | LOST)
+    assert not held(behind.format("dist.is_initialized()"))[1] & (DIVERGENT | LOST)
+    assert not held(behind.format("dist.get_world_size() > 1"))[1] & (DIVERGENT | LOST)
+
+
+def test_a_rank_may_be_zero_behind_a_test_that_asks_for_no_job() -> None:
+    text = RANK + "import os\nx = rank\nif os.path.exists('a'):\n    x = 0\nx"
+    assert 0 in constants(text)
+    asked = "import torch.distributed as dist\nx = dist.get_rank() if dist.is_initialized() else 0\nx"
+    assert constants(asked) == {...}
+    early = "def f():\n    if not dist.is_initialized():\n        return 0\n    return dist.get_rank()\nx = f()\nx"
+    assert constants(f"import torch.distributed as dist\n{early}") == {...}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "first, *x = [1, *list(range(rank % 4))]",
+        "x = [1, *list(range(rank % 4))]",
+        "x = set(list(range(rank % 4)))",
+        "x = {*list(range(rank % 4))}",
+        "x = [v for v in [1, 2]]\nif rank:\n    del x[0]",
+        "x = list(filter(None, [1, 2]))\nif rank:\n    x.append(1)",
+    ],
+)
+def test_the_number_of_items_differs(made: str) -> None:
+    assert held(f"{RANK}{made}\ny = len(x)\ny", "y")[1] & DIVERGENT
+
+
+def test_the_rest_of_a_chain_of_comparisons_runs_where_its_first_part_holds() -> None:
+    text = "n = 0\ndef f():\n    global n\n    n = n + 1\n    return 1\ny = 5 < f() < f()\nx = n\nx"
+    assert constants(text) == {1}
+
+
+def test_a_turn_may_take_a_key_away() -> None:
+    assert constants("d = {'a': 1}\nfor _ in [1, 2, 3]:\n    x = d.pop('a', None)\n    x") == {1, None}
+
+
+def test_what_the_filter_of_a_comprehension_does_stays() -> None:
+    text = (
+        "log = []\ndef f(v):\n    log.append(v)\n    x = len(log)\n    x\n    return False\n[v for v in (1, 2) if f(v)]"
+    )
+    assert constants(text) - {1}
+
+
+def test_one_of_several_lists_grows_in_place() -> None:
+    text = "import os\na = [1] if os.path.exists('a') else [2]\nb = a\nb += [3]\nfor x in a:\n    x"
+    assert constants(text) == {1, 2, 3}
+
+
+def test_ranks_part_by_an_exception_that_is_caught() -> None:
+    caught = "x = 0\ntry:\n    if rank:\n        raise ValueError\nexcept ValueError:\n    x = 1\nx"
+    assert held(f"{RANK}{caught}")[1] & DIVERGENT
+    inner = (
+        "import contextlib\nclass T:\n    def __enter__(self):\n        return self\n"
+        "    def __exit__(self, x, error, trace):\n        return x is KeyError\n"
+        "@contextlib.contextmanager\ndef scoped():\n    try:\n        yield 1\n    finally:\n        print('end')\n"
+        "with T(), scoped():\n    if rank:\n        raise KeyError\n"
+    )
+    assert held(f"{RANK}{inner}")[1] & DIVERGENT
+
+
+def test_a_module_of_a_package_may_have_a_dotted_name() -> None:
+    found: list[Value] = []
+    analysis = Analysis(Texts({"main.py": "import pkg.tools", "pkg/tools.py": "x = __name__\nx"}), TWO)
+
+    def note(module: object, node: object, value: Value) -> None:
+        if getattr(node, "id", "") == "__name__":
+            found.append(value)
+
+    analysis.machine.recorder = note
+    analysis.script("main.py")
+    assert found
+    assert Const("pkg.tools") in found[0].atoms
+    assert Const("__main__") not in found[0].atoms

@@ -376,8 +376,8 @@ class EngineBelief:
 
     def value(self, site: Site) -> Said | None:
         found = self.values.get(site)
-        # Where a budget ended a call, what was not looked at is lost, not thought dead.
-        return Said(lost=True, world_lane=self.first_lane) if found is None and self.gave_up else found
+        # Where a budget ended a call, what was not looked at is lost, not thought dead; what was may come again.
+        return Said(lost=True, world_lane=self.first_lane) if self.gave_up else found
 
     def counts(self, event: Event) -> bool:
         top = event.api.partition(".")[0]
@@ -420,8 +420,6 @@ class _WithTheRest(Analysis):
         recorder = self.machine.recorder
         assert isinstance(recorder, _Recorder)
         recorder.known = set(recorder.belief.values)
-        # Also functions that rules have no interest in: the judge asks for every expression.
-        self.program.relevance(self.machine).of = lambda node, module: True  # type: ignore[method-assign]
         for found in list(self.program.shared.parsed.values()):
             if found is not None:
                 self.open(found)
@@ -445,6 +443,8 @@ def believed(files: Mapping[str, str], job: Job) -> EngineBelief:
         plain = _OnlyTheScript(Texts(files), worlds, libraries())
         entry = plain.script(job.entry)
         noted = _WithTheRest(Texts(files), worlds, libraries())
+        # Also functions that rules have no interest in: the judge asks for every expression.
+        noted.program.relevance(noted.machine).of = lambda node, module: True  # type: ignore[method-assign]
         belief = EngineBelief(entry.tree if entry else Seq(), {}, lane, libraries())
         noted.machine.recorder = _Recorder(noted.machine, belief)
         noted.script(job.entry)

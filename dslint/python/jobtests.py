@@ -1,0 +1,43 @@
+"""Tests that ask whether there are several processes: `is_initialized()`, `args.distributed`, `world_size > 1`."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dslint.python.values import PerRank, Value
+
+_WORDS = re.compile(
+    r"(?:^|[_\W])(?:dist|distributed|ddp|fsdp|deepspeed|horovod|slurm|torchrun|initiali[sz]ed|available|process(?:es)?|"
+    r"world|rank|local_rank|group|multi|multigpu|multinode|parallel|gpus?|n_?gpus?|nproc|ranks|mpi|xla)(?:$|[_\W\d])",
+    re.IGNORECASE,
+)
+
+
+def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
+    """Return whether a test asks if there are several processes; its other answer is for a run of one."""
+    if value is not None and any(isinstance(atom, PerRank) for atom in value.atoms):
+        return False  # it counts them, and some jobs take the other way
+    if isinstance(node, ast.Try):  # without a job the question raises
+        return any(_WORDS.search(word) for statement in node.body for word in _names(statement))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        ways = (n for n in ast.walk(node) if isinstance(n, ast.If | ast.Try) and _returns(n))
+        return any(asks_for_job(way, None) for way in ways)
+    test = node.test if isinstance(node, ast.If | ast.IfExp) else node
+    return test is not None and any(_WORDS.search(word) for word in _names(test))
+
+
+def _names(test: ast.AST) -> list[str]:
+    found = []
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name):
+            found.append(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.append(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+def _returns(node: ast.If | ast.Try) -> bool:
+    return any(isinstance(inner, ast.Return) for part in node.body for inner in ast.walk(part))
