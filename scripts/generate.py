@@ -13,7 +13,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # The table of rules comes before all that reads it, and the evidence before the pages that cite it.
-STEPS = ("libraries", "rule_index", "settings_schema", "evidence", "rule_docs", "doctor_docs", "triage_docs")
+STEPS = (
+    "libraries",
+    "rule_index",
+    "settings_schema",
+    "evidence",
+    "rule_docs",
+    "doctor_docs",
+    "triage_docs",
+    "interpreter_docs",
+)
 
 
 def main(arguments: list[str]) -> int:
