@@ -30,7 +30,8 @@ which two ranks may hold different ones (the rank, the machine, each rank's own 
   meet, their values are joined, with the reason why ranks may have come by different ways.
 * **Calls are followed** into functions, classes, generators and modules of the project. A call with equal arguments
   that would read equal cells is not interpreted again (`summaries.py`), and the body of a module runs once for all
-  scripts of a process (`moduleruns.py`). Budgets end what takes too long, and what was not looked at is `lost`, never guessed.
+  scripts of a process (`moduleruns.py`). Budgets end what takes too long, and what was not looked at is `lost`, never
+  guessed.
 * **Libraries are data.** What torch, DeepSpeed, accelerate and others do is in `schemas/libraries/*.toml`; a rule
   asks for a tag (`collective`, `makes-sampler`), not for a name.
 * **Events.** What concerns other ranks becomes a tree: sequences, branches with the ranks that take them, loops,

@@ -27,11 +27,15 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Edits that together mend one finding; ``title`` is an imperative ("Delete the key")."""
+    """Edits that together mend one finding; ``title`` is an imperative ("Delete the key").
+
+    ``uncovers``: before it, text was not read as its author meant it. What is found there afterwards is not new.
+    """
 
     title: str
     edits: tuple[Edit, ...]
     safety: Safety = Safety.SAFE
+    uncovers: bool = False
 
 
 class OverlapError(ValueError):

@@ -238,7 +238,7 @@ def encode_finding(f: Finding, path: str) -> dict[str, Any]:
     if f.facts:
         row["a"] = f.facts
     if f.fix:
-        row["f"] = [f.fix.title, f.fix.safety.value, [_edit(e, path) for e in f.fix.edits]]
+        row["f"] = [f.fix.title, f.fix.safety.value, [_edit(e, path) for e in f.fix.edits], int(f.fix.uncovers)]
     return row
 
 
@@ -251,8 +251,8 @@ def decode_finding(row: dict[str, Any], path: str) -> Finding:
     """The inverse of :func:`encode_finding`."""
     fix = None
     if "f" in row:
-        title, safety, edits = row["f"]
-        fix = Fix(title, tuple(_decode_edit(*edit, path) for edit in edits), Safety(safety))
+        title, safety, edits, uncovers = row["f"]
+        fix = Fix(title, tuple(_decode_edit(*edit, path) for edit in edits), Safety(safety), bool(uncovers))
     return Finding(
         code=row["c"],
         name=row["n"],

@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -112,13 +112,7 @@ class _Work:
         """Apply fixes when they prove good together; else return those whose files are worse or no better by them."""
         edited = self._edited(findings)
         result = self.check({**self.overrides, **edited})
-        before, after = _count(self.result), _count(result)
-        fixed = Counter((f.location.path, f.code) for f in findings)
-        readable = {f.location.path for f in findings if f.code == SYNTAX_ERROR.code}
-        wrong = {path for (path, code), number in fixed.items() if after[path, code] > before[path, code] - number}
-        # A file that could not be read before may have any finding now.
-        wrong |= {path for (path, code) in after if path not in readable and after[path, code] > before[path, code]}
-        if wrong:
+        if wrong := _worse(self.result, result, findings):
             touched = [f for f in findings if wrong & {f.location.path, *_paths(f)}]
             return touched or list(findings)
         for path, text in edited.items():
@@ -144,8 +138,20 @@ def _paths(finding: Finding) -> Iterator[str]:
     return (edit.path for edit in (finding.fix.edits if finding.fix else ()))
 
 
-def _count(result: Result) -> Counter[tuple[str, str]]:
-    return Counter((f.location.path, f.code) for f in result.findings)
+def _worse(before: Result, after: Result, fixed: Sequence[Finding]) -> set[str]:
+    """Return the files where a fixed finding is still there, or a new one has come that is as severe."""
+    earlier, now = _count(before.findings), _count(after.findings)
+    gone = _count(fixed)
+    wrong = {key[0] for key, number in gone.items() if now[key] > earlier[key] - number}
+    # A file that could not be read as it was meant may have any finding now.
+    unread = {f.location.path for f in fixed if f.code == SYNTAX_ERROR.code or (f.fix and f.fix.uncovers)}
+    least = min(f.severity.rank for f in fixed)
+    severe = _count(f for f in after.findings if f.severity.rank >= least)
+    return wrong | {key[0] for key in severe if key[0] not in unread and now[key] > earlier[key]}
+
+
+def _count(findings: Iterable[Finding]) -> Counter[tuple[str, str]]:
+    return Counter((f.location.path, f.code) for f in findings)
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:

@@ -162,11 +162,11 @@ def _fix(doc: LaunchDoc, lost: LostFlag) -> Fix | None:
     lines = [other.above for other in lost.more]
     if lost.between == "blank" and lost.gap is not None:
         edits = (Edit(doc.source.path, lost.gap, ""), *joined)
-        return None if _has_comment(doc, lines) else Fix("Delete the blank line", edits)
+        return None if _has_comment(doc, lines) else Fix("Delete the blank line", edits, uncovers=True)
     if lost.between or _has_comment(doc, [above, *lines]):
         return None
     blanks = Span(above.span.end, above.end)
-    return Fix("Join the line to the command above", (Edit(doc.source.path, blanks, " \\"), *joined))
+    return Fix("Join the line to the command above", (Edit(doc.source.path, blanks, " \\"), *joined), uncovers=True)
 
 
 def _has_comment(doc: LaunchDoc, lines: list[Line]) -> bool:

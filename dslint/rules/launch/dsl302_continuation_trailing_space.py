@@ -77,7 +77,7 @@ def _joins(doc: LaunchDoc, span: Span) -> Finding:
         doc.source.location(span),
         "blanks behind the `\\` end the command here: the next line is run as a command of its own",
         hint="Delete the blanks behind the `\\`",
-        fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),)),
+        fix=Fix("Delete the blanks behind the backslash", (Edit(doc.source.path, span, ""),), uncovers=True),
         facts={"joins": True},
     )
 
@@ -87,7 +87,7 @@ def _ends(doc: LaunchDoc, span: Span) -> Finding:
         doc.source.location(span),
         'the `\\` escapes the blank behind it: the command gets an argument `" "` that argparse does not recognise',
         hint="Delete the `\\` and the blanks",
-        fix=Fix("Delete the backslash and the blanks", (Edit(doc.source.path, span, ""),)),
+        fix=Fix("Delete the backslash and the blanks", (Edit(doc.source.path, span, ""),), uncovers=True),
         severity=Severity.WARNING,
         facts={"joins": False},
     )

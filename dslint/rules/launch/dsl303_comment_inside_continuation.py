@@ -122,4 +122,4 @@ def _fix(doc: LaunchDoc, found: Comments) -> Fix | None:
     moved = "".join(f"{indent}{line.text.strip()}\n" for line in found.lines)
     edits = [Edit(doc.source.path, Span(found.first.start, found.first.start), moved)]
     edits += [Edit(doc.source.path, Span(line.start, doc.source.line_after(line.end)), "") for line in found.lines]
-    return Fix("Move the comments above the command", tuple(edits))
+    return Fix("Move the comments above the command", tuple(edits), uncovers=True)

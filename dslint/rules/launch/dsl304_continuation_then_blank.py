@@ -84,7 +84,7 @@ def _middle(doc: LaunchDoc, found: Break) -> Finding:
         f"the empty line ends the command: it starts without its script, and `{word}` is run as a command of its own",
         hint="Delete the empty line",
         related=(doc.source.location(found.follows.span, "cut off"),),
-        fix=Fix("Delete the empty line", (Edit(doc.source.path, found.gap, ""),)),
+        fix=Fix("Delete the empty line", (Edit(doc.source.path, found.gap, ""),), uncovers=True),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"follows": word},
     )
@@ -98,6 +98,6 @@ def _last(doc: LaunchDoc, found: Break) -> Finding:
         doc.source.location(Span(found.backslash, found.backslash + 1)),
         "nothing follows this `\\`: the command ends here, and options that somebody adds below are lost",
         hint="Delete the `\\`",
-        fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(start, found.backslash + 1), ""),)),
+        fix=Fix("Delete the backslash", (Edit(doc.source.path, Span(start, found.backslash + 1), ""),), uncovers=True),
         severity=Severity.INFO,
     )

@@ -141,7 +141,7 @@ def _report(doc: LaunchDoc, span: Span, name: str, takes: str, value: str) -> Fi
         doc.source.location(span),
         f"`{name}` gets {takes} for its value, because blanks stand around the `=`",
         hint=f"Write `{name}={value.replace('`', '')}`",
-        fix=Fix("Delete the blanks", (Edit(doc.source.path, span, f"{name}={value}"),)),
+        fix=Fix("Delete the blanks", (Edit(doc.source.path, span, f"{name}={value}"),), uncovers=True),
         severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
         facts={"option": name},
     )

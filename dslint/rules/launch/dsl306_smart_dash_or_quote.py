@@ -93,7 +93,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             doc.source.location(found.span),
             f"`{shown if len(shown) < 40 else shown[:39] + '…'}` {verb} a typographic {what}: {effect}",
             hint=f"Write `{found.meant}`" if found.kind == "dash" else "Use plain quotation marks",
-            fix=Fix("Type it plainly", (Edit(doc.source.path, found.span, found.meant),)),
+            fix=Fix("Type it plainly", (Edit(doc.source.path, found.span, found.meant),), uncovers=True),
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
             facts={"kind": found.kind},
         )

@@ -125,4 +125,4 @@ def _fix(doc: LaunchDoc, found: tuple[Directive, ...], late: list[Directive]) ->
     lines = [Span(directive.span.start, doc.source.line_after(directive.span.end)) for directive in late]
     moved = "".join(text[line.start : line.end].rstrip("\r\n") + "\n" for line in lines)
     edits = (Edit(doc.source.path, Span(at, at), moved), *(Edit(doc.source.path, line, "") for line in lines))
-    return Fix("Move the lines to the top", edits)
+    return Fix("Move the lines to the top", edits, uncovers=True)

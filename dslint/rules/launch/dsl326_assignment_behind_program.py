@@ -94,7 +94,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             f"`{program}` takes `{first.raw.replace('`', '')}` for the program to start and stops: `No such file or"
             " directory`, exit code 127",
             hint=f"Write `{program} env {first.raw.replace('`', '')} ...`, or set it in front of `{words[0].raw}`",
-            fix=Fix("Insert `env`", (Edit(doc.source.path, Span(*[first.location.span.start] * 2), "env "),)),
+            fix=Fix(
+                "Insert `env`", (Edit(doc.source.path, Span(*[first.location.span.start] * 2), "env "),), uncovers=True
+            ),
             severity=Severity.WARNING if doc.in_docs else None,
             facts={"program": program},
         )

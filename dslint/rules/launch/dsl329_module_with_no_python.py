@@ -85,7 +85,9 @@ def _short(doc: LaunchDoc, command: LaunchCommand, flag: Flag) -> Finding:
         flag.location,
         "`deepspeed` has no option `-m`: it stops with `unrecognized arguments: -m`",
         hint="Write `--module`",
-        fix=Fix("Write `--module`", (Edit(command.location.path, span, "--module"),)) if stands else None,
+        fix=Fix("Write `--module`", (Edit(command.location.path, span, "--module"),), uncovers=True)
+        if stands
+        else None,
         severity=Severity.WARNING if doc.in_docs else None,
         facts={"launcher": command.launcher, "options": "m"},
     )
