@@ -9,6 +9,7 @@ from dslint.core.commandline import Parser, positive
 
 COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts")
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
+CONFIDENCES = ("certain", "likely")
 FORMATS = ("concise", "full", "json", "github", "sarif")
 CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 
@@ -101,6 +102,11 @@ def _selection(group: argparse._ArgumentGroup) -> None:
         "--fail-on",
         choices=("error", "warning", "info"),
         help="lowest severity that makes exit code 1 (default: warning)",
+    )
+    group.add_argument(
+        "--min-confidence",
+        choices=CONFIDENCES,
+        help="certain: no findings that rest on an assumption, which they name (default: likely, all findings)",
     )
     group.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 even when there are findings")
 

@@ -22,6 +22,7 @@ STEPS = (
     "doctor_docs",
     "triage_docs",
     "interpreter_docs",
+    "assumptions_docs",
 )
 
 

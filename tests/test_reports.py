@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dslint import __version__
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, SourceFile, Span
 from dslint.core.suppressed import Suppressed
@@ -67,7 +67,7 @@ MANY_LINES = Finding(
     "the section is wrong",
     at("conf/ds.json", '"bf16": {\n    "enabled": true\n  }'),
     fix=Fix("Turn it off", (Edit("conf/ds.json", at("conf/ds.json", "true", nth=1).span, "false"),), Safety.UNSAFE),
-    confidence=Confidence.LOW,
+    assumptions=("the section is meant to be there",),
 )
 NOTE = Finding("DSL903", "unused-suppression", Severity.INFO, "unused", at("run.sh", "deepspeed"))
 IN_CELL = Finding(
@@ -277,7 +277,8 @@ def test_json_is_an_object_with_a_version_and_flat_findings() -> None:
         "code": "DSL900",
         "name": "syntax-error",
         "severity": "error",
-        "confidence": "high",
+        "confidence": "certain",
+        "assumptions": [],
         "message": BOTH.message,
         "hint": "Delete one of the two sections",
         "related": [

@@ -31,16 +31,23 @@ _RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 
 class Confidence(Enum):
-    """How often a finding of this kind is right: ``HIGH`` needs no second look."""
+    """``CERTAIN``: all that the finding rests on was read. ``LIKELY``: it rests on what ``Finding.assumptions`` say."""
 
-    HIGH = "high"
-    MEDIUM = "medium"
-    LOW = "low"
+    CERTAIN = "certain"
+    LIKELY = "likely"
+
+    @property
+    def rank(self) -> int:
+        """0 for likely, 1 for certain: for thresholds."""
+        return int(self is Confidence.CERTAIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One defect at one place; ``related`` holds the other half of a cross-file finding."""
+    """One defect at one place; ``related`` holds the other half of a cross-file finding.
+
+    ``assumptions`` are sentences of ``core/assumptions.py`` that go on after "assumes that".
+    """
 
     code: str
     name: str
@@ -50,11 +57,16 @@ class Finding:
     related: tuple[Location, ...] = ()
     hint: str = ""
     fix: Fix | None = None
-    confidence: Confidence = Confidence.HIGH
+    assumptions: tuple[str, ...] = ()
     # JSON pointer of the key in a config file: JSON has no comments, so settings suppress by it.
     pointer: str | None = None
     # What an experiment needs to know of this finding: (name, value), values as JSON has them.
     facts: tuple[tuple[str, str | int | float | bool | None], ...] = ()
+
+    @property
+    def confidence(self) -> Confidence:
+        """Certain, unless the finding rests on an assumption."""
+        return Confidence.LIKELY if self.assumptions else Confidence.CERTAIN
 
     def fact(self, name: str) -> str | int | float | bool | None:
         """The fact with this name; ``None`` when the rule does not state it."""

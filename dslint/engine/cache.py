@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint import __version__
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, Span
 from dslint.python.search import Question
@@ -43,6 +43,10 @@ def digest(*parts: bytes | str) -> str:
     return state.hexdigest()
 
 
+# Changes with the meaning of what is stored: rows of another format are never looked at.
+_FORMAT = "2"
+
+
 def program_fingerprint() -> str:
     """Changes whenever the installed dslint changes, a source checkout under development included."""
     package = os.path.dirname(os.path.dirname(__file__))
@@ -52,7 +56,7 @@ def program_fingerprint() -> str:
             if name.endswith((".py", ".json")):
                 status = os.stat(os.path.join(folder, name))
                 stamps.append(f"{name}:{status.st_size}:{status.st_mtime_ns}")
-    return digest(__version__, *sorted(stamps))
+    return digest(__version__, _FORMAT, *sorted(stamps))
 
 
 # Entries of other contents are kept up to this number: branches are switched back and forth.
@@ -225,10 +229,11 @@ def encode_finding(f: Finding, path: str) -> dict[str, Any]:
     """A finding as JSON data; the path of the file that was judged is the key's business."""
     row: dict[str, Any] = {
         "c": f.code, "n": f.name, "s": f.severity.value, "m": f.message, "l": _location(f.location),
-        "k": f.confidence.value,
     }  # fmt: skip
     if f.location.path != path:
         row["o"] = f.location.path
+    if f.assumptions:
+        row["u"] = f.assumptions
     if f.related:
         row["r"] = [[*_location(x), x.path if x.path != path else None] for x in f.related]
     if f.hint:
@@ -262,7 +267,7 @@ def decode_finding(row: dict[str, Any], path: str) -> Finding:
         related=tuple(_decode_location(x[:-1], x[-1] or path) for x in row.get("r", ())),
         hint=row.get("h", ""),
         fix=fix,
-        confidence=Confidence(row["k"]),
+        assumptions=tuple(row.get("u", ())),
         pointer=row.get("p"),
         facts=tuple((name, value) for name, value in row.get("a", ())),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from inspect import signature
@@ -15,6 +15,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.profile import WALK, Profile, stage_of
 from dslint.core.source import SourceFile, Span
 from dslint.engine.inputs import crash, top_of
+from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
@@ -169,7 +170,7 @@ class _Look:
         found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
         if of_runs and isinstance(tree, ast.Module) and _ENTRY.search(self.job.raw):
             more = self._of_runs(source, tree, of_runs)
-            found += _told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
+            return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
 
     def _of_runs(self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule]) -> list[Finding]:
@@ -276,24 +277,6 @@ class _Look:
                 look = self.modules.waiting(self.job.context)
                 self.waiting = look.imported(("script", path), path, self.job.raw)
         return self.waiting
-
-
-def _told_once(
-    told: Sequence[Finding], more: Iterable[Finding], others: Mapping[str, tuple[str, ...]]
-) -> list[Finding]:
-    """What rules about runs say beyond what a visitor has said of the same lines, by the same rule or a relative."""
-    lines = {
-        (finding.code, place.path, place.region.line)
-        for finding in told
-        for place in (finding.location, *finding.related)
-    }
-    kept = []
-    for finding in more:
-        codes = (finding.code, *others.get(finding.code, ()))
-        places = (finding.location, *finding.related)
-        if not any((code, place.path, place.region.line) in lines for code in codes for place in places):
-            kept.append(finding)
-    return kept
 
 
 @dataclass(frozen=True, slots=True)

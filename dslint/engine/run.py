@@ -78,7 +78,8 @@ def check_text(path: str, text: str, kind: str = "script", settings: Settings | 
     codes = rules_by_marker(raw, enabled, own)
     from dslint.engine.judge import Job, check_script
 
-    return sorted(check_script(Job(path, raw, kind, codes, Context(vocabulary=own))), key=_order) if codes else []
+    found = check_script(Job(path, raw, kind, codes, Context(vocabulary=own))) if codes else []
+    return sorted((f for f in found if settings is None or settings.shows(f)), key=_order)
 
 
 def list_files(paths: Sequence[str], settings: Settings, overrides: Mapping[str, str] | None = None) -> list[str]:
@@ -172,7 +173,7 @@ class _Run:
                 self.overrides,
                 ignore_noqa=self.ignore_noqa,
             )
-        kept = sorted((self.settings.adjusted(f) for f in kept), key=_order)
+        kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
         return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
 

@@ -19,7 +19,7 @@ from dslint.python.machine import Machine
 from dslint.python.source import Module
 from dslint.python.store import Key
 from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, join, one
-from dslint.python.varies import ASSUMED, LOST
+from dslint.python.varies import LOST, UNMODELLED
 
 # Steps: of a script, of an open function or method, of the body of a module.
 SCRIPT, OPEN, MODULE = 20_000, 5_000, 3_000
@@ -75,7 +75,7 @@ def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, m
     changes = m.store.changes(mark)
     m.store.undo(mark)
     kind = LOST_VALUE if matters else OPAQUE
-    unread = Value(frozenset((Unknown(kind, REASON),)), LOST if matters else ASSUMED)
+    unread = Value(frozenset((Unknown(kind, REASON),)), LOST if matters else UNMODELLED)
     for key, value in changes.items():
         if not isinstance(key[0], int) or key[0] in m.program.module_frames:
             m.store.set(key, _after(m, key, value, unread))
@@ -85,7 +85,7 @@ def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, m
     if matters:
         m.events.append(Call(node, m.frame.module, function, Seq([*m.partial, Lost(REASON, node)])))
         return one(Unknown(LOST_VALUE, REASON), LOST, LOST)
-    return m.thing(node, REASON, arguments.all(), varies=ASSUMED)
+    return m.thing(node, REASON, arguments.all(), varies=UNMODELLED)
 
 
 def _after(m: Machine, key: Key, value: Value, unread: Value) -> Value:

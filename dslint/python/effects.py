@@ -22,7 +22,7 @@ from dslint.python.values import (
     join_all,
     one,
 )
-from dslint.python.varies import ASSUMED, DIVERGENT, LOST, RANK
+from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
 
 # A field of an object that a library gave another class in place: the path of that class.
 BECOMES = "#becomes"
@@ -63,7 +63,7 @@ def freezing(m: Machine, base: Value, value: Value, node: ast.AST) -> None:
 def _make_same(m: Machine, value: Value, node: ast.expr | None, row: Row, bound: BoundArguments) -> None:
     """Forget how a value differed: all ranks of the group hold the same now."""
     group = bound.given.get(row.extra.get("group", "group"))
-    keeps = ASSUMED if group is not None and group.constants != (None,) else 0
+    keeps = GROUPED if group is not None and group.constants != (None,) else 0
     if row.makes_same_on:
         return
     if "broadcast" in row.path and not m.varies(value) & (DIVERGENT | LOST):

@@ -32,7 +32,7 @@ from dslint.python.values import (
     const,
     one,
 )
-from dslint.python.varies import ASSUMED, DATA
+from dslint.python.varies import DATA, NAMED_DATA, NAMED_RANK
 
 
 @dataclass(slots=True)
@@ -246,24 +246,24 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
     """Return the value of a parameter that nobody knows: an input, the same on all ranks unless it is named a rank."""
     default = default_of(function.node.args, name) if name in _RANKS else None
     if name in _RANKS and (not isinstance(default, ast.Constant) or default.value in _UNRANKED):
-        return by_rank(m, _RANKS[name])
+        return _by_name(by_rank(m, _RANKS[name]), function, name)
     if name in _MAINS:
         from dslint.python.comparisons import compared
 
-        return compared(m, ast.Eq, by_rank(m, 0), const(0), function.node)
+        return _by_name(compared(m, ast.Eq, by_rank(m, 0), const(0), function.node), function, name)
     if isinstance(annotation, ast.Name) and annotation.id in _SCALARS:
         atom = Unknown(INPUT, f"parameter `{name}`", _SCALARS[annotation.id])
         return Value(frozenset((atom,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
     annotated = _annotated_class(m, function, annotation)
     instance = m.instance(function.node, m.context(("parameter", name)), annotated)
-    bits = DATA | ASSUMED if name in _OWN_DATA or name in _DATA else 0
+    bits = DATA | NAMED_DATA if name in _OWN_DATA or name in _DATA else 0
     shape = bits if name in _OWN_DATA else 0
     place = (function.module, _parameter(function, name)) if bits else None
     content = Value(frozenset((Unknown(INPUT, f"parameter `{name}`"),)), bits, shape, frozenset(), None, place)
     m.store.set((instance, CONTENT), content)
     if not annotated and _LOADER.search(name):
         item = m.instance(function.node, m.context(("item of parameter", name)), "")
-        own, origin = DATA | ASSUMED, (function.module, _parameter(function, name))
+        own, origin = DATA | NAMED_DATA, (function.module, _parameter(function, name))
         kinds = frozenset((Unknown(INPUT, f"item of `{name}`"),))
         m.store.set((item, CONTENT), Value(kinds, own, own, frozenset(), None, origin))
         m.store.set((instance, "#yields"), one(item))
@@ -271,6 +271,10 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
         for field, value in field_inputs(m, annotated, instance, function.node).items():
             m.store.set((instance, field), value)
     return Value(frozenset((instance,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
+
+
+def _by_name(value: Value, function: Function, name: str) -> Value:
+    return value.with_(NAMED_RANK, origin=(function.module, _parameter(function, name)))
 
 
 def _parameter(function: Function, name: str) -> ast.AST:

@@ -289,6 +289,13 @@ class Heap:
             found = earlier(found, content.origin) if content is not None else found
         return found
 
+    def of_parameter(self, value: Value) -> Value:
+        """Return a value with the parameter that its content rests on, which its events outlive."""
+        place = self.origin(value) if value.origin is None else None
+        if place is None or not isinstance(place[1], ast.arg):
+            return value
+        return Value(value.atoms, value.varies, value.shape, value.made_by, value.number, place)
+
     def elements(self, atom: Instance) -> list[Value]:
         """Return the values that a list, dict or set may hold."""
         found: list[Value] = []

@@ -30,7 +30,7 @@ from dslint.python.values import (
     join,
     one,
 )
-from dslint.python.varies import ASSUMED, LOST
+from dslint.python.varies import LOST, UNMODELLED
 
 
 def call(m: Machine, node: ast.Call) -> Value:
@@ -327,12 +327,12 @@ def opaque_call(
     for operand in operands:
         attributes.escape(m, operand)
         _call_back(m, operand, node)
-    varies = ASSUMED
+    varies = UNMODELLED
     for operand in operands:
         varies |= m.deep_varies(operand)
     if _AGREES.search(_name_of_call(node)):
         # By its name it makes the ranks agree.
-        return m.thing(node, reason, varies=ASSUMED | (varies & LOST), kind=kind)
+        return m.thing(node, reason, varies=UNMODELLED | (varies & LOST), kind=kind)
     return m.thing(node, reason, operands, varies=varies, kind=kind)
 
 

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from dslint.core.schemafiles import load_file
-from dslint.python.varies import ASSUMED, CLOCK, DATA, HOST, LOCAL, NODE, RANDOM, RANK, SAME
+from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, NODE, RANDOM, RANK, SAME, UNMODELLED
 
 _VARIES = {
     "same": SAME,
@@ -26,7 +26,7 @@ _VARIES = {
     "clock": CLOCK,
     "random": RANDOM,
     "host": HOST,
-    "assumed": ASSUMED,
+    "assumed": UNMODELLED,
 }
 
 

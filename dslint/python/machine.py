@@ -28,7 +28,7 @@ from dslint.python.values import (
     join,
     one,
 )
-from dslint.python.varies import ASSUMED, DIVERGENT, LOST, RANKED, WORLD
+from dslint.python.varies import DIVERGENT, LOST, NAMED_RANK, RANKED, TOLD, WORLD
 
 if TYPE_CHECKING:
     pass
@@ -255,17 +255,17 @@ class Machine(Heap):
             return self._met(join(first, second, varies), first, second)
         by_rank = self._by_rank(first, first_lanes, second, second_lanes)
         if by_rank is not None:
-            return by_rank
+            return by_rank.with_(varies & NAMED_RANK)
         if _is_told(first, second):
             return self._told(first, second, is_job=True)
-        found = self._met(join(first, second, self.split_varies(second_lanes)), first, second)
+        found = self._met(join(first, second, self.split_varies(second_lanes) | varies & NAMED_RANK), first, second)
         if self.split is None or not found.varies & RANKED:
             return found
         return Value(found.atoms, found.varies, found.shape, found.made_by, found.number, self.split)
 
     def _told(self, first: Value, second: Value, *, is_job: bool) -> Value:
         """Return what some ranks have and the others were told: where nothing is told, there is one process."""
-        found = join(first, second, ASSUMED)
+        found = join(first, second, TOLD)
         # Of any other test nobody knows whether the ranks were told.
         lost = LOST if (found.varies | found.shape) & DIVERGENT and not is_job else 0
         bits, shape = found.varies & ~DIVERGENT | lost, found.shape & ~DIVERGENT | lost

@@ -170,7 +170,7 @@ def _if(m: Machine, node: ast.If) -> None:
     if not m.alive:
         return
     true, false, varies = m.truth(test)
-    alt = Alt(node, m.frame.module, test, true, false, varies, Seq(), Seq())
+    alt = Alt(node, m.frame.module, m.of_parameter(test), true, false, varies, Seq(), Seq())
 
     def then() -> None:
         narrow(m, node.test, True)

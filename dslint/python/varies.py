@@ -15,10 +15,28 @@ HOST = 64  # files, names, memory, environment of one machine or process
 LOST = 128  # our own limit: nobody knows
 # No difference between ranks, but the value rests on something assumed.
 WORLD = 256  # the number of ranks, which no launch command states
-ASSUMED = 512  # the result of unknown code whose arguments are the same
+# One bit for each assumption of `core/assumptions.py` that makes a finding likely.
+NAMED_DATA = 512  # each rank's own data, by the name of a parameter
+UNMODELLED = 1024  # code that nobody can read gives the same for the same
+TOLD = 2048  # some ranks were told; where nothing is told there is one process
+GROUPED = 4096  # made the same in a group that may leave ranks out
+MISSING = 8192  # whether something is there follows from each rank's own data
+NAMED_RANK = 16384  # the number of the process, by the name of a parameter
 
 RANKED = NODE | LOCAL | RANK
 OWN = DATA | CLOCK | RANDOM | HOST
+# The value was read, but not for certain ...
+UNSURE = NAMED_DATA | UNMODELLED | TOLD | GROUPED | MISSING
+# ... or it rests on any assumption at all.
+ASSUMED = UNSURE | NAMED_RANK
+ASSUMPTION_OF = {
+    NAMED_DATA: "data-by-name",
+    UNMODELLED: "unmodelled-code",
+    TOLD: "told-or-alone",
+    GROUPED: "group-holds-all",
+    MISSING: "missing-by-data",
+    NAMED_RANK: "rank-by-name",
+}
 DIVERGENT = RANKED | OWN
 
 _WORDS = {
@@ -31,7 +49,8 @@ _WORDS = {
     HOST: "files or state of each host",
     LOST: "lost",
     WORLD: "assumed number of ranks",
-    ASSUMED: "assumed the same",
+    UNSURE: "assumed the same",
+    NAMED_RANK: "rank by its name",
 }
 
 

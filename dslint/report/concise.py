@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dslint.core.finding import Finding
 from dslint.report.options import ReportOptions
-from dslint.report.place import fix_mark, message_of, place
+from dslint.report.place import confidence_mark, fix_mark, message_of, place
 from dslint.report.sources import SourceReader
 
 _COLORS = {"error": "\x1b[31m", "warning": "\x1b[33m", "info": "\x1b[34m"}
@@ -21,7 +21,8 @@ def render(findings: Sequence[Finding], sources: SourceReader, options: ReportOp
 
 def _plain(finding: Finding) -> str:
     mark = f" {mark}" if (mark := fix_mark(finding)) else ""
-    return f"{place(finding.location)}: {finding.code}{mark} {message_of(finding)} ({finding.name})"
+    name = f"{finding.name}{confidence_mark(finding)}"
+    return f"{place(finding.location)}: {finding.code}{mark} {message_of(finding)} ({name})"
 
 
 def _colored(finding: Finding) -> str:
@@ -29,4 +30,4 @@ def _colored(finding: Finding) -> str:
     mark = f" {_CYAN}{mark}{_OFF}" if (mark := fix_mark(finding)) else ""
     code = f"{_COLORS[finding.severity.value]}{_BOLD}{finding.code}{_OFF}"
     where = f"{_BOLD}{path}{_OFF}{_DIM}{colon}{position}:{_OFF}"
-    return f"{where} {code}{mark} {message_of(finding)} {_DIM}({finding.name}){_OFF}"
+    return f"{where} {code}{mark} {message_of(finding)} {_DIM}({finding.name}{confidence_mark(finding)}){_OFF}"

@@ -15,7 +15,7 @@ from dslint.core.source import Location, Span
 from dslint.report.console import text_console
 from dslint.report.frame import frame, gutter_width
 from dslint.report.options import ReportOptions
-from dslint.report.place import fix_mark, one_line, place, visible
+from dslint.report.place import assumption_lines, fix_mark, one_line, place, visible
 from dslint.report.sources import SourceReader
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -44,6 +44,8 @@ def _lines(console: Console, finding: Finding, sources: SourceReader, options: R
         if not quoted and location.label:
             yield Text(f"{' ' * gutter} = {one_line(location.label)}")
         yield from quoted
+    for words in assumption_lines(finding):
+        yield from _note(console, finding.confidence.value, _prose(words), gutter)
     if finding.hint:
         yield from _note(console, "help", _prose(finding.hint), gutter)
     if finding.fix:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dslint.core.finding import Finding
 from dslint.report.options import ReportOptions
-from dslint.report.place import message_of, one_line, place
+from dslint.report.place import assumption_lines, message_of, one_line, place
 from dslint.report.sources import SourceReader
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
@@ -28,6 +28,8 @@ def _command(finding: Finding) -> str:
     text = message_of(finding)
     if region.cell is not None:
         text = f"cell {region.cell}, line {region.line}: {text}"
+    for line in assumption_lines(finding):
+        text += f"\n{finding.confidence.value}: {line}"
     if finding.hint:
         text += f"\n{one_line(finding.hint)}"
     for other in finding.related:

@@ -31,6 +31,7 @@ def _finding(finding: Finding, sources: SourceReader, files: dict[str, SourceFil
         "name": finding.name,
         "severity": finding.severity.value,
         "confidence": finding.confidence.value,
+        "assumptions": list(finding.assumptions),
         "message": finding.message,
         "hint": finding.hint,
         "related": [{**_place(other), "label": other.label} for other in finding.related],

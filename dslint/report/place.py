@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.core.finding import Finding
+from dslint.core.finding import Confidence, Finding
 from dslint.core.fix import Safety
 from dslint.core.source import Location
 
@@ -35,6 +35,16 @@ def place(location: Location) -> str:
 def message_of(finding: Finding) -> str:
     """The message on one line."""
     return one_line(finding.message)
+
+
+def assumption_lines(finding: Finding) -> list[str]:
+    """What the finding rests on, a sentence each; none where it is certain."""
+    return [f"assumes that {one_line(words)}" for words in finding.assumptions]
+
+
+def confidence_mark(finding: Finding) -> str:
+    """``, likely`` where the finding rests on an assumption."""
+    return "" if finding.confidence is Confidence.CERTAIN else f", {finding.confidence.value}"
 
 
 def fix_mark(finding: Finding) -> str:

@@ -6,22 +6,24 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from dslint import __version__
-from dslint.core.finding import Finding, Severity
+from dslint.core.finding import Confidence, Finding, Severity
 from dslint.core.fix import Fix
 from dslint.core.source import Location, Region, SourceFile
 from dslint.core.suppressed import Suppressed
 from dslint.report.options import ReportOptions
-from dslint.report.place import message_of, one_line
+from dslint.report.place import assumption_lines, message_of, one_line
 from dslint.report.sources import SourceReader
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 INFORMATION_URI = "https://pypi.org/project/deepspeed-lint/"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+# Of 100: what viewers sort by within a level.
+_RANKS = {Confidence.CERTAIN: 100.0, Confidence.LIKELY: 50.0}
 _PROBLEM = {"error": "error", "warning": "warning", "info": "recommendation"}
 
 
@@ -89,11 +91,14 @@ def _result(finding: Finding, rule: int, fingerprints: _Fingerprints, sources: S
         "ruleId": finding.code,
         "ruleIndex": rule,
         "level": _LEVELS[finding.severity.value],
-        "message": {"text": f"{text}. {one_line(finding.hint)}" if finding.hint else text},
+        "message": {"text": ". ".join((text, *_further(finding)))},
         "locations": [{"physicalLocation": _physical(finding.location)}],
         "partialFingerprints": {"primaryLocationLineHash": fingerprints.of(finding)},
+        "rank": _RANKS[finding.confidence],
         "properties": {"confidence": finding.confidence.value},
     }
+    if finding.assumptions:
+        result["properties"]["assumptions"] = [one_line(words) for words in finding.assumptions]
     if finding.pointer is not None:
         result["properties"]["pointer"] = finding.pointer
     if finding.related:
@@ -108,6 +113,13 @@ def _result(finding: Finding, rule: int, fingerprints: _Fingerprints, sources: S
     if finding.fix:
         result["fixes"] = [_fix(finding.fix, sources)]
     return result
+
+
+def _further(finding: Finding) -> Iterator[str]:
+    for line in assumption_lines(finding):
+        yield f"{finding.confidence.value.capitalize()}: {line}"
+    if finding.hint:
+        yield one_line(finding.hint)
 
 
 def _suppressions(suppressed: Suppressed | None) -> list[dict[str, Any]]:

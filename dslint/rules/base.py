@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
 from dslint.core.source import Location, labelled
 
@@ -72,7 +72,7 @@ class RuleMeta:
         related: tuple[Location, ...] = (),
         fix: Fix | None = None,
         severity: Severity | None = None,
-        confidence: Confidence = Confidence.HIGH,
+        assumptions: tuple[str, ...] = (),
         pointer: str | None = None,
         facts: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> Finding:
@@ -80,8 +80,9 @@ class RuleMeta:
 
         ``message`` is one sentence (value found, value needed, why it hurts), identifiers in
         backticks, no line breaks, no final full stop; ``hint`` is an imperative. ``facts`` are what the experiment
-        of the rule takes over from the code (the call, the stage, the batch size), under names of its own. A related
-        place without a label is one that says a value of the message.
+        of the rule takes over from the code (the call, the stage, the batch size), under names of its own.
+        ``assumptions`` (``core/assumptions.py``) make the finding a likely one. A related place without a label is
+        one that says a value of the message.
         """
         return Finding(
             self.code,
@@ -92,7 +93,7 @@ class RuleMeta:
             labelled(related, "stated here"),
             hint,
             fix,
-            confidence,
+            assumptions,
             pointer,
             tuple(sorted((facts or {}).items())),
         )

@@ -12,7 +12,7 @@ from typing import Any
 from dslint.python.events import RAISE, Alt, Call, Context, Event, Exit, Loop, Node, Seq, Try, children, events
 from dslint.python.queries.steps import tags_of
 from dslint.python.values import Instance, Value
-from dslint.python.varies import ASSUMED, DIVERGENT, HOST, LOST, RANKED
+from dslint.python.varies import DIVERGENT, HOST, LOST, RANKED, UNSURE
 from dslint.rules.runs import RunQuery
 
 # What says that a run has several processes.
@@ -105,7 +105,7 @@ def _every_rank(run: RunQuery, event: Event, around: tuple[Node, ...]) -> bool:
     return True
 
 
-_PARTS = (DIVERGENT & ~HOST) | LOST | ASSUMED
+_PARTS = (DIVERGENT & ~HOST) | LOST | UNSURE
 
 
 def _is_common(alt: Alt) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dslint.python.events import Alt, Event
+from dslint.python.events import Alt, Event, Loop
 from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED
 
 if TYPE_CHECKING:
@@ -192,6 +192,12 @@ def test_node(parting: Parting) -> ast.AST:
     """Return the expression that decides."""
     node = parting.test.node
     return getattr(node, "test", None) or getattr(node, "iter", None) or node
+
+
+def origin(run: RunQuery, parting: Parting) -> tuple[Module, ast.AST] | None:
+    """Return where the difference between the ranks comes from."""
+    value = parting.test.subject if isinstance(parting.test, Loop) else parting.test.test
+    return run.machine.origin(value) if value is not None else None
 
 
 def test_place(run: RunQuery, parting: Parting) -> Location:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.python.events import Call, Event, Node, Seq, events, walk
 from dslint.python.queries.traces import Parting, Partings
 from dslint.python.queries.waits import Waits
 from dslint.python.values import Function, Instance, Tuple
-from dslint.python.varies import ASSUMED
+from dslint.rules.assumed import from_bits, of_parameters
 
 if TYPE_CHECKING:
     from dslint.core.fix import Fix
@@ -160,18 +160,21 @@ class RunQuery:
         fix: Fix | None = None,
         severity: Severity | None = None,
         varies: int = 0,
+        origin: tuple[Module, ast.AST] | None = None,
+        same: tuple[Value | None, ...] = (),
         facts: Mapping[str, str | int | float | bool | None] | None = None,
     ) -> Finding:
-        """Return a finding at a node; `varies` are the causes it rests on, which say how certain it is.
+        """Return a finding at a node; `varies` are the causes it rests on, which say what is assumed for it.
 
+        `origin` is where the difference comes from; `same` are values that it takes for the same on all ranks.
         In a test the mistake of a training script is an information: a test may expect the failure.
         """
         if _TEST.search(module.path):
             severity = Severity.INFO
-        confidence = Confidence.MEDIUM if varies & ASSUMED else Confidence.HIGH
+        assumptions = (*from_bits(varies, origin), *of_parameters(self.entries, same))
         place = module.location(node)
         return meta.finding(
-            place, message, hint=hint, related=related, fix=fix, severity=severity, facts=facts, confidence=confidence
+            place, message, hint=hint, related=related, fix=fix, severity=severity, facts=facts, assumptions=assumptions
         )
 
 

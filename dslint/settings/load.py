@@ -16,7 +16,11 @@ from dslint.settings.table import Settings
 from dslint.settings.validate import validate
 
 _FILE_NAMES = (".dslint.toml", "dslint.toml", "pyproject.toml")
-_ENVIRONMENT = {"DSLINT_OUTPUT_FORMAT": "output-format", "DSLINT_CACHE_DIR": "cache-dir"}
+_ENVIRONMENT = {
+    "DSLINT_OUTPUT_FORMAT": "output-format",
+    "DSLINT_CACHE_DIR": "cache-dir",
+    "DSLINT_MIN_CONFIDENCE": "min-confidence",
+}
 
 
 def make_settings(overrides: Mapping[str, object], root: Path | None = None, *, run_rules: bool = False) -> Settings:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Confidence, Severity
 from dslint.rules.registry import use_project_rules
 from dslint.settings.selection import Layer, is_enabled, longest_match
 from dslint.settings.stated import StatedLaunch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dslint.core.finding import Finding
 
 SeverityName = Literal["error", "warning", "info"]
+ConfidenceName = Literal["certain", "likely"]
 FormatName = Literal["concise", "full", "json", "github", "sarif"]
 ConsumerName = Literal["deepspeed", "hf", "accelerate", "lightning"]
 
@@ -111,6 +112,10 @@ class Table:
         default_factory=dict, metadata=_about("Severity by rule code, prefix or name.")
     )
     fail_on: SeverityName = field(default="warning", metadata=_about("The lowest severity that makes the exit code 1."))
+    min_confidence: ConfidenceName = field(
+        default="likely",
+        metadata=_about("`certain`: without findings that rest on an assumption (docs/assumptions.md)."),
+    )
     exit_zero: bool = field(default=False, metadata=_about("Exit with 0 even when there are findings.", **_SWITCH))
     exclude: tuple[str, ...] | None = field(
         default=None, metadata=_about("Patterns (gitignore style) left out instead of the built-in ones.")
@@ -207,6 +212,10 @@ class Settings(Table):
     def enabled(self, code: str) -> bool:
         """The rule with this code is on."""
         return is_enabled(code, self.layers)
+
+    def shows(self, finding: Finding) -> bool:
+        """The finding is as certain as the user asks for."""
+        return finding.confidence.rank >= Confidence(self.min_confidence).rank
 
     def adjusted(self, finding: Finding) -> Finding:
         """The finding with the severity that the user gives its rule."""

@@ -9,11 +9,27 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args, get_type_hints
 
 from dslint.settings.errors import Origin, SettingsError, did_you_mean
-from dslint.settings.table import NAME, ConsumerName, FormatName, Launch, Names, SeverityName, Table, kebab
+from dslint.settings.table import (
+    NAME,
+    ConfidenceName,
+    ConsumerName,
+    FormatName,
+    Launch,
+    Names,
+    SeverityName,
+    Table,
+    kebab,
+)
 
 _FIELDS = {kebab(f.name): f for f in fields(Table)}
 # Tables inside of the table.
 _TABLES = {"launch": Launch, "names": Names, "launches": Launch}
+_CHOICES = {
+    "SeverityName": SeverityName,
+    "ConfidenceName": ConfidenceName,
+    "FormatName": FormatName,
+    "ConsumerName": ConsumerName,
+}
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _EXPECTED = {
     "tuple_type": "a list of strings",
@@ -91,7 +107,7 @@ def _is_plainly_right(key: str, value: Any) -> bool:
         return isinstance(value, str)
     if kind == "tuple[str, ...]":
         return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-    choices = {"SeverityName": SeverityName, "FormatName": FormatName, "ConsumerName": ConsumerName}.get(kind)
+    choices = _CHOICES.get(kind)
     return isinstance(value, str) and value in get_args(choices)
 
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.assumptions import assumed
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.deepspeed.offload import OPTIMIZER, PARAM, is_offloaded, offload_device
 from dslint.model.deepspeed.view import ConfigView, view_of
@@ -88,7 +89,7 @@ def _with_offload(view: ConfigView) -> Iterator[Finding]:
                 hint="Set `zero_hpz_partition_size` to 1, or do not offload",
                 related=(view.key(section, "the offload"),),
                 severity=Severity.WARNING,
-                confidence=Confidence.MEDIUM,
+                assumptions=(assumed("reported-by-users"),),
                 pointer=_POINTER,
                 facts={"shows": "gpu"},
             )

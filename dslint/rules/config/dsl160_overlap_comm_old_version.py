@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.assumptions import assumed
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.config import flag, stage_of, version_named, version_origin
@@ -133,7 +134,7 @@ def check(doc: DataDoc, context: Context) -> Iterator[Finding]:
         related=version_origin(context.deepspeed),
         fix=Fix("Set `overlap_comm` to false", edits, Safety.UNSAFE) if edits else None,
         severity=Severity.WARNING if affected == "yes" and stage.get() != 3 else Severity.INFO,
-        confidence=Confidence.MEDIUM,
+        assumptions=(assumed("reported-by-users"),),
         pointer=_POINTER,
         facts={"stage": stage.get()},
     )

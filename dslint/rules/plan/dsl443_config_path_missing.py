@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.assumptions import assumed
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
@@ -117,6 +118,6 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
                 *((left.place,) if left is not None and left.place is not None else ()),
             ),
             severity=Severity.INFO if plan.command.in_docs else None,
-            confidence=Confidence.MEDIUM,
+            assumptions=(assumed("files-are-here", named.text),),
             facts={"path": named.text, "consumer": plan.consumer.get_or("unknown")},
         )

@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.assumptions import assumed
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.plan.hostfile import HostfileProblem
 from dslint.model.plan.runplan import RunPlan
@@ -67,7 +68,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
             f"the hostfile `{problem.text}` does not exist: DeepSpeed only warns, and trains on the local node alone",
             hint="Correct the path or add the file",
             severity=Severity.INFO if command.in_docs else Severity.WARNING,
-            confidence=Confidence.MEDIUM,
+            assumptions=(assumed("files-are-here", problem.text),),
             facts={"kind": problem.kind},
         )
         return

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.core.finding import Confidence, Finding, Severity
+from dslint.core.assumptions import assumed
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
@@ -89,5 +90,5 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
         related=(left.place,) if left is not None and left.place is not None else (),
         severity=Severity.INFO if plan.command.in_docs else None,
-        confidence=Confidence.MEDIUM,
+        assumptions=(assumed("files-are-here", named.text),),
     )

@@ -164,6 +164,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
             related=(parted.test_place(run, parting), *parted.event_place(run, parting)),
             varies=parting.varies,
+            origin=parted.origin(run, parting),
             facts={"collective": key, "family": "run", "stage": run.stage},
         )
 

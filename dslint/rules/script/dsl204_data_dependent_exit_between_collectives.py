@@ -191,6 +191,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 *run.origin(value, label),
             ),
             varies=parting.varies,
+            origin=parted.origin(run, parting),
             facts={"collective": parted.key(parting.event), "family": "run"},
         )
 

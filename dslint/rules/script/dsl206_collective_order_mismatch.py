@@ -156,6 +156,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 run.location(other.module, other.node, "the other ranks are here at the same time"),
             ),
             varies=parting.varies,
+            origin=parted.origin(run, parting),
             facts={"what": "root" if is_root else "order", "collective": parted.key(parting.event)},
         )
     yield from _roots(run)

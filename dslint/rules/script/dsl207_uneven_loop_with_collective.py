@@ -150,6 +150,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             ),
             severity=Severity.WARNING if is_backward else Severity.ERROR,
             varies=parting.varies,
+            origin=parted.origin(run, parting),
             facts={"collective": parted.key(parting.event), "family": "run", "stage": run.stage},
         )
 

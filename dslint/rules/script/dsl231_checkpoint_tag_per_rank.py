@@ -34,7 +34,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.ownvalues import OwnValue, OwnValues
 from dslint.python.events import Event
-from dslint.python.varies import ASSUMED, CLOCK, DATA, LOST, RANDOM, RANKED
+from dslint.python.varies import CLOCK, DATA, LOST, RANDOM, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import arrivals, row_of, written_as
 from dslint.rules.runs import RunQuery
@@ -176,7 +176,7 @@ def _of_checkpoint(run: RunQuery, event: Event) -> Iterator[Finding]:
 def _kind(event: Event, name: str) -> str | None:
     """What makes an argument each rank's own, for certain."""
     causes, _, models = event.snapshot.get(name, (LOST, 0, frozenset()))
-    if causes & (LOST | ASSUMED):
+    if causes & (LOST | UNSURE):
         return None
     found = next((kind for kind, (bits, _) in _OWN.items() if causes & bits), None)
     # The number of the epoch that a file holds is the same for all; a loss comes from the wrapped model.

@@ -65,6 +65,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Reduce the metric over all ranks before the step",
             related=(run.location(loader.module, loader.node, "this loader gives each rank a share of the data"),),
             varies=varies,
+            origin=place,
         )
 
 

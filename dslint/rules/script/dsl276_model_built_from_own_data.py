@@ -67,6 +67,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Compute the number on all ranks together, or register it as a buffer",
             related=tuple(dict.fromkeys(places)),
             varies=first.varies,
+            origin=first.origin,
         )
 
 

@@ -32,7 +32,7 @@ from typing import Any
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event
 from dslint.python.values import Const, Instance, PerRank, Value
-from dslint.python.varies import ASSUMED, DIVERGENT, HOST, LOST
+from dslint.python.varies import DIVERGENT, HOST, LOST, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import Arrival, arrivals, row_of, written_as
 from dslint.rules.runs import RunQuery
@@ -85,6 +85,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 *(run.location(call.module, call.node, "called from here") for call in calls[:-4:-1]),
                 run.location(found.start.module, found.start.node, "here the run has several processes"),
             ),
+            same=(_path(event, str(row.get("path", ""))),),
             facts={"does": does, "tests": tests},
         )
 
@@ -118,10 +119,14 @@ def _is(event: Event, name: str, default: bool) -> bool:
 _OWN = re.compile(r"(?i)rank|shard|worker|pid|uuid|mkdtemp|tempfile|tmp_path|tmpdir|proc(?:ess)?_?(?:id|index|num)")
 
 
+def _path(event: Event, parameter: str) -> Value | None:
+    return event.receiver if parameter == "self" else event.arguments.get(parameter)
+
+
 def _is_shared(event: Event, parameter: str) -> bool:
     """The path is a text or a `Path`, and certainly the same on all ranks."""
-    path: Value | None = event.receiver if parameter == "self" else event.arguments.get(parameter)
-    if path is None or event.snapshot[parameter][0] & (DIVERGENT | LOST | ASSUMED):
+    path = _path(event, parameter)
+    if path is None or event.snapshot[parameter][0] & (DIVERGENT | LOST | UNSURE):
         return False
     if any(_OWN.search(text) for text in written_as(event, event.nodes.get(parameter))):
         return False

@@ -94,6 +94,7 @@ def _finding(run: RunQuery, found: Skipped) -> Finding:
             *run.origin(test.test, "differs between the ranks from here"),
         ),
         varies=test.varies,
+        origin=run.machine.origin(test.test) if test.test is not None else None,
         facts={"kind": "random" if cause == "random draw" else "data", "wrapper": found.wrapper.api.rpartition(".")[0]},
     )
 
