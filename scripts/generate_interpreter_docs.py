@@ -43,7 +43,7 @@ CPython is the judge: random programs run under the real Python on simulated ran
 called the same are compared with what the interpreter believes (`tests/python/judge/`, CONTRIBUTING.md).
 """
 GROUPS = {
-    "Modules and names": "source scopes search program shared moduleruns entries",
+    "Modules and names": "source scopes search program shared moduleruns entries launches",
     "Values and the state": "values varies places lanes store heap machine formulas jobtests",
     "Expressions and statements": (
         "expressions connectives comparisons operators arithmetic comprehensions subscripts statements loops"

@@ -59,6 +59,23 @@ ASSUMPTIONS = (
         "a launcher starts all processes with the same arguments",
     ),
     Assumption(
+        "launches-are-runs",
+        "launch commands",
+        "a script that launch files of the project start runs as they start it: an option has the value that a command"
+        " gives, else its default; a variable has the value that the file exports. Branches that no command takes are"
+        " not judged, functions that none reaches are, with open parameters; commands in documents do not count",
+        "a mistake that hangs no run is none; what words cannot be read, or any of many commands, leaves the options"
+        " open",
+    ),
+    Assumption(
+        "option-is-passed",
+        "launch commands",
+        "what stands plainly behind an option that no command passes is reported, for somebody may pass it",
+        "an option is there to be passed",
+        "somebody passes `{name}`, which no launch command of the project does",
+        "somebody passes an option that no launch command of the project passes",
+    ),
+    Assumption(
         "same-environment",
         "environment variables",
         "the same on all ranks, except those that launchers set for each process and those of one host",

@@ -169,23 +169,25 @@ class _Look:
         of_runs = [rule for rule in rules if rule.query is not None]
         found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
         if of_runs and isinstance(tree, ast.Module) and _ENTRY.search(self.job.raw):
-            more = self._of_runs(source, tree, of_runs)
+            found, more = self._of_runs(source, tree, of_runs, found)
             return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
 
-    def _of_runs(self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule]) -> list[Finding]:
-        """What the rules say that ask about runs."""
-        from dslint.engine.runs import run_queries
+    def _of_runs(
+        self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule], found: list[Finding]
+    ) -> tuple[list[Finding], list[Finding]]:
+        """What visitors have found as far as a launch runs it, and what the rules say that ask about runs."""
+        from dslint.engine.launchruns import as_started, runs_of, together
 
         with stage_of(self.profile, "interpretation"):
-            query = run_queries(self.job, source, tree, self.modules)
+            runs = runs_of(self.job, source, tree, self.modules)
         self.parsed = max(self.parsed, _INTERPRETED)
         findings: list[Finding] = []
         for rule in rules:
             assert rule.query is not None
             start = perf_counter()
             try:
-                findings += rule.query(query)
+                findings += together(runs, rule.query)
             except (RecursionError, MemoryError):
                 raise
             except Exception as error:
@@ -194,7 +196,7 @@ class _Look:
                 if rule.check is None:  # else the walk counts the file
                     self.profile.count(rule.meta.code)
                 self.profile.charge(rule.meta.code, "queries", perf_counter() - start)
-        return findings
+        return as_started(found, runs, frozenset(rule.meta.code for rule in rules)), findings
 
     def _of_syntax(
         self, source: SourceFile, tree: ast.Module | ScriptProblem, rules: list[ScriptRule]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dslint.core.source import SourceFile
     from dslint.engine.judge import Job
     from dslint.model.script.across.project import Project
+    from dslint.python.launches import Launch
 
 # Modules that are kept for the next script of the same process.
 _KEPT = 600
@@ -23,15 +24,24 @@ _KEPT = 600
 _FRAMES = 6_000
 
 
-def run_queries(job: Job, source: SourceFile, tree: ast.Module, modules: Project | None) -> RunQuery:
-    """Interpret a script with what it imports."""
+def make_room(modules: Project | None) -> None:
+    """Forget the modules of earlier scripts when they are many; not between the runs of one script."""
+    if modules is not None and len(modules.interpreted.parsed) > _KEPT:
+        modules.interpreted = Shared()
+
+
+def run_queries(
+    job: Job, source: SourceFile, tree: ast.Module, modules: Project | None, launch: Launch | None = None
+) -> RunQuery:
+    """Interpret a script with what it imports, as a launch command starts it where one is known."""
+    worlds = launch.worlds if launch is not None else None
     if modules is None:
-        analysis = Analysis(Texts({}), shared=Shared())
+        analysis = Analysis(Texts({}), worlds, shared=Shared())
     else:
-        if len(modules.interpreted.parsed) > _KEPT:
-            modules.interpreted = Shared()
-        analysis = Analysis(modules.files, shared=modules.interpreted)
-    _as_main(analysis, source, tree)
+        shared = modules.interpreted if launch is None else modules.interpreted.started(worlds)
+        analysis = Analysis(modules.files, worlds, shared=shared)
+    analysis.machine.launch = launch
+    _as_main(analysis, source, tree, modules.interpreted if modules is not None else analysis.program.shared)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _FRAMES))
     try:
@@ -44,10 +54,10 @@ def run_queries(job: Job, source: SourceFile, tree: ast.Module, modules: Project
     return RunQuery(analysis, job.path, job.context)
 
 
-def _as_main(analysis: Analysis, source: SourceFile, tree: ast.Module) -> None:
+def _as_main(analysis: Analysis, source: SourceFile, tree: ast.Module, shared: Shared) -> None:
     """Take the tree that is there for the script, and for modules that import it."""
-    shared, path = analysis.program.shared, analysis.program.files.absolute(source.path)
+    path = analysis.program.files.absolute(source.path)
     known = shared.parsed.get(path)
     if known is None or known.source.text != source.text:
         shared.parsed[path] = Module(source, tree, absolute=path)
-        shared.runs.pop(path, None)
+        shared.forget(path)

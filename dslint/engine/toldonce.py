@@ -7,29 +7,44 @@ from dataclasses import replace
 
 from dslint.core.finding import Finding
 
+# How the label of a launch command begins in which a finding holds, while it does not in others.
+IN_LAUNCH = "in this launch"
+
 
 def told_once(told: Sequence[Finding], more: Iterable[Finding], others: Mapping[str, tuple[str, ...]]) -> list[Finding]:
     """The findings of the visitors, and what rules about runs say of other lines.
 
     A line counts as told by the same rule or by a relative (``others``, by code). Where both readers speak, the
-    visitor's finding gets the assumptions of the run, which knows where the values come from.
+    visitor's finding gets the assumptions and launch commands of the run, which knows where the values come from.
     """
     lines = {
         (finding.code, place.path, place.region.line)
         for finding in told
         for place in (finding.location, *finding.related)
     }
-    assumptions: dict[tuple[str, str, int], tuple[str, ...]] = {}
+    known: dict[tuple[str, str, int], Finding] = {}
     kept = []
     for finding in more:
         codes = (finding.code, *others.get(finding.code, ()))
         places = (finding.location, *finding.related)
-        if not any((code, place.path, place.region.line) in lines for code in codes for place in places):
+        if any((code, place.path, place.region.line) in lines for code in codes for place in places):
+            for code in codes:
+                known.setdefault((code, finding.location.path, finding.location.region.line), finding)
+        else:
             kept.append(finding)
-        elif finding.assumptions:
-            assumptions.setdefault(_line(finding), finding.assumptions)
-    known = [f if f.assumptions else replace(f, assumptions=assumptions.get(_line(f), ())) for f in told]
-    return [*known, *kept]
+    joined = (_joined(finding, known.get(_line(finding))) for finding in told)
+    return [*dict.fromkeys(joined), *kept]
+
+
+def _joined(told: Finding, known: Finding | None) -> Finding:
+    if known is None:
+        return told
+    launches = tuple(place for place in known.related if place.label.startswith(IN_LAUNCH))
+    if launches and known.severity.rank > told.severity.rank:
+        return known  # the visitor knows nothing of the launches, so that it cannot be sure
+    if known.code != told.code:
+        return replace(told, related=(*told.related, *launches))
+    return replace(told, assumptions=told.assumptions or known.assumptions, related=(*told.related, *launches))
 
 
 def _line(finding: Finding) -> tuple[str, str, int]:

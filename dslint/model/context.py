@@ -11,6 +11,7 @@ from dslint.core.source import Location
 
 if TYPE_CHECKING:
     from dslint.parse.data import DataDoc
+    from dslint.python.launches import Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Context:
     ``config``: for a config of ``accelerate launch``, the DeepSpeed config that it names.
     ``locked``: for a run whose config needs a package of its own, what the lock of the project installs.
     ``vocabulary``: for a script, the names that the settings of the project add.
+    ``launches``: for a script, what each of its launch commands gives to it.
     """
 
     world_size: Fact[int] = field(default_factory=absent)
@@ -114,6 +116,7 @@ class Context:
     processes_per_node: Fact[int] = field(default_factory=absent)
     nodes: Fact[int] = field(default_factory=absent)
     launcher: Fact[str] = field(default_factory=absent)
+    launches: tuple[Launch, ...] = ()
 
     @property
     def is_one_process(self) -> bool:

@@ -289,7 +289,7 @@ def _missing(m: Machine, atom: Instance, cls: ClassAtom, name: str, node: ast.AS
         if result is not None:
             return result
     if name == "__dict__":
-        return unknown(OPAQUE, "`__dict__`", m.deep_varies(one(atom)))
+        return m.dictionary_of(one(atom))
     return child(m, atom, name)
 
 

@@ -8,6 +8,7 @@ from dslint.python import attributes, containers, parsers
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT
+from dslint.python.launches import field_option
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.values import (
@@ -128,6 +129,9 @@ def _field_input(m: Machine, cls: ClassAtom, atom: Instance, name: str, statemen
     if name == "local_rank":
         return by_rank(m, parsers.RANK_FIELDS[name])
     kind = parsers._TYPES.get(annotation.id, "") if isinstance(annotation, ast.Name) else ""
+    told = field_option(m, name, kind)
+    if told is not None:
+        return told
     inner = _class_named(m, cls, annotation) if not kind and depth < 3 else None
     if inner is not None and inner is not cls:
         made = m.instance(statement, m.context((atom, name)), inner, atom.loop)

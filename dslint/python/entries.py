@@ -57,6 +57,7 @@ class Analysis:
         self.program = Program(files, shared)
         self.machine = Machine(self.program, rows or libraries(), worlds, shared)
         self.entries: list[Entry] = []
+        self.ran: frozenset[int] = frozenset()  # the functions that the script itself has reached
 
     def script(self, path: str) -> Entry | None:
         """Interpret a file as the script that is started; `None` when Python cannot read it."""
@@ -75,6 +76,7 @@ class Analysis:
         guarded(m, module.tree, lambda: execute(m, module.tree.body))
         entry = Entry("script", module, module.tree, Seq(body), m.steps)
         self.entries.append(entry)
+        self.ran = frozenset(m.reached)
         self._methods_of_main(module)
         m.store.undo(mark)
         return entry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from dslint.python.launches import exported
 from dslint.python.machine import Machine
 from dslint.python.operators import per_rank
 from dslint.python.values import INPUT, Api, Const, Instance, Unknown, Value, join, one
@@ -48,6 +49,9 @@ def _variable(m: Machine, name: str | None, default: Value | None, node: ast.AST
         if name.startswith(_OF_OTHERS):
             value = join(value, default) if default is not None else value
         return value
+    told = exported(m, name)
+    if told is not None:
+        return told
     value = _input(m, name, node)
     return value if default is None else join(value, default)
 

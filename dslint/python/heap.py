@@ -24,11 +24,13 @@ from dslint.python.values import (
     Unknown,
     Value,
     one,
+    unknown,
 )
 from dslint.python.varies import LOST
 
 if TYPE_CHECKING:
     from dslint.python.generators import Waiting
+    from dslint.python.launches import Launch
     from dslint.python.libraries import Libraries
     from dslint.python.program import Program
     from dslint.python.source import Module
@@ -140,6 +142,8 @@ class Heap:
         self.recorder: Callable[[Module, ast.AST, Value], None] | None = None
         self.lost: dict[str, int] = {}
         self.reached: set[int] = set()
+        self.taken: dict[int, int] = {}  # the sides of each `if` that some lane takes: 1 the first, 2 the other
+        self.launch: Launch | None = None  # the command that starts the script, where one is interpreted
         # Generators that were made and not run yet (`generators.py`).
         self.generators: dict[Instance, Waiting] = {}
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
@@ -226,6 +230,13 @@ class Heap:
             elif isinstance(atom, Unknown) and atom.kind == LOST_VALUE:
                 found |= LOST
         return found
+
+    def dictionary_of(self, value: Value) -> Value:
+        """Return the `__dict__` of an object."""
+        from dslint.python.launches import taken_apart
+
+        taken_apart(self, value)
+        return unknown(OPAQUE, "`__dict__`", self.deep_varies(value))
 
     def deep_varies(self, value: Value, depth: int = 0) -> int:
         """Return the causes of difference of a value with the fields of the objects that it leads to."""

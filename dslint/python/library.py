@@ -11,6 +11,7 @@ from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
+from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
 from dslint.python.machine import Machine
 from dslint.python.parsers import parser_made, read_call
@@ -224,8 +225,9 @@ def field_value(m: Machine, returns: Returns, atom: Instance, name: str, node: a
 
 def result_of_value(m: Machine, row: Row) -> Value:
     """Return the value of a module-level name of a library."""
+    told = words(m) if row.path == "sys.argv" else None
     node = m.frame.call or m.frame.module.tree
-    return Place(m, row, BoundArguments(), None, node, row.varies or 0).make(row.returns)
+    return told or Place(m, row, BoundArguments(), None, node, row.varies or 0).make(row.returns)
 
 
 def result_of_property(m: Machine, row: Row, atom: Instance, node: ast.AST) -> Value:

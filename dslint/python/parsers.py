@@ -13,6 +13,7 @@ from dslint.python import containers, dataclass_parsers
 from dslint.python.binding import BoundArguments
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT, REST
+from dslint.python.launches import given_option, is_left_out
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.values import (
@@ -35,7 +36,8 @@ from dslint.python.varies import RANKED
 # Options that launchers fill for each process, and the columns of `Worlds.lanes`.
 RANK_FIELDS = {"local_rank": 1, "global_rank": 0, "node_rank": 2, "rank": 0, "world_size": 3}
 _TYPES = {"int": "builtins.int", "float": "builtins.float", "str": "builtins.str", "bool": "builtins.bool"}
-_OPTIONS, _PARENT = "#options", "#parser"
+# Of a parser: its options, the parser that it is a command of, and whether a file may set its defaults.
+_OPTIONS, _PARENT, _OPEN = "#options", "#parser", "#open"
 _REPEATED = ("append", "extend", "append_const")
 _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
 
@@ -136,6 +138,9 @@ def _dest(flags: list[str]) -> str:
 
 
 def _set_defaults(m: Machine, parser: Instance, bound: BoundArguments, node: ast.AST) -> Value | None:
+    if bound.open_keywords is not None:
+        for target in _chain(m, parser):
+            m.store.set((target, _OPEN), const(True))
     for name, value in bound.extra_keywords.items():
         for target in _chain(m, parser):
             old = m.store.get((target, ("default", name)))
@@ -185,10 +190,12 @@ def _parse_args(m: Machine, parser: Instance, bound: BoundArguments, node: ast.A
     atom = made.single
     assert isinstance(atom, Instance)
     words = _words(m, bound.given.get("args"))
+    # What a file says instead of the defaults is not known.
+    is_filled = isinstance(held, Instance) or m.store.get((parser, _OPEN)) is not None
     for name in _options(m, parser):
         option = m.store.get((parser, ("option", name)))
         default = m.store.get((parser, ("default", name)))
-        m.store.set((atom, name), _field(m, atom, name, option, default, words, node))
+        m.store.set((atom, name), _field(m, atom, name, option, default, words, node, is_filled))
     return made
 
 
@@ -201,7 +208,7 @@ def _words(m: Machine, arguments: Value | None) -> list[str] | None:
 
 
 def _field(m: Machine, atom: Instance, name: str, option: Value | None, default: Value | None, words: list[str] | None,
-           node: ast.AST) -> Value:  # fmt: skip
+           node: ast.AST, is_filled: bool) -> Value:  # fmt: skip
     parts = option.single if option is not None else None
     if not isinstance(parts, Tuple) or len(parts.items) != 6:
         return default if default is not None else const(None)
@@ -214,15 +221,33 @@ def _field(m: Machine, atom: Instance, name: str, option: Value | None, default:
         and names
         and names[0].startswith("-")
     ):
-        return const(_text(action) == "store_false") if _text(action) in _SWITCHES and own.constants == (None,) else own
+        return _not_given(own, _text(action))
     if _is_rank_field(m, name, own):
         return by_rank(m, RANK_FIELDS[name])
+    if not is_filled and is_left_out(m, name) and names and names[0].startswith("-"):
+        return _not_given(own, _text(action))
+    if nargs.constants in ((None,), ("?",)):
+        given = given_option(m, name, _converter(type_))
+        if given is not None:
+            return given
     kind = _type_of(type_, own, _text(action))
     optional = own.constants == (None,) and required.constants != (True,) and (not names or names[0].startswith("-"))
     value = _input(atom, name, "" if optional and kind != "builtins.bool" else kind)
     if nargs.constants not in ((None,), ("?",)) or _text(action) in _REPEATED:
         return _many(m, atom, name, value, node, optional)
     return value
+
+
+def _not_given(own: Value, action: str) -> Value:
+    return const(action == "store_false") if action in _SWITCHES and own.constants == (None,) else own
+
+
+def _converter(type_: Value) -> str | None:
+    """Return the path of a plain converter, empty without one; `None` where the script converts by itself."""
+    atom = type_.single
+    if isinstance(atom, Api):
+        return _TYPES.get(atom.path.rpartition(".")[2])
+    return "" if isinstance(atom, Const) and atom.value is None else None
 
 
 def _is_rank_field(m: Machine, name: str, default: Value) -> bool:

@@ -156,6 +156,10 @@ class Program:
             self._unindexed.append(module)
         return module
 
+    def modules(self) -> list[Module]:
+        """Return the modules that were read for this machine."""
+        return [module for path in sorted(self._seen) if (module := self.shared.parsed.get(path)) is not None]
+
     def _loaded(self, path: str) -> Module | None:
         if path not in self.shared.parsed:
             raw = self.files.read(path)
@@ -295,6 +299,11 @@ class Program:
         elif self._recording is not None and path == self.main:
             self._recording.is_complete = False
         return body
+
+    def depends_on_launch(self) -> None:
+        """Keep no record of the run of the module that takes place: another command may say something else."""
+        if self._recording is not None:
+            self._recording.is_complete = False
 
     def attribute(self, m: Machine, module: Module, name: str) -> Value:
         """Return a name of a module: its own, a re-export, or a submodule of a package."""

@@ -6,6 +6,7 @@ import ast
 
 from dslint.python import attributes, dictionaries, functions
 from dslint.python.binding import Arguments
+from dslint.python.launches import reopened, taken_apart
 from dslint.python.machine import Machine
 from dslint.python.values import (
     NOTHING,
@@ -128,6 +129,7 @@ def _setattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
             attributes.write(m, base, single.value, value, node)
         else:
             attributes.escape(m, base)
+            reopened(m, base)
     return const(None)
 
 
@@ -210,6 +212,8 @@ def _update_environment(m: Machine, arguments: Arguments, node: ast.AST) -> Valu
 
 def _vars(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     value = functions._first(arguments)
+    if value is not None:
+        taken_apart(m, value)
     return m.thing(node, "fields of an object", (value,), varies=m.deep_varies(value)) if value is not None else None
 
 

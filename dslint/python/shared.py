@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.python.values import ClassAtom, Function, Instance
 
 if TYPE_CHECKING:
+    from dslint.python.lanes import Worlds
     from dslint.python.moduleruns import ModuleRun
     from dslint.python.source import Module
 
@@ -38,3 +39,19 @@ class Shared:
         self.numbers: Iterator[int] = count(1)
         # What the bodies of modules did, by path: in different surroundings they may do different things.
         self.runs: dict[str, list[ModuleRun]] = {}
+        self._started: dict[Worlds | None, Shared] = {}
+
+    def started(self, worlds: Worlds | None) -> Shared:
+        """Return what the interpretations of scripts share that launch commands start in these worlds.
+
+        The same but for runs of modules: those that ask for something that a command may say are not kept.
+        """
+        if worlds not in self._started:
+            made = self._started[worlds] = Shared()
+            made.parsed, made.trees, made.interned, made.numbers = self.parsed, self.trees, self.interned, self.numbers
+        return self._started[worlds]
+
+    def forget(self, path: str) -> None:
+        """Forget what the body of a module did: its text is another one now."""
+        for one in (self, *self._started.values()):
+            one.runs.pop(path, None)

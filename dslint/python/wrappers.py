@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dslint.python import attributes, dictionaries
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.launches import taken_apart
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, join, one
@@ -70,6 +71,8 @@ def _copy_fields(m: Machine, old: Instance, new: Instance) -> None:
 
 def unknown_member(m: Machine, atom: Instance, name: str, node: ast.AST) -> Value | None:
     """Return a member that no row of the class lists: of the object inside, or of a class that it stands for."""
+    if name == "__dict__":
+        taken_apart(m, one(atom))
     if not isinstance(atom.cls, str):
         return None
     for row in m.libraries.lineage(atom.cls):

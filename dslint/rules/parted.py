@@ -151,7 +151,8 @@ def ranks(run: RunQuery, parting: Parting) -> str:
     mask = mask or worlds.full & ~rest
     main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
     node = worlds.mask(lambda lane: worlds.lanes[lane][1] == 0)
-    names = {main: "main", node: "node", worlds.full & ~main: "others", worlds.full & ~node: "others"}
+    # On one machine its first process is that of the job, so the job comes last.
+    names = {worlds.full & ~node: "others", worlds.full & ~main: "others", node: "node", main: "main"}
     return names.get(mask, "some")
 
 

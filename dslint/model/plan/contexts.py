@@ -10,6 +10,7 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.model.context import Context
 from dslint.model.deepspeed.batch import accumulation_of, read_batch
 from dslint.model.plan.config import stage_of
+from dslint.model.plan.launches import launches_of
 from dslint.model.plan.users import OWN_RULES, User, agreed_reader
 
 _CHANGED = "the script changes the config"
@@ -48,6 +49,7 @@ def contexts_for(
             processes_per_node=_agreed([p.processes_per_node for p in users]),
             nodes=_agreed([p.nodes for p in users]),
             launcher=_agreed([known(p.command.launcher) for p in users]),
+            launches=launches_of(users),
         )
     readers = readers or {}
     runs = _by_path(plans, scripts=False)

@@ -48,7 +48,8 @@ def passed(parser: ScriptParser, command: LaunchCommand) -> Passed:
     problems = _unknown(extras, hides) + problems
     if not hides and not any(e.startswith("\ue000") for e in extras):
         problems += [Problem("missing", option=o) for o in parser.options if o.required and o.dest not in judge.seen]
-    return Passed(_values(parser, judge, hides), tuple(problems))
+    is_whole = not hides and not any(e.startswith("\ue000") for e in extras)
+    return Passed(_values(parser, judge, hides), tuple(problems), frozenset(judge.seen), is_whole)
 
 
 def _only_helps(parser: ScriptParser, command: LaunchCommand) -> bool:

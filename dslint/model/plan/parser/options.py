@@ -90,7 +90,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What the script gets: a value for each destination (flag, else default), and what its parser refuses."""
+    """What the script gets: a value for each destination (flag, else default), and what its parser refuses.
+
+    ``seen`` are the destinations that the command gives; ``is_whole``: it certainly gives no others.
+    """
 
     values: Mapping[str, Fact[Any]] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    seen: frozenset[str] = frozenset()
+    is_whole: bool = False
