@@ -36,6 +36,7 @@ _ENTRY = re.compile(
     rb"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
     rb"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
     rb"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
+    rb"|safe_[gs]et_full_"
 )
 # An interpretation leaves as much garbage as the parse of so many bytes.
 _INTERPRETED = 400_000

@@ -15,7 +15,7 @@ from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
 from dslint.python.machine import Machine
 from dslint.python.parsers import parser_made, read_call
-from dslint.python.parts import own_parts
+from dslint.python.parts import modules_in, own_parts
 from dslint.python.restrictions import lanes_of, restrict
 from dslint.python.results import Place, contents, make
 from dslint.python.values import (
@@ -88,7 +88,9 @@ def initialize(
             m.store.set((receiver, name), value)
     contents(m, row, bound, receiver, node)
     m.store.set((receiver, "#arguments"), const(None))
-    for name, value in (*bound.given.items(), *bound.extra_keywords.items()):
+    unpacked = {"*": bound.rest} if bound.rest is not None else {}
+    starred = {f"*{at}": value for at, value in enumerate(bound.extra)}
+    for name, value in (bound.given | bound.extra_keywords | starred | unpacked).items():
         m.store.set((receiver, ("argument", name)), value)
     if row.kind in ("parser", "namespace"):
         parser_made(m, receiver, bound)
@@ -290,6 +292,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     event.nodes = bound.nodes
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]
+        event.modules = modules_in(m, given.values())
     m.events.append(event)
 
 

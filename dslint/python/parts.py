@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # The names of all cells of an object.
 _Names = Mapping[object, Iterable[object]]
 _MAX_DEPTH = 6
+_MAX_MODULES = 10
 # What a file listing or an environment says is the same on all machines of most jobs, and the rank itself is meant.
 _CAUSES = DATA | CLOCK | RANDOM
 _PLAIN = frozenset({"builtins.int", "builtins.float", "builtins.bool", "torch.Tensor", "numpy.ndarray"})
@@ -89,3 +90,25 @@ def _is_number(value: Value) -> bool:
     """All that differs is a number or a tensor: no parameter, no file, nothing of unknown class."""
     kinds = [a.cls if isinstance(a, Instance) else a.type for a in value.atoms if isinstance(a, Instance | Unknown)]
     return bool(kinds) and all(kind in _PLAIN for kind in kinds)
+
+
+def modules_in(m: Machine, values: Iterable[Value]) -> frozenset[Instance]:
+    """Return the modules that values may be, and all that stand inside: in fields, containers, and arguments."""
+    found: set[Instance] = set()
+    pending = [(value, 0) for value in values]
+    seen: set[object] = set()
+    while pending:
+        value, depth = pending.pop()
+        for atom in value.atoms:
+            if atom in seen or depth > _MAX_MODULES:
+                continue
+            seen.add(atom)
+            if isinstance(atom, Tuple):
+                pending.extend((item, depth + 1) for item in atom.items)
+            elif isinstance(atom, Instance) and atom.cls in _LISTS:
+                pending.extend((item, depth + 1) for item in m.elements(atom))
+            elif isinstance(atom, Instance) and attributes.is_instance_of(m, atom.cls, "torch.nn.Module"):
+                found.add(atom)
+                held = (m.store.get((atom, name)) for name in list(m.store.names.get(atom, ())))
+                pending.extend((value, depth + 1) for value in held if value is not None)
+    return frozenset(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +36,7 @@ _EMPTY = frozenset(
     | {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveAvgPool1d", "CrossEntropyLoss", "MSELoss", "BCELoss"}
     | {"BCEWithLogitsLoss", "L1Loss", "NLLLoss", "KLDivLoss", "SmoothL1Loss", "CosineSimilarity", "LeakyReLU", "ELU"}
 )
+_FROZEN = re.compile(r"'(?:no_grad|inference_mode)'")
 
 
 @dataclass(slots=True)
@@ -55,14 +58,17 @@ class Skipped:
 def skipped_parts(m: Machine, tree: Seq) -> Iterator[Skipped]:
     """Yield the parts of wrapped models that a test of each rank's own data skips."""
     for event, body in _forwards(tree.items, set()):
-        frozen = {id(e) for node in walk(body) if _is_frozen(node) for e in events(node)}
+        frozen = {id(e) for node in walk(body) if is_frozen(node) for e in events(node)}
         for found in _Search(m, event).of(body.items, ()):
             found.is_without_gradient = id(found.part) in frozen
             yield found
 
 
-def _is_frozen(node: Node) -> bool:
-    """Return whether a node is a block without gradients: `torch.no_grad()`, `torch.inference_mode()`."""
+def is_frozen(node: Node) -> bool:
+    """Return whether a node is a block or function without gradients: `torch.no_grad()`, `torch.inference_mode()`."""
+    if isinstance(node, Call):
+        decorators = getattr(getattr(node.function, "node", None), "decorator_list", ())
+        return any(_FROZEN.search(ast.dump(decorator)) for decorator in decorators)
     if not isinstance(node, Context):
         return False
     paths = (atom.cls for atom in node.manager.atoms if isinstance(atom, Instance))

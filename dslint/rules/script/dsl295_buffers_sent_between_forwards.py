@@ -1,0 +1,249 @@
+"""A DDP model with batch normalisation runs twice before one backward pass.
+
+**What.** `loss = criterion(model(real), model(fake))`, or a forward pass in a loop over crops or views, and one
+`backward()` after them, with a `DistributedDataParallel` model that holds `BatchNorm` layers and broadcasts its buffers
+(the default). The usual case is the discriminator of a GAN.
+
+**Why it hurts.** Each forward pass of DDP first copies the running mean and variance of rank 0 over those of this rank.
+Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the variables needed
+for gradient computation has been modified by an inplace operation". In one process the same code works. Releases of
+torch from 2026 on no longer count the copy as a change, and compute with what is left.
+
+**Fix.** Join the inputs and run the model once, pass `broadcast_buffers=False`, or convert the layers with
+`nn.SyncBatchNorm.convert_sync_batchnorm`.
+
+**When it stays quiet.** A backward pass between the two; a forward pass under `no_grad`; `broadcast_buffers=False`;
+synchronised layers; models whose layers cannot be read.
+
+**Evidence.** Reports on torch 1.1 to 2.10 (pytorch/pytorch issues 22095, 65907, 110363, 175024); pull request 175851
+makes `_sync_buffers` keep the version counters. torch 2.13 on two gloo ranks trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Event, Loop, Node, Try, children, events
+from dslint.python.queries.skipped import is_frozen
+from dslint.python.values import Instance
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL295",
+    name="buffers-sent-between-forwards",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a DDP model with batch normalisation runs twice before one backward pass, which then raises",
+    markers=(r"DistributedDataParallel|DDP",),
+    references=(
+        "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+        "https://github.com/pytorch/pytorch/issues/22095",
+        "https://github.com/pytorch/pytorch/issues/175024",
+    ),
+    depends_on_run=True,
+    no_experiment="only releases of torch before pull request 175851 raise, and the one that records is newer",
+)
+_NORM = ("torch.nn.BatchNorm1d", "torch.nn.BatchNorm2d", "torch.nn.BatchNorm3d")
+_Pair = tuple[Event, Event]
+
+
+@dataclass(slots=True)
+class _Passes:
+    """Reads a tree in its order: which wrappers have run since the last backward pass."""
+
+    run: RunQuery
+    wrappers: dict[Instance, Event]
+    before: dict[Instance, Event] = field(default_factory=dict)
+    twice: dict[Instance, _Pair] = field(default_factory=dict)
+    found: list[tuple[Event, _Pair]] = field(default_factory=list)
+
+    def read(self, node: Node) -> None:
+        """Follow one node; what the sides of a test do is joined."""
+        if isinstance(node, Event):
+            self._event(node)
+        elif isinstance(node, Loop):
+            self._loop(node)
+        elif isinstance(node, Alt):
+            begin = (dict(self.before), dict(self.twice))
+            self.read(node.then)
+            before, twice = self.before, self.twice
+            self.before, self.twice = begin
+            self.read(node.orelse)
+            self.before, self.twice = self.before | before, self.twice | twice
+        elif isinstance(node, Try):
+            self.read(node.body)
+        elif not is_frozen(node):
+            for child in children(node):
+                self.read(child)
+
+    def _event(self, event: Event) -> None:
+        if "ddp-forward" in event.tags:
+            for wrapper in instances(event.receiver):
+                if wrapper in self.before and wrapper in self.wrappers:
+                    self.twice.setdefault(wrapper, (self.before[wrapper], event))
+                self.before.setdefault(wrapper, event)
+        elif "backward" in event.tags:
+            behind = {wrapper for _, _, made_by in event.snapshot.values() for wrapper in made_by}
+            self.found += [(event, pair) for wrapper, pair in self.twice.items() if wrapper in behind]
+            self.before, self.twice = {}, {}
+
+    def _loop(self, node: Loop) -> None:
+        """What ran before belongs to another turn; a loop without a backward pass runs the model again and again."""
+        before, twice = self.before, self.twice
+        self.before, self.twice = {}, {}
+        self.read(node.body)
+        libraries = self.run.machine.libraries
+        loads = any(isinstance(a.cls, str) and libraries.is_class(a.cls, "loader") for a in instances(node.subject))
+        has_backward = any("backward" in event.tags for event in events(node.body))
+        again = {} if loads or has_backward else {w: (e, e) for w, e in self.before.items() if w in self.wrappers}
+        self.before, self.twice = before | self.before, twice | self.twice | again
+        if has_backward or loads:
+            self.before, self.twice = {}, {}
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the second of two forward passes that one backward pass follows."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    for _, tree in run.trees():
+        wrappers = dict(_wrappers(run, list(events(tree))))
+        if not wrappers:
+            continue
+        passes = _Passes(run, wrappers)
+        passes.read(tree)
+        for backward, (first, second) in passes.found:
+            if id(second.node) not in seen:
+                seen.add(id(second.node))
+                yield _finding(run, backward, first, second, wrappers)
+
+
+def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, Event]]:
+    """Yield the wrappers that send the statistics of batch normalisation, with the call that made them."""
+    synced = {a for e in tree if "converts-sync-batch-norm" in e.tags for a in instances(e.arguments.get("module"))}
+    for event in tree:
+        made = event.result.single if event.result is not None else None
+        if "wraps-model" not in event.tags or not isinstance(made, Instance) or event.open:
+            continue
+        is_ddp = isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
+        sends = event.arguments.get("broadcast_buffers")
+        if is_ddp and (sends is None or sends.constants == (True,)) and not synced & event.modules:
+            if any(_keeps_statistics(atom) for atom in event.modules):
+                yield made, event
+
+
+def _keeps_statistics(atom: Instance) -> bool:
+    return isinstance(atom.cls, str) and atom.cls in _NORM
+
+
+def _finding(
+    run: RunQuery, backward: Event, first: Event, second: Event, wrappers: dict[Instance, Event]
+) -> Finding:
+    wrap = next(wrappers[atom] for atom in instances(second.receiver) if atom in wrappers)
+    other = () if first is second else (run.location(first.module, first.node, "the first forward pass"),)
+    return run.finding(
+        META,
+        second.module,
+        second.node,
+        "The model runs again before the backward pass: DDP overwrites the statistics of its batch normalisation",
+        hint="Join the inputs and run the model once, or wrap it with `broadcast_buffers=False`",
+        related=(
+            *other,
+            run.location(backward.module, backward.node, "raises"),
+            run.location(wrap.module, wrap.node, "wrapped here"),
+        ),
+    )
+
+
+_MODEL = """\
+from torch import nn
+
+
+def block(a, b):
+    return [nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU()]
+
+
+class Critic(nn.Module):
+    def __init__(self, norm=True):
+        super().__init__()
+        self.net = nn.Sequential(*(block(8, 8) if norm else [nn.Linear(8, 8)]), nn.Linear(8, 1))
+
+    def forward(self, x):
+        return self.net(x)
+"""
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from model import Critic
+
+
+def main(loader, local_rank):
+    dist.init_process_group("nccl")
+    critic = DDP(%s, device_ids=[local_rank]%s)
+    optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+    for real, fake in loader:
+        optimizer.zero_grad()
+%s
+        optimizer.step()
+"""
+_TWICE = "        loss = critic(fake).mean() - critic(real).mean()\n        loss.backward()"
+_VIEWS = """\
+        outputs = []
+        for view in real.chunk(4):
+            outputs.append(critic(view))
+        torch.cat(outputs).mean().backward()"""
+_BETWEEN = "        critic(fake).mean().backward()\n        (-critic(real).mean()).backward()"
+_FROZEN = """\
+        with torch.no_grad():
+            target = critic(fake)
+        (critic(real) - target).mean().backward()"""
+_CLASS = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from model import Critic
+
+
+class Gan:
+    def __init__(self):
+        dist.init_process_group("gloo")
+        self.critic = DistributedDataParallel(Critic())
+        self.optimizer = torch.optim.Adam(self.critic.parameters())
+
+    def score(self, x):
+        return self.critic(x).mean()
+
+    def step(self, real, fake):
+        real_score = self.score(real)
+        loss = self.score(fake) - real_score
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+gan = Gan()
+for real, fake in torch.load("batches.pt"):
+    gan.step(real, fake)
+"""
+
+EXAMPLES = (
+    bad("real and generated", {"train.py": _TRAIN % ("Critic()", "", _TWICE), "model.py": _MODEL}, at="train.py:14"),
+    bad("one view after the other", {"train.py": _TRAIN % ("Critic()", "", _VIEWS), "model.py": _MODEL}, "train.py:16"),
+    bad("through a method", {"train.py": _CLASS, "model.py": _MODEL}, at="train.py:16 warning"),
+    good("a backward pass between", {"train.py": _TRAIN % ("Critic()", "", _BETWEEN), "model.py": _MODEL}),
+    good("without gradients", {"train.py": _TRAIN % ("Critic()", "", _FROZEN), "model.py": _MODEL}),
+    good("no buffers are sent", {
+        "train.py": _TRAIN % ("Critic()", ", broadcast_buffers=False", _TWICE), "model.py": _MODEL}),
+    good("no batch normalisation", {"train.py": _TRAIN % ("Critic(norm=False)", "", _TWICE), "model.py": _MODEL}),
+    good("synchronised", {
+        "train.py": _TRAIN % ("torch.nn.SyncBatchNorm.convert_sync_batchnorm(Critic())", "", _TWICE),
+        "model.py": _MODEL}),
+)  # fmt: skip

@@ -1,0 +1,270 @@
+"""DDP meets parameters twice, since reentrant checkpointing hides them from it.
+
+**What.** A model of `DistributedDataParallel` recomputes activations with `use_reentrant=True` (what `checkpoint` does
+when it is not told), and DDP looks for unused parameters (`find_unused_parameters=True`), or one forward pass runs the
+same checkpointed layers more than once. The same for a Trainer of transformers with `gradient_checkpointing` and
+`ddp_find_unused_parameters=True`.
+
+**Why it hurts.** Reentrant checkpointing runs the layers without a graph, and once more in the backward pass. DDP, which
+looks through the graph, takes their parameters for unused and marks them ready at once; when the layers are recomputed
+their gradients come all the same. Every rank stops with "Expected to mark a variable ready only once".
+
+**Fix.** `use_reentrant=False`; or `find_unused_parameters=False` where all parameters take part; or `static_graph=True`.
+
+**When it stays quiet.** `use_reentrant=False`, `static_graph=True`, values that cannot be read, FSDP and DeepSpeed.
+
+**Evidence.** Two gloo ranks, torch 2.13: the first backward pass raises on both ranks, with the search and with layers
+that run twice; without reentrant checkpointing both train.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Call, Event, Loop, Node, children, events, walk
+from dslint.python.values import Instance
+from dslint.python.varies import ASSUMED
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL296",
+    name="reentrant-checkpoint-under-ddp",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="DDP gets gradients of checkpointed layers twice, and the backward pass raises",
+    markers=(r"DistributedDataParallel|DDP|ddp_find_unused_parameters",),
+    references=(
+        "https://pytorch.org/docs/stable/checkpoint.html",
+        "https://github.com/pytorch/pytorch/issues/24005",
+        "https://github.com/huggingface/peft/issues/313",
+    ),
+    depends_on_run=True,
+)
+_REENTRANT = re.compile(r"use_reentrant['\"]?\s*[:=]\s*True")
+_CHECKPOINT = "torch.utils.checkpoint."
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on reentrant checkpoints in the forward pass of a wrapper that cannot stand them."""
+    if run.context.is_one_process or run.stage is not None:
+        return
+    seen: set[int] = set()
+    for found in (*_under_wrappers(run), *_trainers(run), *_enabled(run)):
+        if id(found[0].node) not in seen:
+            seen.add(id(found[0].node))
+            yield _finding(run, *found)
+
+
+_Found = tuple[Event, Event, str]
+
+
+def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
+    """`checkpoint(...)` in the forward pass of a wrapped model."""
+    for _, tree in run.trees():
+        wraps = {made: event for event in events(tree) if (made := _wrapper(run, event)) is not None}
+        bodies = {id(node.node): node for node in walk(tree) if isinstance(node, Call)} if wraps else {}
+        for event in events(tree):
+            atom = event.receiver.single if event.receiver is not None and "ddp-forward" in event.tags else None
+            body = bodies.get(id(event.node))
+            if not isinstance(atom, Instance) or atom not in wraps or body is None:
+                continue
+            counted = {node for (node, _), times in _executions(body).items() if times > 1}
+            for checkpoint in _reentrant(body):
+                if _looks(wraps[atom]):
+                    yield checkpoint, wraps[atom], "looks for unused parameters"
+                elif id(checkpoint.node) in counted:
+                    yield checkpoint, wraps[atom], "twice"
+
+
+def _wrapper(run: RunQuery, event: Event) -> Instance | None:
+    """Return the DDP that an event makes, without `static_graph`."""
+    made = event.result.single if "wraps-model" in event.tags and event.result is not None else None
+    if not isinstance(made, Instance) or event.open or not isinstance(made.cls, str):
+        return None
+    static = event.arguments.get("static_graph")
+    is_dynamic = static is None or static.constants == (False,)
+    return made if is_dynamic and run.machine.libraries.is_class(made.cls, "ddp") else None
+
+
+def _looks(wrap: Event) -> bool:
+    value = wrap.arguments.get("find_unused_parameters")
+    return value is not None and value.constants == (True,)
+
+
+def _reentrant(body: Node) -> Iterator[Event]:
+    for event in events(body):
+        if "checkpoints-activations" in event.tags and event.api.startswith(_CHECKPOINT):
+            value = event.arguments.get("use_reentrant")
+            if (value is None and not event.open) or (value is not None and value.constants in ((True,), (None,))):
+                yield event
+
+
+def _executions(node: Node, path: tuple[str, ...] = ()) -> Counter[tuple[int, tuple[str, ...]]]:
+    """Count how often the same layers are checkpointed in one forward pass: of a test the side with more.
+
+    The same are those to which the same expressions lead: `self.encoder(x)` and `self.encoder(y)`.
+    """
+    if isinstance(node, Event):
+        is_checkpoint = "checkpoints-activations" in node.tags
+        return Counter({(id(node.node), path): 1}) if is_checkpoint else Counter()
+    if isinstance(node, Alt):
+        return _executions(node.then, path) | _executions(node.orelse, path)
+    if isinstance(node, Loop):
+        return _executions(node.body, path)
+    if isinstance(node, Call):
+        path = (*path, ast.dump(node.node.func) if isinstance(node.node, ast.Call) else "")
+    found: Counter[tuple[int, tuple[str, ...]]] = Counter()
+    for child in children(node):
+        found += _executions(child, path)
+    return found
+
+
+def _trainers(run: RunQuery) -> Iterator[_Found]:
+    """Arguments of a Trainer that ask for both."""
+    for found in run.happenings("training-arguments"):
+        event = found.event
+        if all(_is_true(event, name) for name in ("gradient_checkpointing", "ddp_find_unused_parameters")):
+            if _says_reentrant(event) and "deepspeed" not in event.arguments and "fsdp" not in event.arguments:
+                yield event, event, "looks for unused parameters"
+
+
+def _enabled(run: RunQuery) -> Iterator[_Found]:
+    """`model.gradient_checkpointing_enable({"use_reentrant": True})` before a wrapper that looks."""
+    for _, tree in run.trees():
+        wraps = [event for event in events(tree) if _wrapper(run, event) is not None and _looks(event)]
+        for event in events(tree) if wraps else ():
+            if "checkpoints-activations" in event.tags and event.receiver is not None and _says_reentrant(event):
+                wrap = next((wrap for wrap in wraps if event.receiver.atoms & wrap.modules), None)
+                if wrap is not None:
+                    yield event, wrap, "looks for unused parameters"
+
+
+def _is_true(event: Event, name: str) -> bool:
+    return name in event.arguments and event.arguments[name].constants == (True,)
+
+
+def _says_reentrant(event: Event) -> bool:
+    nodes = [event.nodes.get(f"{word}_checkpointing_kwargs") for word in ("gradient", "activation")]
+    return any(node is not None and _REENTRANT.search(event.module.text(node)) for node in nodes)
+
+
+def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
+    if why == "twice":
+        what = "These layers are checkpointed more than once in a forward pass of DDP"
+    else:
+        what = f"Reentrant checkpointing hides these layers from DDP, which {why}"
+    is_said = "use_reentrant" in event.arguments or event is wrap or event.receiver is not None
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"{what}: their gradients come twice, and the backward pass raises",
+        hint="Pass `use_reentrant=False`",
+        related=() if event is wrap else (run.location(wrap.module, wrap.node, "wrapped here"),),
+        varies=0 if is_said else ASSUMED,
+        facts={"why": "twice" if why == "twice" else "search"},
+    )
+
+
+_MODEL = """\
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def encode(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x%s)
+        return x
+
+    def forward(self, x, y):
+        return (%s).mean()
+"""
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+from model import Net
+
+
+def main(loader, local_rank):
+    dist.init_process_group("nccl")
+    model = DDP(Net().cuda(), device_ids=[local_rank]%s)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        optimizer.zero_grad()
+        model(x, y).backward()
+        optimizer.step()
+"""
+_SEARCH = ", find_unused_parameters=True"
+_TRUE = ", use_reentrant=True"
+_ONCE = "self.encode(x) - y"
+_HF = """\
+import os
+
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def arguments():
+    return TrainingArguments(
+        "out",
+        gradient_checkpointing=True,
+        gradient_checkpointing_kwargs={"use_reentrant": %s},
+        ddp_find_unused_parameters=True,
+    )
+
+
+def main(dataset):
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    Trainer(model=model, args=arguments(), train_dataset=dataset).train()
+"""
+_PLAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+
+def build(local_rank):
+    model = AutoModelForCausalLM.from_pretrained("gpt2").cuda()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=%s))
+    return DistributedDataParallel(model, device_ids=[local_rank], find_unused_parameters=True)
+
+
+def main(loader, local_rank):
+    dist.init_process_group("nccl")
+    model = build(local_rank)
+    for batch in loader:
+        model(**batch).loss.backward()
+"""
+
+EXAMPLES = (
+    bad("the search", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % (_TRUE, _ONCE)}, at="model.py:12 warning"),
+    bad("the default", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", _ONCE)}, at="model.py:12 warning"),
+    bad(
+        "one encoder for both inputs",
+        {"train.py": _TRAIN % "", "model.py": _MODEL % (_TRUE, "self.encode(x) - self.encode(y)")},
+        at="model.py:12 warning",
+    ),
+    bad("a Trainer", {"train.py": _HF % "True"}, at="train.py:8 warning"),
+    bad("a model of transformers", {"train.py": _PLAIN % "True"}, at="train.py:9 warning"),
+    good("not reentrant", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % (", use_reentrant=False", _ONCE)}),
+    good("no search", {"train.py": _TRAIN % "", "model.py": _MODEL % (_TRUE, _ONCE)}),
+    good(
+        "a static graph",
+        {"train.py": _TRAIN % f"{_SEARCH}, static_graph=True", "model.py": _MODEL % (_TRUE, _ONCE)},
+    ),
+    good("a Trainer without", {"train.py": _HF % "False"}),
+    good("a model of transformers without", {"train.py": _PLAIN % "False"}),
+)
