@@ -45,8 +45,9 @@ class Event:
     origins: dict[str, tuple[Module, ast.AST]] = field(default_factory=dict)
     # Of calls that wrap a model for several ranks: the numbers in it that each rank has of its own.
     parts: list[Part] = field(default_factory=list)
-    # Of the same calls: the model, and the modules inside.
+    # Of the same calls, and of those that load a model: the model, and the modules inside.
     modules: frozenset[Instance] = frozenset()
+    stage: int | None = None  # of the DeepSpeed configuration that is passed, where it is a dictionary
     nodes: dict[str, ast.expr] = field(default_factory=dict)
     open: bool = False  # unpacked arguments may fill any parameter
 

@@ -6,6 +6,7 @@ import ast
 import sys
 
 from dslint.python import attributes
+from dslint.python.configs import stage_of
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
@@ -293,6 +294,10 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]
         event.modules = modules_in(m, given.values())
+    elif "loads" in row.tags:
+        event.modules = modules_in(m, (result,))
+    if "config" in row.extra:
+        event.stage = stage_of(m, given.get(row.extra["config"]))
     m.events.append(event)
 
 

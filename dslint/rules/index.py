@@ -2498,6 +2498,18 @@ RULES: tuple[RuleInfo, ...] = (
         depends_on_run=True,
     ),
     RuleInfo(
+        code="DSL297",
+        name="spread-weights-used-as-whole",
+        kind="script",
+        severity="warning",
+        summary="weights that ZeRO stage 3 spreads over the ranks are initialised, loaded, saved or run as if whole",
+        module="dslint.rules.script.dsl297_spread_weights_used_as_whole",
+        markers=("deepspeed|Trainer",),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL301",
         name="flag-as-command",
         kind="launch",

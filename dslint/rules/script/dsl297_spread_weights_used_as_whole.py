@@ -1,0 +1,290 @@
+"""Weights that ZeRO stage 3 spreads over the ranks are used as if each rank had all of them.
+
+**What.** A model is built inside `deepspeed.zero.Init`, loaded while arguments of a Trainer (or `HfDeepSpeedConfig`)
+with stage 3 are alive, or handed to an engine with stage 3. After that its weights are initialised or loaded without
+`GatheredParameters`, a callback writes them to a file, or a second model runs for which no engine was made. The rule
+follows methods, factories and other files; DSL210 and DSL212 tell of the same within one file.
+
+**Why it hurts.** Outside of a forward or backward pass of the engine each weight is an empty tensor. An initialisation
+writes nothing, without an error, and the model trains from other numbers; `load_state_dict` raises a size mismatch; a
+file holds empty tensors; a model without an engine meets them in its first layer and raises.
+
+**Fix.** `with deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):` around it, entered by every rank;
+`deepspeed.initialize` for a second model, with a config of stage 3.
+
+**When it stays quiet.** The stage is not 3 or not known; weights are gathered; a test asks for the stage; `apply` inside
+of `zero.Init`, which gathers; the own parameters of a module in its constructor; quantised models.
+
+**Evidence.** Two gloo ranks, DeepSpeed 0.19 at stage 3: the weights of a layer stay as its constructor made them,
+`load_state_dict` raises, a saved tensor has the shape (0,), and a forward pass without an engine raises.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Call, Event
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.zero3 import Spread, is_applied, is_inside_init, is_whole, spread_of
+
+META = RuleMeta(
+    code="DSL297",
+    name="spread-weights-used-as-whole",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="weights that ZeRO stage 3 spreads over the ranks are initialised, loaded, saved or run as if whole",
+    markers=(r"deepspeed|Trainer",),
+    references=(
+        "https://deepspeed.readthedocs.io/en/latest/zero3.html",
+        "https://github.com/huggingface/transformers/issues/31338",
+        "https://github.com/huggingface/trl/pull/687",
+    ),
+    also_told_by=("DSL210", "DSL212"),
+    depends_on_run=True,
+)
+_TELLS = {
+    "init": "`{0}` writes into an empty tensor: stage 3 has spread this weight, which keeps its numbers",
+    "load": "State is loaded into a module whose weights stage 3 has spread: the sizes do not match",
+    "save": "What is saved holds empty tensors: stage 3 has spread the weights over the ranks",
+    "run": "This model runs without an engine, and stage 3 has spread its weights: they are empty",
+}
+_HINTS = {
+    "run": "Make an engine for it with `deepspeed.initialize` and a config of stage 3",
+    "save": "Gather each parameter with `deepspeed.zero.GatheredParameters` on all ranks, or use `trainer.save_model`",
+}
+_HINT = "Do it inside `deepspeed.zero.GatheredParameters(..., modifier_rank=0)`, which all ranks enter"
+# A weight is read, and not only counted.
+_READS = re.compile(r"\.(?:detach|cpu|clone|data|to|numpy|contiguous)\b|state_dict\(")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each use of weights that stage 3 has spread, where nothing has gathered them."""
+    seen: set[int] = set()
+    for spread in spread_of(run):
+        for found in spread.read():
+            kind, since = _use(run, spread, found)
+            if since is not None and id(found.event.node) not in seen:
+                seen.add(id(found.event.node))
+                yield _finding(run, found.event, kind, since)
+
+
+def _use(run: RunQuery, spread: Spread, found: Happening) -> tuple[str, Event | None]:
+    """Return what is done with which weights, and by what they were spread."""
+    event = found.event
+    if event.may or is_whole(run, found):
+        return "", None
+    if "initializes" in event.tags:
+        return "init", _initialized(spread, found)
+    if "loads-state-dict" in event.tags and event.api.startswith(("torch.nn.", "transformers.")):
+        return "load", spread.of(event.receiver)
+    if event.tags & {"parameters", "state-dict"}:
+        return "save", _saved(spread, found)
+    if event.tags & {"forward", "generate"} and "ddp-forward" not in event.tags:
+        return "run", _run_alone(spread, event)
+    return "", None
+
+
+def _initialized(spread: Spread, found: Happening) -> Event | None:
+    tensor, node = found.event.arguments.get("tensor"), found.event.nodes.get("tensor")
+    if is_inside_init(found):
+        is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        return None if is_own or is_applied(found) else spread.of(tensor)
+    visited = (spread.owners.get(id(call.node), set()) for call in found.calls)
+    applied = next((owner for owners in visited for owner in owners if owner in spread.since), None)
+    return spread.of(tensor) or (spread.since[applied] if applied is not None else None)
+
+
+def _saved(spread: Spread, found: Happening) -> Event | None:
+    """Weights that a callback reads while it writes a file, or a state dict that goes into a file."""
+    event = found.event
+    own = {atom for atom in (event.result.atoms if event.result is not None else ())}
+    since = spread.of(event.receiver)
+    if since is not None and "state-dict" in event.tags:
+        saves = (other.event for other in spread.happenings if "saves" in other.event.tags)
+        return since if any(own & value.atoms for save in saves for value in save.arguments.values()) else None
+    trains = {id(h.event.node) for h in spread.happenings if "trainer-train" in h.event.tags}
+    hook = next((call for call in found.calls if id(call.node) in trains), None)
+    if hook is None or spread.live is None or not event.api.startswith("torch.nn.Module"):
+        return None
+    beside = [other for other in spread.happenings if hook in other.calls]
+    writes = any(other.event.api in ("torch.save", "safetensors.torch.save_file") for other in beside)
+    gathers = any("gathers-parameters" in other.event.tags for other in beside)
+    return spread.live if writes and not gathers and _READS.search(_text(found.calls[-1])) else None
+
+
+def _text(call: Call) -> str:
+    node = getattr(call.function, "node", None)
+    module = getattr(call.function, "module", None)
+    return module.text(node) if module is not None and node is not None else ""
+
+
+def _run_alone(spread: Spread, event: Event) -> Event | None:
+    """A model that was loaded while stage 3 was alive, and that nothing wraps."""
+    made = instances(event.receiver)
+    if len(made) != 1 or made[0] in spread.trained or spread.since.get(made[0]) is not spread.live:
+        return None
+    adapted = (h.event for h in spread.happenings if "adapts" in h.event.tags)
+    return None if any(made[0] in instances(v) for e in adapted for v in e.arguments.values()) else spread.live
+
+
+def _finding(run: RunQuery, event: Event, kind: str, since: Event) -> Finding:
+    name = event.api.rpartition(".")[2]
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        _TELLS[kind].format(name),
+        hint=_HINTS.get(kind, _HINT),
+        related=(run.location(since.module, since.node, "spreads the weights"),),
+        facts={"op": kind},
+    )
+
+
+_MODEL = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+        nn.init.normal_(self.scale)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
+        self.head = nn.Linear(width, 1)
+%s
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x * self.scale)
+
+    def reset(self):
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+%s
+
+    def restore(self, path):
+        self.head.load_state_dict(torch.load(path, map_location="cpu"))
+"""
+_TRAIN = """\
+import deepspeed
+
+from model import Net
+
+CONFIG = {"train_batch_size": 8, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": %d}}
+
+
+def build():
+    with deepspeed.zero.Init(config_dict_or_path=CONFIG%s):
+        net = Net()
+%s
+    return net
+
+
+def main(batches):
+    net = build()
+    engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=CONFIG)
+    for batch in batches:
+        engine.backward(engine(batch).mean())
+        engine.step()
+"""
+_PLAIN = "                nn.init.normal_(module.weight, std=0.02)"
+_GATHERED = """\
+                with deepspeed.zero.GatheredParameters([module.weight], modifier_rank=0):
+                    nn.init.normal_(module.weight, std=0.02)"""
+_APPLY = """\
+        self.apply(self._init)
+
+    def _init(self, module):
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)"""
+_EXPORT = """\
+import torch
+from transformers import TrainerCallback
+
+
+class Export(TrainerCallback):
+    def collect(self, model):
+        return {name: p.detach().cpu() for name, p in model.named_parameters() if p.requires_grad}
+
+    def on_save(self, args, state, control, model=None, **kwargs):
+        weights = self.collect(model)
+        if state.is_world_process_zero:
+            torch.save(weights, "trained.pt")
+"""
+_HF = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+from export import Export
+
+
+def config():
+    return {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": %d}}
+
+
+class Distil(Trainer):
+    def __init__(self, *args, teacher=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.teacher = teacher.eval()
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        wanted = self.teacher(**inputs).logits
+        return (model(**inputs).logits - wanted).square().mean()
+
+
+def main(dataset):
+    args = TrainingArguments("out", deepspeed=config())
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    %s
+    trainer.train()
+
+
+main(None)
+"""
+_DISTIL = """\
+teacher = AutoModelForCausalLM.from_pretrained("gpt2-xl")
+    trainer = Distil(model=model, args=args, train_dataset=dataset, teacher=teacher)"""
+_CALLBACK = "trainer = Trainer(model=model, args=args, train_dataset=dataset, callbacks=[Export()])"
+
+EXAMPLES = (
+    bad(
+        "a constructor writes into the layers that it has built",
+        {"model.py": _MODEL % ("        self.reset()", _PLAIN), "train.py": _TRAIN % (3, "", "")},
+        at="model.py:22 warning",
+    ),
+    bad(
+        "a method of another file, after the block",
+        {"model.py": _MODEL % ("", _PLAIN), "train.py": _TRAIN % (3, "", "    net.reset()")},
+        at="model.py:22 warning",
+    ),
+    bad(
+        "weights of one layer are loaded",
+        {"model.py": _MODEL % ("", _PLAIN), "train.py": _TRAIN % (3, "", '    net.restore("head.pt")')},
+        at="model.py:25 warning",
+    ),
+    bad("a callback writes what is spread", {"export.py": _EXPORT, "train.py": _HF % (3, _CALLBACK)}, "export.py:7"),
+    bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),
+    good(
+        "gathered",
+        {
+            "model.py": "import deepspeed\n" + _MODEL % ("", _GATHERED),
+            "train.py": _TRAIN % (3, "", "    net.reset()"),
+        },
+    ),
+    good("`apply` gathers", {"model.py": _MODEL % (_APPLY, _PLAIN), "train.py": _TRAIN % (3, "", "")}),
+    good(
+        "nothing is spread",
+        {
+            "model.py": _MODEL % ("        self.reset()", _PLAIN),
+            "train.py": _TRAIN % (2, ", enabled=False", "    net.reset()"),
+        },
+    ),
+    good("stage 2", {"export.py": _EXPORT, "train.py": _HF % (2, _CALLBACK)}),
+    good("a teacher at stage 2", {"export.py": _EXPORT, "train.py": _HF % (2, _DISTIL)}),
+)
