@@ -38,12 +38,24 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         value = bound.given.get(name)
         if value is not None:
             _taint(m, value, RANK, (m.frame.module, node))
+    if "cuts-gradient" in row.tags:
+        for name in row.makes_same:
+            _cut(m, bound.given.get(name), row, node)
     becomes = row.extra.get("becomes")
     if becomes:
         value = bound.given.get(row.extra.get("wraps", ""))
         for atom in value.atoms if value is not None else ():
             if isinstance(atom, Instance):
                 m.store.set((atom, BECOMES), const(becomes))
+
+
+def _cut(m: Machine, value: Value | None, row: Row, node: ast.AST) -> None:
+    """Note in what a call fills that no gradient flows back through it: the call is among what has made it."""
+    mark = frozenset((m.instance(node, m.context((m.frame.id, row.path)), row.path, 0),))
+    for atom in value.atoms if value is not None else ():
+        if isinstance(atom, Instance):
+            held = m.store.get((atom, CONTENT)) or Value(frozenset((Unknown(OPAQUE, RECEIVED),)))
+            m.store.set((atom, CONTENT), Value(held.atoms, held.varies, held.shape, held.made_by | mark))
 
 
 def class_in_place(m: Machine, atom: Instance) -> str:

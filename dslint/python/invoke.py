@@ -162,7 +162,8 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     """Call a method that no class declares: of an unknown object, of a Tensor by its name, or a lost one."""
     from dslint.python.library import call_row
 
-    row = m.libraries.method("torch.Tensor", name) if not atom.cls else None
+    kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
+    row = m.libraries.method(kind, name) if not atom.cls else None
     if row is not None:
         return call_row(m, row, arguments, atom, node, base)
     if isinstance(atom.cls, ClassAtom):
@@ -172,6 +173,10 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
     return opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
+
+
+# Modules, optimizers and schedules have them, and nothing else.
+_STATE = frozenset({"load_state_dict", "state_dict"})
 
 
 def _has_open_base(m: Machine, cls: ClassAtom) -> bool:

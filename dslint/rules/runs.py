@@ -108,11 +108,17 @@ class RunQuery:
         wanted = frozenset(tags)
         seen: set[int] = set()
         for entry, tree in self.trees():
-            for happening in _around(tree, entry):
+            for happening in happenings_of(tree, entry):
                 event = happening.event
                 if event.tags & wanted and id(event.node) not in seen:
                     seen.add(id(event.node))
                     yield happening
+
+    def occurrences(self, *tags: str) -> Iterator[Happening]:
+        """Yield the events that have one of the tags, as often as something leads to their node."""
+        wanted = frozenset(tags)
+        for entry, tree in self.trees():
+            yield from (happening for happening in happenings_of(tree, entry) if happening.event.tags & wanted)
 
     @cached_property
     def makers(self) -> dict[Instance, Event]:
@@ -178,7 +184,7 @@ class RunQuery:
         )
 
 
-def _around(tree: Seq, entry: Entry) -> Iterator[Happening]:
+def happenings_of(tree: Seq, entry: Entry) -> Iterator[Happening]:
     """Yield the events of a tree with the nodes around them; a shared subtree once."""
     from dslint.python.events import children
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dslint.python.events import Alt, Call, Context, Event
 from dslint.python.values import Instance, Value
 from dslint.rules.plateaus import instances
-from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.runs import Happening, RunQuery, happenings_of
 
 # A test of the stage, or of whether a parameter is spread, keeps stage 3 away.
 _ASKS = re.compile(r"zero_?3|stage|ds_id|ds_status|is_deepspeed|gather", re.I)
@@ -69,10 +69,8 @@ class Spread:
 
 def spread_of(run: RunQuery) -> Iterator[Spread]:
     """Yield a reader for each entry of a script."""
-    from dslint.rules.runs import _around
-
     for entry, tree in run.trees():
-        found = list(_around(tree, entry))
+        found = list(happenings_of(tree, entry))
         if any(h.event.stage == 3 or "zero-init" in h.event.tags for h in found):
             yield Spread(run, found)
 

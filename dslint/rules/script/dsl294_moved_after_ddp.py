@@ -11,7 +11,7 @@ is reduced: each rank trains its own copy, without an error, and the copy of one
 evaluation or an export needs it elsewhere.
 
 **When it stays quiet.** Nothing is trained with the wrapper after that; the model is wrapped again before; a move to a
-device that may be the one where it lies already; FSDP and DeepSpeed, which keep parameters of their own.
+device that may be the one where it lies already; a cast that stands before the wrapper, too; FSDP and DeepSpeed, which keep parameters of their own.
 
 **Evidence.** Two gloo ranks, torch 2.13: after `model.double().float()` the ranks have different weights after one
 step; without it they are equal. `VariableHooks::set_data` in torch/csrc/autograd/variable.cpp resets the accumulator.
@@ -52,10 +52,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for _, tree in run.trees():
         wraps = [event for event in events(tree) if "wraps-model" in event.tags and _wrapper(run, event) is not None]
+        before: set[str] = set()
         for event in events(tree) if wraps else ():
-            if id(event.node) in seen or not _changes(run, event):
+            if id(event.node) in seen or not _changes(run, event) or event.api in before:
                 continue
             wrap = _still_used(run, tree, event, wraps)
+            if "casts" in event.tags:
+                before.add(event.api)  # what has this type already stays as it is
             if wrap is not None:
                 seen.add(id(event.node))
                 yield _finding(run, event, wrap)
