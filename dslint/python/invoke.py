@@ -175,8 +175,8 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     return opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
 
 
-# Modules, optimizers and schedules have them, and nothing else.
-_STATE = frozenset({"load_state_dict", "state_dict"})
+# Modules have them; of their state also optimizers and schedules, with the same meaning.
+_STATE = frozenset({"load_state_dict", "state_dict", "parameters", "named_parameters"})
 
 
 def _has_open_base(m: Machine, cls: ClassAtom) -> bool:

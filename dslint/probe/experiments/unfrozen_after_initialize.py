@@ -89,4 +89,4 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The engine at the stage of the run, else the optimizer."""
     stage = subject.finding.fact("stage")
     wanted = f"z{stage}" if subject.finding.fact("engine") and stage else "filtered"
-    return {} if case.name == wanted else None
+    return {} if case.name == wanted and not subject.finding.fact("ddp") else None

@@ -1,22 +1,24 @@
-"""Parameters become trainable after the optimizer was made without them.
+"""Parameters become trainable after the optimizer, or the DDP wrapper, was made without them.
 
 **What.** A part of the model is frozen, the optimizer (or the DeepSpeed engine) gets only the parameters that require
 gradients at that moment, and later the part is made trainable: `p.requires_grad = True`, `requires_grad_(True)`, or a
-helper that does it.
+helper that does it. The same where `DistributedDataParallel` wraps the model while the part is frozen.
 
 **Why it hurts.** The optimizer never hears of them. Gradients are computed, cost memory and time, and no step ever
 uses them: the part stays as it was until the end of the run. ZeRO keeps only parameters that require gradients when
-`deepspeed.initialize` is called, even where it got all of them. Nothing fails.
+`deepspeed.initialize` is called, even where it got all of them. DDP reduces gradients only of what required them when
+the model was wrapped: each rank then trains the part by its own data, and the copies drift apart. Nothing fails.
 
 **Fix.** Give all parameters to the optimizer and freeze after that, call `optimizer.add_param_group` when the part
-becomes trainable, or make the optimizer (and the engine) anew.
+becomes trainable, or make the optimizer (and the engine, and the wrapper) anew.
 
-**When it stays quiet.** An optimizer is made, or `add_param_group` is called, after that; some optimizer may hold all
+**When it stays quiet.** The model is wrapped again; an optimizer is made, or `add_param_group` is called, after that; some optimizer may hold all
 parameters; the part was not frozen before the optimizer was made; which part it is cannot be read; a DeepSpeed engine
 with all parameters whose ZeRO stage is not known.
 
 **Evidence.** Two gloo ranks, torch 2.13 and DeepSpeed 0.19: after it was made trainable, the part of the model has the
 numbers from before, with a filtered optimizer and with ZeRO 1, 2 and 3; with an optimizer of all parameters it moves.
+With DDP around it, the part has other weights on each rank after one step.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ class _Reader:
     optimizer: Event | None = None
     without: dict[Instance, Event] = field(default_factory=dict)
     late: dict[int, tuple[Event, Event, Event]] = field(default_factory=dict)
+    unhooked: dict[Instance, tuple[Event, Event]] = field(default_factory=dict)  # frozen when DDP wrapped the model
+    apart: dict[int, tuple[Event, Event, Event]] = field(default_factory=dict)
 
     def read(self, tree: Seq) -> Iterator[tuple[Event, Event, Event]]:
         """Yield what became trainable too late: that event, the optimizer, and where it was frozen."""
@@ -68,7 +72,19 @@ class _Reader:
                 self._freezing(event)
             elif event.tags & {"makes-optimizer", "makes-engine"}:
                 self._making(event)
-        yield from self.late.values()
+            elif "wraps-model" in event.tags:
+                self._wrapping(event)
+        yield from (self.late | self.apart).values()
+
+    def _wrapping(self, event: Event) -> None:
+        """DDP hooks the parameters that require gradients now."""
+        made = event.result.single if event.result is not None else None
+        cls = made.cls if isinstance(made, Instance) else None
+        if isinstance(cls, str) and self.run.machine.libraries.is_class(cls, "ddp") and self.run.stage is None:
+            self.apart, self.unhooked = {}, {}
+            for owner, frozen in self.frozen.items():
+                if owner in event.modules or not owner.cls:
+                    self.unhooked[owner] = (event, frozen)
 
     def _freezing(self, event: Event) -> None:
         value = next((event.arguments[n] for n in ("requires_grad", "mode") if n in event.arguments), None)
@@ -78,6 +94,8 @@ class _Reader:
                 self.frozen[owner] = event
             elif is_trainable:
                 frozen = self.frozen.pop(owner, None)
+                if owner in self.unhooked and frozen is not None:
+                    self.apart[id(event.node)] = (event, *self.unhooked[owner])
                 if owner in self.without and frozen is not None and self.optimizer is not None:
                     self.late[id(event.node)] = (event, self.optimizer, self.without[owner])
 
@@ -137,18 +155,21 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if id(event.node) in seen:
                 continue
             seen.add(id(event.node))
-            what = "the DeepSpeed engine" if "makes-engine" in optimizer.tags else "the optimizer"
+            is_ddp = "wraps-model" in optimizer.tags and "makes-engine" not in optimizer.tags
+            what = "DDP" if is_ddp else "the DeepSpeed engine" if "makes-engine" in optimizer.tags else "the optimizer"
+            effect = "each rank trains them by its own data" if is_ddp else "no step ever changes them"
+            hint = "Call `optimizer.add_param_group`, or give all parameters to the optimizer before some are frozen"
             yield run.finding(
                 META,
                 event.module,
                 event.node,
-                f"These parameters become trainable after {what} was made without them: no step ever changes them",
-                hint="Call `optimizer.add_param_group`, or give all parameters to the optimizer before some are frozen",
+                f"These parameters become trainable after {what} was made without them: {effect}",
+                hint="Wrap the model again, or freeze the part after it was wrapped" if is_ddp else hint,
                 related=(
                     run.location(optimizer.module, optimizer.node, "made without them"),
                     run.location(frozen.module, frozen.node, "frozen here"),
                 ),
-                facts={"engine": "makes-engine" in optimizer.tags, "stage": run.stage},
+                facts={"engine": "makes-engine" in optimizer.tags, "stage": run.stage, "ddp": is_ddp},
             )
 
 
@@ -227,12 +248,18 @@ EXAMPLES = (
         "train.py:28",
     ),
     good("it stays frozen", {"net.py": _NET.rstrip() + "\n", "train.py": _ENGINE % "False"}),
-    good("an optimizer of all parameters", {"train.py": _NET + _MAIN % (_FREEZE, "model.parameters()", "", "")}),
+    bad("an optimizer of all parameters, and DDP of the rest",
+        {"train.py": _NET + _MAIN % (_FREEZE, "model.parameters()", "", "")}, "train.py:17"),
+    good("wrapped again", {
+        "train.py": _NET + (_MAIN % (_FREEZE, "model.parameters()", "", "")).replace(
+            "            net.train_backbone(True)\n", "            net.train_backbone(True)\n            model = DDP(net)\n")}),
+    good("an optimizer of all parameters, frozen when it is wrapped", {
+        "train.py": _NET + _MAIN % ("", "model.parameters()", _FREEZE, "")}),
     good("frozen when the optimizer is there", {"train.py": _NET + _MAIN % ("", _FILTER, _FREEZE, "")}),
     good("they are added", {
         "train.py": _NET + _MAIN % (
             _FREEZE, _FILTER, "", '            optimizer.add_param_group({"params": net.backbone.parameters()})\n')}),
     good("a new optimizer", {
         "train.py": _NET + _MAIN % (
-            _FREEZE, _FILTER, "", f"            optimizer = torch.optim.SGD({_FILTER}, lr=0.1)\n")}),
+            _FREEZE, _FILTER, "", f"            model = DDP(net)\n            optimizer = torch.optim.SGD({_FILTER}, lr=0.1)\n")}),
 )  # fmt: skip
