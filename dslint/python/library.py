@@ -6,8 +6,8 @@ import ast
 import sys
 
 from dslint.python import attributes
-from dslint.python.configs import stage_of
 from dslint.python.binding import Arguments, BoundArguments, bind
+from dslint.python.configs import stage_of
 from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event

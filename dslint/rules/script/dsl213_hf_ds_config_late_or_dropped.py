@@ -24,15 +24,18 @@ before, each rank builds empty placeholders. At stage 2 there is no difference.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
 from dslint.model.script.quick import call_name, flat
 from dslint.model.trlclasses import TRL_ARGUMENTS
+from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -42,10 +45,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="transformers does not know of ZeRO stage 3 when the model is loaded",
     fix="safe",
-    markers=(
-        r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses|\btrl\b",
-        r"HfDeepSpeedConfig|from_pretrained",
-    ),
+    markers=(r"HfDeepSpeedConfig|TrainingArguments|parse_args_into_dataclasses|\btrl\b",),
     references=(
         "https://huggingface.co/docs/transformers/main/en/deepspeed#non-trainer-deepspeed-integration",
         "set_hf_deepspeed_config in transformers/integrations/deepspeed.py",
@@ -92,7 +92,40 @@ _TRL = (
     .replace("    Trainer(", "    SFTTrainer(")
 )
 
+_PARTS = """\
+from transformers import AutoModelForCausalLM
+
+
+def policy(name):
+    return AutoModelForCausalLM.from_pretrained(name).train()
+"""
+_MADE = """\
+from trl import DPOConfig, DPOTrainer
+
+from parts import policy
+
+
+def config(stage):
+    zero = {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True}
+    return DPOConfig("out", deepspeed={"train_micro_batch_size_per_gpu": "auto", "zero_optimization": zero})
+
+
+def main(dataset):
+    %s
+    DPOTrainer(model=model, args=args, train_dataset=dataset).train()
+"""
+
 EXAMPLES = (
+    bad(
+        "factories make the model and the arguments",
+        {"parts.py": _PARTS, "train.py": _MADE % 'model, args = policy("gpt2"), config(3)'},
+        at="parts.py:5 warning",
+    ),
+    good(
+        "in the right order",
+        {"parts.py": _PARTS, "train.py": _MADE % 'args, model = config(3), policy("gpt2")'},
+    ),
+    good("stage 2", {"parts.py": _PARTS, "train.py": _MADE % 'model, args = policy("gpt2"), config(2)'}),
     bad(
         "an object that nobody keeps",
         {"train.py": _HEAD + "HfDeepSpeedConfig(CONFIG)  # tells from_pretrained\n" + _LOAD},
@@ -302,3 +335,36 @@ class Check(ScriptCheck):
 
     def _was_late(self, load: cst.Call, call: cst.Call) -> bool:
         return self.ctx.zero3.loading.is_before(load, call) and not self.ctx.zero3.gathers.is_inside(load)
+
+
+# What the visitor cannot see: factories and other files make the models or the arguments.
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a model of a Trainer that is loaded before arguments with stage 3 are made."""
+    seen: set[int] = set()
+    for _, tree in run.trees():
+        told: Event | None = None
+        loads: list[Event] = []
+        for event in events(tree):
+            if "loads" in event.tags and event.modules and told is None:
+                loads.append(event)
+            elif event.tags & {"training-arguments", "live-config"} and event.stage == 3 and told is None:
+                told = event
+            elif told is not None and event.tags & {"trainer", "makes-engine"}:
+                late = next((load for load in loads if load.modules & event.modules), None)
+                if late is not None and id(late.node) not in seen:
+                    seen.add(id(late.node))
+                    yield _late(run, late, told)
+
+
+def _late(run: RunQuery, load: Event, told: Event) -> Finding:
+    name = told.api.rpartition(".")[2]
+    return run.finding(
+        META,
+        load.module,
+        load.node,
+        f"This model is loaded before `{name}` tells transformers of ZeRO stage 3: every rank builds all of it",
+        hint=f"Make the `{name}` before the model is loaded",
+        related=(run.location(told.module, told.node, "tells transformers of ZeRO stage 3"),),
+        severity=Severity.WARNING,
+        facts={"kind": "late"},
+    )

@@ -67,7 +67,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _wrapper(run: RunQuery, event: Event) -> Instance | None:
     """Return the DDP that an event makes."""
     made = event.result.single if event.result is not None else None
-    is_ddp = isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
+    is_ddp = (
+        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
+    )
     return made if is_ddp and isinstance(made, Instance) else None
 
 
@@ -77,7 +79,9 @@ def _changes(run: RunQuery, event: Event) -> bool:
         return True
     if "moves-to-device" not in event.tags:
         return False
-    return event.api.endswith(".cpu") or any(_is_cpu(run, event.arguments[name]) for name in ("*0", "device") if name in event.arguments)
+    return event.api.endswith(".cpu") or any(
+        _is_cpu(run, event.arguments[name]) for name in ("*0", "device") if name in event.arguments
+    )
 
 
 def _is_cpu(run: RunQuery, value: Value) -> bool:

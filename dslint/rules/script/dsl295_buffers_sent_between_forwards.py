@@ -140,9 +140,7 @@ def _keeps_statistics(atom: Instance) -> bool:
     return isinstance(atom.cls, str) and atom.cls in _NORM
 
 
-def _finding(
-    run: RunQuery, backward: Event, first: Event, second: Event, wrappers: dict[Instance, Event]
-) -> Finding:
+def _finding(run: RunQuery, backward: Event, first: Event, second: Event, wrappers: dict[Instance, Event]) -> Finding:
     wrap = next(wrappers[atom] for atom in instances(second.receiver) if atom in wrappers)
     other = () if first is second else (run.location(first.module, first.node, "the first forward pass"),)
     return run.finding(

@@ -2,15 +2,16 @@
 
 **What.** A model is built inside `deepspeed.zero.Init`, loaded while arguments of a Trainer (or `HfDeepSpeedConfig`)
 with stage 3 are alive, or handed to an engine with stage 3. After that its weights are initialised or loaded without
-`GatheredParameters`, a callback writes them to a file, or a second model runs for which no engine was made. The rule
-follows methods, factories and other files; DSL210 and DSL212 tell of the same within one file.
+`GatheredParameters`, a callback writes them to a file, or a second model runs for which no engine was made. Or
+`generate` of a model runs inside of FSDP without `summon_full_params`. The rule follows methods, factories and other files; DSL210 and DSL212 tell of the same within one file.
 
 **Why it hurts.** Outside of a forward or backward pass of the engine each weight is an empty tensor. An initialisation
 writes nothing, without an error, and the model trains from other numbers; `load_state_dict` raises a size mismatch; a
-file holds empty tensors; a model without an engine meets them in its first layer and raises.
+file holds empty tensors; a model without an engine meets them in its first layer and raises. FSDP hands `generate` to
+the model inside: the weights that the root holds stay flat shards, and the embedding raises "'weight' must be 2-D".
 
 **Fix.** `with deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):` around it, entered by every rank;
-`deepspeed.initialize` for a second model, with a config of stage 3.
+`deepspeed.initialize` for a second model, with a config of stage 3; `FSDP.summon_full_params` around `generate`.
 
 **When it stays quiet.** The stage is not 3 or not known; weights are gathered; a test asks for the stage; `apply` inside
 of `zero.Init`, which gathers; the own parameters of a module in its constructor; quantised models.
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
@@ -37,8 +39,8 @@ META = RuleMeta(
     name="spread-weights-used-as-whole",
     kind="script",
     severity=Severity.WARNING,
-    summary="weights that ZeRO stage 3 spreads over the ranks are initialised, loaded, saved or run as if whole",
-    markers=(r"deepspeed|Trainer",),
+    summary="weights that ZeRO stage 3 or FSDP spreads over the ranks are written, loaded, saved or run as if whole",
+    markers=(r"deepspeed|Trainer|FSDP|FullyShardedDataParallel",),
     references=(
         "https://deepspeed.readthedocs.io/en/latest/zero3.html",
         "https://github.com/huggingface/transformers/issues/31338",
@@ -51,10 +53,12 @@ _TELLS = {
     "init": "`{0}` writes into an empty tensor: stage 3 has spread this weight, which keeps its numbers",
     "load": "State is loaded into a module whose weights stage 3 has spread: the sizes do not match",
     "save": "What is saved holds empty tensors: stage 3 has spread the weights over the ranks",
+    "fsdp": "`{0}` runs the model inside FSDP, whose own forward never gathers: the weights of the root are shards",
     "run": "This model runs without an engine, and stage 3 has spread its weights: they are empty",
 }
 _HINTS = {
     "run": "Make an engine for it with `deepspeed.initialize` and a config of stage 3",
+    "fsdp": "Run it inside `FSDP.summon_full_params(model, writeback=False, recurse=False)` on all ranks",
     "save": "Gather each parameter with `deepspeed.zero.GatheredParameters` on all ranks, or use `trainer.save_model`",
 }
 _HINT = "Do it inside `deepspeed.zero.GatheredParameters(..., modifier_rank=0)`, which all ranks enter"
@@ -71,6 +75,28 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if since is not None and id(found.event.node) not in seen:
                 seen.add(id(found.event.node))
                 yield _finding(run, found.event, kind, since)
+    for event, wrap in _past_fsdp(run):
+        if id(event.node) not in seen:
+            seen.add(id(event.node))
+            yield _finding(run, event, "fsdp", wrap)
+
+
+def _past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
+    """`model.generate(...)`, which FSDP hands to the model inside, so that its own forward never gathers."""
+    wraps = {atom: found.event for found in run.occurrences("wraps-model") for atom in _divided(run, found.event)}
+    for found in run.occurrences("generate") if wraps else ():
+        wrap = next((wraps[atom] for atom in instances(found.event.receiver) if atom in wraps), None)
+        if wrap is not None and not is_whole(run, found):
+            yield found.event, wrap
+
+
+def _divided(run: RunQuery, event: Event) -> list[Instance]:
+    """Return the model that FSDP divides at its root."""
+    made = event.result.single if event.result is not None else None
+    is_fsdp = (
+        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "fsdp")
+    )
+    return instances(event.arguments.get("module")) if is_fsdp else []
 
 
 def _use(run: RunQuery, spread: Spread, found: Happening) -> tuple[str, Event | None]:
@@ -251,6 +277,32 @@ _DISTIL = """\
 teacher = AutoModelForCausalLM.from_pretrained("gpt2-xl")
     trainer = Distil(model=model, args=args, train_dataset=dataset, teacher=teacher)"""
 _CALLBACK = "trainer = Trainer(model=model, args=args, train_dataset=dataset, callbacks=[Export()])"
+_FSDP = """\
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+
+class Run:
+    def __init__(self, name):
+        dist.init_process_group("nccl")
+        self.model = FSDP(AutoModelForCausalLM.from_pretrained(name), device_id=torch.cuda.current_device())
+
+    def sample(self, ids):
+%s
+
+    def fit(self, loader):
+        for ids in loader:
+            self.model(input_ids=ids, labels=ids).loss.backward()
+            self.sample(ids)
+
+
+def main(loader):
+    Run("gpt2").fit(loader)
+"""
+_SAMPLE = "return self.model.generate(ids, max_new_tokens=8, synced_gpus=True)"
+_SUMMONED = f"        with FSDP.summon_full_params(self.model, writeback=False, recurse=False):\n            {_SAMPLE}"
 
 EXAMPLES = (
     bad(
@@ -270,6 +322,8 @@ EXAMPLES = (
     ),
     bad("a callback writes what is spread", {"export.py": _EXPORT, "train.py": _HF % (3, _CALLBACK)}, "export.py:7"),
     bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),
+    bad("a method inside FSDP", {"train.py": _FSDP % f"        {_SAMPLE}"}, at="train.py:13 warning"),
+    good("summoned", {"train.py": _FSDP % _SUMMONED}),
     good(
         "gathered",
         {

@@ -56,7 +56,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _divides(run: RunQuery, event: Event) -> bool:
     made = event.result.single if event.result is not None and "wraps-model" in event.tags else None
-    is_fsdp = isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "fsdp")
+    is_fsdp = (
+        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "fsdp")
+    )
     sync = event.arguments.get("sync_module_states")
     return is_fsdp and not event.open and (sync is None or sync.constants == (False,))
 
