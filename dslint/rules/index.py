@@ -1264,7 +1264,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl204_data_dependent_exit_between_collectives",
         markers=(
             "isnan|isinf|isfinite|\\blen\\(|\\.sum\\(|\\.item\\(|numel\\(|time\\(|perf_counter|rank|RANK|is_main|process_index|_zero\\b",
-            "backward\\(|all_reduce|all_gather|\\.step\\(|barrier\\(|\\.gather\\(|broadcast|\\.should_\\w+ *= *True",
+            "backward\\(|all_reduce|all_gather|\\.step\\(|barrier\\(|\\.gather\\(|broadcast|\\.should_\\w+ *= *True|safe_[gs]et_full",
             "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed|lightning|TrainerCallback",
         ),
         fix="none",

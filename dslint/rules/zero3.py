@@ -75,7 +75,7 @@ def spread_of(run: RunQuery) -> Iterator[Spread]:
             yield Spread(run, found)
 
 
-def is_whole(run: RunQuery, found: Happening) -> bool:
+def is_whole(found: Happening) -> bool:
     """Return whether parameters are gathered where something happens, or stage 3 may not come there."""
     for node in found.around:
         if isinstance(node, Context) and "gathers-parameters" in node.tags:

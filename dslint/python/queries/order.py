@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from dslint.python.events import Alt, Event, Loop, Node, Seq, children, events
 
@@ -10,7 +11,7 @@ from dslint.python.events import Alt, Event, Loop, Node, Seq, children, events
 def following(tree: Node, event: Event) -> Iterator[Event]:
     """Yield the events that may run after `event`, in the order in which they do; a loop around it begins again."""
     path = _path(tree, event)
-    for parent, child in reversed(list(zip(path, path[1:], strict=False))):
+    for parent, child in reversed(list(pairwise(path))):
         if isinstance(parent, Alt):
             continue  # its other side is no later than this one
         inside = list(parent.items) if isinstance(parent, Seq) else list(children(parent))

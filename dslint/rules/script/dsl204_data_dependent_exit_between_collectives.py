@@ -64,7 +64,8 @@ META = RuleMeta(
     markers=(
         r"isnan|isinf|isfinite|\blen\(|\.sum\(|\.item\(|numel\(|time\(|perf_counter|rank|RANK|is_main|process_index"
         r"|_zero\b",
-        r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast|\.should_\w+ *= *True",
+        r"backward\(|all_reduce|all_gather|\.step\(|barrier\(|\.gather\(|broadcast|\.should_\w+ *= *True"
+        r"|safe_[gs]et_full",
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed"
         r"|lightning|TrainerCallback",
     ),

@@ -33,9 +33,9 @@ from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
 from dslint.model.script.quick import call_name, flat
 from dslint.model.trlclasses import TRL_ARGUMENTS
-from dslint.python.events import Event, events
+from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -341,30 +341,32 @@ class Check(ScriptCheck):
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on a model of a Trainer that is loaded before arguments with stage 3 are made."""
     seen: set[int] = set()
-    for _, tree in run.trees():
+    for entry, tree in run.trees():
         told: Event | None = None
-        loads: list[Event] = []
-        for event in events(tree):
+        loads: list[Happening] = []
+        for found in happenings_of(tree, entry):
+            event = found.event
             if "loads" in event.tags and event.modules and told is None:
-                loads.append(event)
+                loads.append(found)
             elif event.tags & {"training-arguments", "live-config"} and event.stage == 3 and told is None:
                 told = event
             elif told is not None and event.tags & {"trainer", "makes-engine"}:
-                late = next((load for load in loads if load.modules & event.modules), None)
-                if late is not None and id(late.node) not in seen:
-                    seen.add(id(late.node))
+                late = next((load for load in loads if load.event.modules & event.modules), None)
+                if late is not None and id(late.event.node) not in seen:
+                    seen.add(id(late.event.node))
                     yield _late(run, late, told)
 
 
-def _late(run: RunQuery, load: Event, told: Event) -> Finding:
-    name = told.api.rpartition(".")[2]
+def _late(run: RunQuery, found: Happening, told: Event) -> Finding:
+    name, load = told.api.rpartition(".")[2], found.event
+    called = tuple(run.location(call.module, call.node, "called here") for call in found.calls[-1:])
     return run.finding(
         META,
         load.module,
         load.node,
         f"This model is loaded before `{name}` tells transformers of ZeRO stage 3: every rank builds all of it",
         hint=f"Make the `{name}` before the model is loaded",
-        related=(run.location(told.module, told.node, "tells transformers of ZeRO stage 3"),),
+        related=(*called, run.location(told.module, told.node, "tells transformers of ZeRO stage 3")),
         severity=Severity.WARNING,
         facts={"kind": "late"},
     )

@@ -12,9 +12,9 @@ the model was wrapped: each rank then trains the part by its own data, and the c
 **Fix.** Give all parameters to the optimizer and freeze after that, call `optimizer.add_param_group` when the part
 becomes trainable, or make the optimizer (and the engine, and the wrapper) anew.
 
-**When it stays quiet.** The model is wrapped again; an optimizer is made, or `add_param_group` is called, after that; some optimizer may hold all
-parameters; the part was not frozen before the optimizer was made; which part it is cannot be read; a DeepSpeed engine
-with all parameters whose ZeRO stage is not known.
+**When it stays quiet.** The model is wrapped again; an optimizer is made, or `add_param_group` is called, after that;
+some optimizer may hold all parameters; the part was not frozen before the optimizer was made; which part it is cannot
+be read; a DeepSpeed engine with all parameters whose ZeRO stage is not known.
 
 **Evidence.** Two gloo ranks, torch 2.13 and DeepSpeed 0.19: after it was made trainable, the part of the model has the
 numbers from before, with a filtered optimizer and with ZeRO 1, 2 and 3; with an optimizer of all parameters it moves.
@@ -213,6 +213,7 @@ def main(loader):
             optimizer.step()
 """
 _FREEZE = "    net.train_backbone(False)\n"
+_AGAIN = "            model = DDP(net)\n"
 _FILTER = "filter(lambda p: p.requires_grad, model.parameters())"
 _ENGINE = """\
 import deepspeed
@@ -252,7 +253,7 @@ EXAMPLES = (
         {"train.py": _NET + _MAIN % (_FREEZE, "model.parameters()", "", "")}, "train.py:17"),
     good("wrapped again", {
         "train.py": _NET + (_MAIN % (_FREEZE, "model.parameters()", "", "")).replace(
-            "            net.train_backbone(True)\n", "            net.train_backbone(True)\n            model = DDP(net)\n")}),
+            "            net.train_backbone(True)\n", f"            net.train_backbone(True)\n{_AGAIN}")}),
     good("an optimizer of all parameters, frozen when it is wrapped", {
         "train.py": _NET + _MAIN % ("", "model.parameters()", _FREEZE, "")}),
     good("frozen when the optimizer is there", {"train.py": _NET + _MAIN % ("", _FILTER, _FREEZE, "")}),
@@ -261,5 +262,5 @@ EXAMPLES = (
             _FREEZE, _FILTER, "", '            optimizer.add_param_group({"params": net.backbone.parameters()})\n')}),
     good("a new optimizer", {
         "train.py": _NET + _MAIN % (
-            _FREEZE, _FILTER, "", f"            model = DDP(net)\n            optimizer = torch.optim.SGD({_FILTER}, lr=0.1)\n")}),
+            _FREEZE, _FILTER, "", f"{_AGAIN}            optimizer = torch.optim.SGD({_FILTER}, lr=0.1)\n")}),
 )  # fmt: skip

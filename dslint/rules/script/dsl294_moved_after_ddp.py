@@ -4,14 +4,15 @@
 wrapper, on the model inside, or on a part of it), and training goes on with the same wrapper.
 
 **Why it hurts.** DDP hooks the gradient accumulators of the parameters when it is made. A parameter that gets another
-device or type gets a new accumulator, and the hooks never run again, also not when the model is moved back. No gradient
-is reduced: each rank trains its own copy, without an error, and the copy of one rank is saved.
+device or type gets a new accumulator, and the hooks never run again, also not when the model is moved back. No
+gradient is reduced: each rank trains its own copy, without an error, and the copy of one rank is saved.
 
 **Fix.** Move and cast the model before it is wrapped, or wrap it again afterwards. Move a copy where only an
 evaluation or an export needs it elsewhere.
 
 **When it stays quiet.** Nothing is trained with the wrapper after that; the model is wrapped again before; a move to a
-device that may be the one where it lies already; a cast that stands before the wrapper, too; FSDP and DeepSpeed, which keep parameters of their own.
+device that may be the one where it lies already; a cast that stands before the wrapper, too; FSDP and DeepSpeed, which
+keep parameters of their own.
 
 **Evidence.** Two gloo ranks, torch 2.13: after `model.double().float()` the ranks have different weights after one
 step; without it they are equal. `VariableHooks::set_data` in torch/csrc/autograd/variable.cpp resets the accumulator.

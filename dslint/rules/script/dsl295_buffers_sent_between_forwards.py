@@ -1,13 +1,13 @@
 """A DDP model with batch normalisation runs twice before one backward pass.
 
 **What.** `loss = criterion(model(real), model(fake))`, or a forward pass in a loop over crops or views, and one
-`backward()` after them, with a `DistributedDataParallel` model that holds `BatchNorm` layers and broadcasts its buffers
-(the default). The usual case is the discriminator of a GAN.
+`backward()` after them, with a `DistributedDataParallel` model that holds `BatchNorm` layers and broadcasts its
+buffers (the default). The usual case is the discriminator of a GAN.
 
-**Why it hurts.** Each forward pass of DDP first copies the running mean and variance of rank 0 over those of this rank.
-Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the variables needed
-for gradient computation has been modified by an inplace operation". In one process the same code works. Releases of
-torch from 2026 on no longer count the copy as a change, and compute with what is left.
+**Why it hurts.** Each forward pass of DDP first copies the running mean and variance of rank 0 over those of this
+rank. Autograd has kept them for the backward pass of the first one, and `backward()` stops with "one of the variables
+needed for gradient computation has been modified by an inplace operation". In one process the same code works.
+Releases of torch from 2026 on no longer count the copy as a change, and compute with what is left.
 
 **Fix.** Join the inputs and run the model once, pass `broadcast_buffers=False`, or convert the layers with
 `nn.SyncBatchNorm.convert_sync_batchnorm`.
@@ -131,9 +131,9 @@ def _wrappers(run: RunQuery, tree: list[Event]) -> Iterator[tuple[Instance, Even
             continue
         is_ddp = isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
         sends = event.arguments.get("broadcast_buffers")
-        if is_ddp and (sends is None or sends.constants == (True,)) and not synced & event.modules:
-            if any(_keeps_statistics(atom) for atom in event.modules):
-                yield made, event
+        is_sent = is_ddp and (sends is None or sends.constants == (True,)) and not synced & event.modules
+        if is_sent and any(_keeps_statistics(atom) for atom in event.modules):
+            yield made, event
 
 
 def _keeps_statistics(atom: Instance) -> bool:

@@ -5,11 +5,12 @@ when it is not told), and DDP looks for unused parameters (`find_unused_paramete
 same checkpointed layers more than once. The same for a Trainer of transformers with `gradient_checkpointing` and
 `ddp_find_unused_parameters=True`.
 
-**Why it hurts.** Reentrant checkpointing runs the layers without a graph, and once more in the backward pass. DDP, which
-looks through the graph, takes their parameters for unused and marks them ready at once; when the layers are recomputed
-their gradients come all the same. Every rank stops with "Expected to mark a variable ready only once".
+**Why it hurts.** Reentrant checkpointing runs the layers without a graph, and once more in the backward pass. DDP,
+which looks through the graph, takes their parameters for unused and marks them ready at once; when the layers are
+recomputed their gradients come all the same. Every rank stops with "Expected to mark a variable ready only once".
 
-**Fix.** `use_reentrant=False`; or `find_unused_parameters=False` where all parameters take part; or `static_graph=True`.
+**Fix.** `use_reentrant=False`; or `find_unused_parameters=False` where all parameters take part; or
+`static_graph=True`.
 
 **When it stays quiet.** `use_reentrant=False`, `static_graph=True`, values that cannot be read, FSDP and DeepSpeed.
 
@@ -128,9 +129,9 @@ def _trainers(run: RunQuery) -> Iterator[_Found]:
     """Arguments of a Trainer that ask for both."""
     for found in run.happenings("training-arguments"):
         event = found.event
-        if all(_is_true(event, name) for name in ("gradient_checkpointing", "ddp_find_unused_parameters")):
-            if _says_reentrant(event) and "deepspeed" not in event.arguments and "fsdp" not in event.arguments:
-                yield event, event, "looks for unused parameters"
+        wants = all(_is_true(event, name) for name in ("gradient_checkpointing", "ddp_find_unused_parameters"))
+        if wants and _says_reentrant(event) and not {"deepspeed", "fsdp"} & set(event.arguments):
+            yield event, event, "looks for unused parameters"
 
 
 def _enabled(run: RunQuery) -> Iterator[_Found]:
@@ -162,7 +163,7 @@ def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
     return run.finding(
         META,
         event.module,
-        event.node,
+        event.nodes.get("ddp_find_unused_parameters", event.node) if event is wrap else event.node,
         f"{what}: their gradients come twice, and the backward pass raises",
         hint="Pass `use_reentrant=False`",
         related=() if event is wrap else (run.location(wrap.module, wrap.node, "wrapped here"),),
@@ -257,7 +258,7 @@ EXAMPLES = (
         {"train.py": _TRAIN % "", "model.py": _MODEL % (_TRUE, "self.encode(x) - self.encode(y)")},
         at="model.py:12 warning",
     ),
-    bad("a Trainer", {"train.py": _HF % "True"}, at="train.py:8 warning"),
+    bad("a Trainer", {"train.py": _HF % "True"}, at="train.py:12 warning"),
     bad("a model of transformers", {"train.py": _PLAIN % "True"}, at="train.py:9 warning"),
     good("not reentrant", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % (", use_reentrant=False", _ONCE)}),
     good("no search", {"train.py": _TRAIN % "", "model.py": _MODEL % (_TRUE, _ONCE)}),

@@ -3,7 +3,8 @@
 **What.** A model is built inside `deepspeed.zero.Init`, loaded while arguments of a Trainer (or `HfDeepSpeedConfig`)
 with stage 3 are alive, or handed to an engine with stage 3. After that its weights are initialised or loaded without
 `GatheredParameters`, a callback writes them to a file, or a second model runs for which no engine was made. Or
-`generate` of a model runs inside of FSDP without `summon_full_params`. The rule follows methods, factories and other files; DSL210 and DSL212 tell of the same within one file.
+`generate` of a model runs inside of FSDP without `summon_full_params`. The rule follows methods, factories and other
+files; DSL210 and DSL212 tell of the same within one file.
 
 **Why it hurts.** Outside of a forward or backward pass of the engine each weight is an empty tensor. An initialisation
 writes nothing, without an error, and the model trains from other numbers; `load_state_dict` raises a size mismatch; a
@@ -13,8 +14,8 @@ the model inside: the weights that the root holds stay flat shards, and the embe
 **Fix.** `with deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):` around it, entered by every rank;
 `deepspeed.initialize` for a second model, with a config of stage 3; `FSDP.summon_full_params` around `generate`.
 
-**When it stays quiet.** The stage is not 3 or not known; weights are gathered; a test asks for the stage; `apply` inside
-of `zero.Init`, which gathers; the own parameters of a module in its constructor; quantised models.
+**When it stays quiet.** The stage is not 3 or not known; weights are gathered; a test asks for the stage; `apply`
+inside of `zero.Init`, which gathers; the own parameters of a module in its constructor; quantised models.
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19 at stage 3: the weights of a layer stay as its constructor made them,
 `load_state_dict` raises, a saved tensor has the shape (0,), and a forward pass without an engine raises.
@@ -71,7 +72,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for spread in spread_of(run):
         for found in spread.read():
-            kind, since = _use(run, spread, found)
+            kind, since = _use(spread, found)
             if since is not None and id(found.event.node) not in seen:
                 seen.add(id(found.event.node))
                 yield _finding(run, found.event, kind, since)
@@ -86,7 +87,7 @@ def _past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
     wraps = {atom: found.event for found in run.occurrences("wraps-model") for atom in _divided(run, found.event)}
     for found in run.occurrences("generate") if wraps else ():
         wrap = next((wraps[atom] for atom in instances(found.event.receiver) if atom in wraps), None)
-        if wrap is not None and not is_whole(run, found):
+        if wrap is not None and not is_whole(found):
             yield found.event, wrap
 
 
@@ -99,10 +100,10 @@ def _divided(run: RunQuery, event: Event) -> list[Instance]:
     return instances(event.arguments.get("module")) if is_fsdp else []
 
 
-def _use(run: RunQuery, spread: Spread, found: Happening) -> tuple[str, Event | None]:
+def _use(spread: Spread, found: Happening) -> tuple[str, Event | None]:
     """Return what is done with which weights, and by what they were spread."""
     event = found.event
-    if event.may or is_whole(run, found):
+    if event.may or is_whole(found):
         return "", None
     if "initializes" in event.tags:
         return "init", _initialized(spread, found)
@@ -128,7 +129,7 @@ def _initialized(spread: Spread, found: Happening) -> Event | None:
 def _saved(spread: Spread, found: Happening) -> Event | None:
     """Weights that a callback reads while it writes a file, or a state dict that goes into a file."""
     event = found.event
-    own = {atom for atom in (event.result.atoms if event.result is not None else ())}
+    own = event.result.atoms if event.result is not None else frozenset()
     since = spread.of(event.receiver)
     if since is not None and "state-dict" in event.tags:
         saves = (other.event for other in spread.happenings if "saves" in other.event.tags)

@@ -4,18 +4,19 @@
 `accelerator.gather`, `self.all_gather`) stands as a statement of its own. Or a model's outputs go through
 `torch.distributed.all_gather`, and the loss is computed from what comes back.
 
-**Why it hurts.** Without the result a helper goes on with the values of its own rank, and metrics and contrastive losses
-see a part of the batch, whatever the number of GPUs. Through `torch.distributed.all_gather` no gradient flows, also not
-into this rank's own rows: a tower whose outputs are only used after the gather is not trained by this loss. Nothing fails.
+**Why it hurts.** Without the result a helper goes on with the values of its own rank, and metrics and contrastive
+losses see a part of the batch, whatever the number of GPUs. Through `torch.distributed.all_gather` no gradient flows,
+also not into this rank's own rows: a tower whose outputs are only used after the gather is not trained by this loss.
+Nothing fails.
 
-**Fix.** Use the result. For a gather with gradients `torch.distributed.nn.functional.all_gather`, or put this rank's own
-tensor back into its slot of the list.
+**Fix.** Use the result. For a gather with gradients `torch.distributed.nn.functional.all_gather`, or put this rank's
+own tensor back into its slot of the list.
 
 **When it stays quiet.** The own tensor is put back; `no_grad`, `detach()`; gathers of an `autograd.Function`; what is
 gathered does not come to the loss; a gather of constants, which only waits.
 
-**Evidence.** Two gloo ranks, torch 2.13: the weight behind the gathered rows has no gradient; with the own rows put back
-it has one.
+**Evidence.** Two gloo ranks, torch 2.13: the weight behind the gathered rows has no gradient; with the own rows put
+back it has one.
 """
 
 from __future__ import annotations
