@@ -36,7 +36,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a model is moved or cast after DDP has wrapped it: gradients are never reduced again",
-    markers=(r"torch|accelerat|lightning",),
+    markers=(r"torch|accelerat|lightning|backward|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
         "https://github.com/pytorch/pytorch/issues/104336",

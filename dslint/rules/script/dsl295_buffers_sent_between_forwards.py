@@ -38,7 +38,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a DDP model with batch normalisation runs twice before one backward pass, which then raises",
-    markers=(r"DistributedDataParallel|DDP",),
+    markers=(r"torch|DDP|backward|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
         "https://github.com/pytorch/pytorch/issues/22095",

@@ -12,7 +12,8 @@ recomputed their gradients come all the same. Every rank stops with "Expected to
 **Fix.** `use_reentrant=False`; or `find_unused_parameters=False` where all parameters take part; or
 `static_graph=True`.
 
-**When it stays quiet.** `use_reentrant=False`, `static_graph=True`, values that cannot be read, FSDP and DeepSpeed.
+**When it stays quiet.** A setting that cannot be read decides whether layers are checkpointed; `use_reentrant=False`,
+`static_graph=True`, values that cannot be read, FSDP and DeepSpeed.
 
 **Evidence.** Two gloo ranks, torch 2.13: the first backward pass raises on both ranks, with the search and with layers
 that run twice; without reentrant checkpointing both train.
@@ -24,13 +25,17 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event, Loop, Node, children, events, walk
-from dslint.python.values import Instance
+from dslint.python.values import Const, Instance, Unknown
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import RunQuery, happenings_of
+
+if TYPE_CHECKING:
+    from dslint.python.entries import Entry
 
 META = RuleMeta(
     code="DSL296",
@@ -38,7 +43,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="DDP gets gradients of checkpointed layers twice, and the backward pass raises",
-    markers=(r"DistributedDataParallel|DDP|ddp_find_unused_parameters",),
+    markers=(r"torch|DDP|ddp_find_unused_parameters|backward|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/checkpoint.html",
         "https://github.com/pytorch/pytorch/issues/24005",
@@ -66,7 +71,7 @@ _Found = tuple[Event, Event, str]
 
 def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
     """`checkpoint(...)` in the forward pass of a wrapped model."""
-    for _, tree in run.trees():
+    for entry, tree in run.trees():
         wraps = {made: event for event in events(tree) if (made := _wrapper(run, event)) is not None}
         bodies = {id(node.node): node for node in walk(tree) if isinstance(node, Call)} if wraps else {}
         for event in events(tree):
@@ -75,7 +80,7 @@ def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
             if not isinstance(atom, Instance) or atom not in wraps or body is None:
                 continue
             counted = {node for (node, _), times in _executions(body).items() if times > 1}
-            for checkpoint in _reentrant(body):
+            for checkpoint in _reentrant(body, entry):
                 if _looks(wraps[atom]):
                     yield checkpoint, wraps[atom], "looks for unused parameters"
                 elif id(checkpoint.node) in counted:
@@ -97,12 +102,24 @@ def _looks(wrap: Event) -> bool:
     return value is not None and value.constants == (True,)
 
 
-def _reentrant(body: Node) -> Iterator[Event]:
-    for event in events(body):
-        if "checkpoints-activations" in event.tags and event.api.startswith(_CHECKPOINT):
+def _reentrant(body: Call, entry: Entry) -> Iterator[Event]:
+    """Yield the reentrant checkpoints of a forward pass; not those that a setting may leave out, as it mostly does."""
+    for found in happenings_of(body.body, entry):
+        event = found.event
+        if "checkpoints-activations" not in event.tags or any(_is_setting(node) for node in found.around):
+            continue
+        if event.api.startswith(_CHECKPOINT):
             value = event.arguments.get("use_reentrant")
             if (value is None and not event.open) or (value is not None and value.constants in ((True,), (None,))):
                 yield event
+
+
+def _is_setting(node: Node) -> bool:
+    """A test of what nobody knows; `self.training` is true in the steps."""
+    if not isinstance(node, Alt) or not node.then_lanes & node.else_lanes or node.test is None:
+        return False
+    unknown = [atom for atom in node.test.atoms if not isinstance(atom, Const)]
+    return any(not (isinstance(atom, Unknown) and "torch.nn.Module" in atom.reason) for atom in unknown)
 
 
 def _executions(node: Node, path: tuple[str, ...] = ()) -> Counter[tuple[int, tuple[str, ...]]]:
@@ -184,7 +201,8 @@ class Net(nn.Module):
 
     def encode(self, x):
         for layer in self.layers:
-            x = checkpoint(layer, x%s)
+            if self.training%s:
+                x = checkpoint(layer, x%s)
         return x
 
     def forward(self, x, y):
@@ -251,20 +269,31 @@ def main(loader, local_rank):
 """
 
 EXAMPLES = (
-    bad("the search", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % (_TRUE, _ONCE)}, at="model.py:12 warning"),
-    bad("the default", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", _ONCE)}, at="model.py:12 warning"),
+    bad(
+        "the search", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", _TRUE, _ONCE)}, at="model.py:13 warning"
+    ),
+    bad("the default", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", "", _ONCE)}, at="model.py:13 warning"),
     bad(
         "one encoder for both inputs",
-        {"train.py": _TRAIN % "", "model.py": _MODEL % (_TRUE, "self.encode(x) - self.encode(y)")},
-        at="model.py:12 warning",
+        {"train.py": _TRAIN % "", "model.py": _MODEL % ("", _TRUE, "self.encode(x) - self.encode(y)")},
+        at="model.py:13 warning",
     ),
     bad("a Trainer", {"train.py": _HF % "True"}, at="train.py:12 warning"),
     bad("a model of transformers", {"train.py": _PLAIN % "True"}, at="train.py:9 warning"),
-    good("not reentrant", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % (", use_reentrant=False", _ONCE)}),
-    good("no search", {"train.py": _TRAIN % "", "model.py": _MODEL % (_TRUE, _ONCE)}),
+    good("not reentrant", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", ", use_reentrant=False", _ONCE)}),
+    good(
+        "a setting",
+        {
+            "train.py": _TRAIN % _SEARCH,
+            "model.py": (_MODEL % (" and self.saves", _TRUE, _ONCE)).replace(
+                "        super().__init__()\n", "        super().__init__()\n        self.saves = load_config().saves\n"
+            ),
+        },
+    ),
+    good("no search", {"train.py": _TRAIN % "", "model.py": _MODEL % ("", _TRUE, _ONCE)}),
     good(
         "a static graph",
-        {"train.py": _TRAIN % f"{_SEARCH}, static_graph=True", "model.py": _MODEL % (_TRUE, _ONCE)},
+        {"train.py": _TRAIN % f"{_SEARCH}, static_graph=True", "model.py": _MODEL % ("", _TRUE, _ONCE)},
     ),
     good("a Trainer without", {"train.py": _HF % "False"}),
     good("a model of transformers without", {"train.py": _PLAIN % "False"}),

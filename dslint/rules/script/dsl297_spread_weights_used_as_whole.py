@@ -141,7 +141,7 @@ def _saved(spread: Spread, found: Happening) -> Event | None:
     beside = [other for other in spread.happenings if hook in other.calls]
     writes = any(other.event.api in ("torch.save", "safetensors.torch.save_file") for other in beside)
     gathers = any("gathers-parameters" in other.event.tags for other in beside)
-    return spread.live if writes and not gathers and _READS.search(_text(found.calls[-1])) else None
+    return spread.live if writes and not gathers and _READS.search("".join(map(_text, found.calls))) else None
 
 
 def _text(call: Call) -> str:

@@ -33,7 +33,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="FSDP divides weights that only one rank has loaded: the other shards stay random",
-    markers=(r"FullyShardedDataParallel|FSDP",),
+    markers=(r"torch|FSDP|init_process_group",),
     references=("https://pytorch.org/docs/stable/fsdp.html",),
     depends_on_run=True,
 )

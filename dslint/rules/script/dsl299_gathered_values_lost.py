@@ -38,7 +38,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="the result of a gather is thrown away, or no gradient flows through it into the loss",
-    markers=(r"torch|accelerat|lightning|horovod",),
+    markers=(r"torch|accelerat|lightning|horovod|init_process_group",),
     references=(
         "https://pytorch.org/docs/stable/distributed.html",
         "https://github.com/3dlg-hcvc/DuoduoCLIP/issues/10",
