@@ -54,9 +54,9 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results effects hooks restrictions wrappers parts parsers dataclass_parsers environment"
+        "libraries library results effects hooks restrictions wrappers parts parsers dataclass_parsers environment configs"
     ),
-    "What happens, and what is asked": ("events facts queries/waits queries/traces queries/steps queries/skipped"),
+    "What happens": "events facts",
 }
 
 
@@ -64,7 +64,8 @@ def generate() -> str:
     """The text of the page; raises ValueError when a file is in no group."""
     files = {str(p.relative_to(FOLDER))[:-3] for p in FOLDER.rglob("*.py") if p.name != "__init__.py"}
     parts = [HEAD]
-    for title, names in GROUPS.items():
+    queries = sorted(name for name in files if name.startswith("queries/"))
+    for title, names in {**GROUPS, "What rules ask": " ".join(queries)}.items():
         parts.append(f"\n## {title}\n\n| file | what |\n| --- | --- |\n")
         for name in names.split():
             files.discard(name)
