@@ -44,7 +44,7 @@ called the same are compared with what the interpreter believes (`tests/python/j
 """
 GROUPS = {
     "Modules and names": "source scopes search program shared moduleruns entries launches",
-    "Values and the state": "values varies places lanes store heap machine formulas jobtests",
+    "Values and the state": "values varies places several paths lanes store heap machine formulas jobtests",
     "Expressions and statements": (
         "expressions connectives comparisons operators arithmetic comprehensions subscripts statements loops"
         " exceptional exceptions contexts matching generators"
@@ -54,7 +54,8 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results effects hooks restrictions wrappers parts parsers dataclass_parsers environment configs"
+        "libraries library results effects hooks restrictions wrappers parts parsers dataclass_parsers environment"
+        " configs"
     ),
     "What happens": "events facts",
 }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # all that it imports. Other modules are judged under the scripts that reach them.
 _ENTRY = re.compile(
     rb"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
-    rb"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
+    rb"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
     rb"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
     rb"|safe_[gs]et_full_"
 )

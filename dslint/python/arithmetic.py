@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, expressions
+from dslint.python import containers, expressions, paths
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
 from dslint.python.special import binary_method, unary_method
@@ -31,7 +31,13 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
     joined = containers.concatenated(m, op, left, right, node)
     if joined is not None:
         return joined
+    if op is ast.Div:
+        path = paths.divided(m, left, right, node)
+        if path is not None:
+            return path
     kinds = {_scalar(m, left), _scalar(m, right)}
+    if op is ast.Add and "builtins.str" in kinds and kinds <= {"builtins.str", None}:
+        return paths.joined((left, right), scalar(m, (left, right), "builtins.str"), node=node, between="")
     if None not in kinds:
         type_ = _result_type(op, kinds, left, right)
         return scalar(m, (left, right), type_, (op, _numbers(left, right)))

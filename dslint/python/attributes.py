@@ -8,6 +8,7 @@ import builtins
 from dslint.python.environment import ENVIRONMENT
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
 from dslint.python.machine import Machine
+from dslint.python.several import of_each
 from dslint.python.values import (
     INPUT,
     LOST_VALUE,
@@ -93,7 +94,7 @@ def bases(m: Machine, cls: Base) -> list[Base]:
     if isinstance(cls, str):
         row = m.libraries.class_(cls)
         return list(row.bases) if row is not None else []
-    stored = m.store.get((cls, BASES))
+    stored = m.store.get((cls, BASES)) or m.class_bases.get(cls)
     inner = stored.single if stored is not None else None
     found: list[Base] = []
     for item in inner.items if isinstance(inner, Tuple) else ():
@@ -116,9 +117,7 @@ def is_instance_of(m: Machine, cls: Base, *wanted: str) -> bool:
 
 def read(m: Machine, base: Value, name: str, node: ast.AST) -> Value:
     """Return `base.name`."""
-    found = NOTHING
-    for atom in base.atoms:
-        found = join(found, _read(m, atom, base, name, node))
+    found = of_each(m, base, lambda atom: _read(m, atom, base, name, node))
     if base.varies or base.made_by:
         keeps = base.made_by if not all(isinstance(a, Function | Bound) for a in found.atoms) else frozenset()
         return found.with_(base.varies, 0, keeps, base.origin)

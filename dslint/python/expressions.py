@@ -14,6 +14,7 @@ from dslint.python import (
     containers,
     dictionaries,
     invoke,
+    paths,
     subscripts,
     writing,
 )
@@ -270,7 +271,8 @@ def _joined(m: Machine, node: ast.JoinedStr) -> Value:
         found = apply(m.worlds, lambda *values: "".join(map(str, values)), parts)
         if found is not None:
             return found
-    return arithmetic.scalar(m, tuple(parts), "builtins.str")
+    text = arithmetic.scalar(m, tuple(parts), "builtins.str")
+    return paths.joined([paths.known(m, part) for part in parts], text, node=node, between="")
 
 
 def _formatted(m: Machine, node: ast.FormattedValue) -> Value:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, higher, reflection
+from dslint.python import collected, containers, higher, paths, reflection
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.machine import Machine
@@ -60,9 +60,27 @@ def _text(name: str, function: Callable[..., Any]) -> Special:
 
         value = _first(arguments)
         found = text_of(m, value, node, name) if value is not None else None
-        return found if found is not None else _computed(function, "builtins.str")(m, arguments, node)
+        if found is not None:
+            return found
+        text = _computed(function, "builtins.str")(m, arguments, node)
+        return text if text is None or value is None else paths.derived("same", [paths.known(m, value)], text, node)
 
     return handler
+
+
+def _joined_path(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    found = _computed(_join, "builtins.str")(m, arguments, node)
+    parts = [paths.known(m, value) for value in arguments.positional]
+    if found is None or found.constants is not None or any(isinstance(a, PerRank) for a in found.atoms):
+        return found
+    return paths.derived("join", parts, found, node)
+
+
+def _join(*parts: object) -> str:
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        raise TypeError
+    return "/".join(texts)
 
 
 def _print(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -270,9 +288,7 @@ FUNCTIONS: dict[str, Special] = {
     "os.environ.setdefault": reflection._set_default,
     "os.environ.update": reflection._update_environment,
     "os.environ.__getitem__": reflection._environment,
-    "os.path.join": _computed(
-        lambda *parts: "/".join(parts) if all(isinstance(p, str) for p in parts) else 1 / 0, "builtins.str"
-    ),
+    "os.path.join": _joined_path,
     "torch.tensor": _tensor,
     "torch.as_tensor": _tensor,
     "torch.FloatTensor": _tensor,

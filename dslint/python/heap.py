@@ -132,6 +132,7 @@ class Heap:
         self.steps = 0
         self.limit = 60_000  # the steps at which the call that runs has taken too many (`budgets.py`)
         self.partial: list[Node] = []  # what a call that was given up has done
+        self.class_bases: dict[ClassAtom, Value] = {}  # also when the store has forgotten the class
         self.forwarding: frozenset[Instance] = frozenset()  # the wrapped models whose forward runs
         self.turn = 0
         self.yielded_by = 0  # why ranks may get a different number of items from the generator that ran last

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from dslint.python import attributes, containers
 from dslint.python.binding import Arguments, BoundArguments
 from dslint.python.environment import by_rank
+from dslint.python.events import Event
 from dslint.python.libraries import Row, parse_returns
 from dslint.python.machine import Machine
 from dslint.python.results import Place
@@ -130,23 +132,35 @@ def call_hook(m: Machine, receiver: Instance, name: str, method: Value, node: as
     """Call a method that a library calls, with what its row says that it passes."""
     from dslint.python.entries import open_arguments
     from dslint.python.invoke import call_value
+    from dslint.python.restrictions import on_lanes
 
+    row = _restricted_row(m, receiver.cls, name) if isinstance(receiver.cls, ClassAtom) else None
+    mask = _lanes(m, row, node)
     for atom in _functions(method):
         function = atom.function if isinstance(atom, Bound) else atom
         assert isinstance(function, Function)
-        call_value(m, one(atom), open_arguments(m, function, True, receiver), node)
+        given = open_arguments(m, function, True, receiver)
+        on_lanes(m, mask, node, lambda atom=atom, given=given: call_value(m, one(atom), given, node))  # type: ignore[misc]
         m.alive = True
+    if row is not None and "waits_after" in row.extra:
+        m.events.append(Event(row.path, _MEETS, node, m.frame.module, one(receiver), {}, None, m.lanes, m.control))
 
 
 _HOOKS = frozenset({"callback", "hook"})
+_MEETS = frozenset({"barrier"})
 _STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step", "configure_optimizers"})
+
+
+# What runs while a trainer predicts.
+_PREDICTS = re.compile(r"predict|write_on|^setup$|^teardown$|^prepare_data$")
 
 
 def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundArguments, node: ast.AST) -> None:
     """Run the callbacks and models of the project that a trainer got: their hooks, any number of times."""
     from dslint.python.loops import repeat
 
-    if "trainer-train" not in row.tags or not isinstance(receiver, Instance):
+    is_prediction = "trainer-predict" in row.tags
+    if not row.tags & {"trainer-train", "trainer-predict"} or not isinstance(receiver, Instance):
         return
     found: list[Instance] = []
     for value in (
@@ -162,7 +176,8 @@ def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundA
     def turn() -> None:
         for atom in found:
             for name, method in _hooks(m, atom):
-                call_hook(m, atom, name, method, node)
+                if not is_prediction or _PREDICTS.search(name):
+                    call_hook(m, atom, name, method, node)
 
     if found:
         repeat(m, node, turn)
@@ -181,11 +196,19 @@ def _hooks(m: Machine, atom: Instance) -> list[tuple[str, Value]]:
 
 def hook_lanes(m: Machine, cls: ClassAtom, name: str) -> int:
     """Return the lanes on which a library runs a method that a class of the project overrides."""
+    return _lanes(m, _restricted_row(m, cls, name), cls.node)
+
+
+def _lanes(m: Machine, row: Row | None, node: ast.AST) -> int:
     from dslint.python.restrictions import lanes_of
 
+    found = lanes_of(m, row, Place(m, row, BoundArguments(), None, node)) if row is not None else None
+    return m.worlds.full if found is None else found
+
+
+def _restricted_row(m: Machine, cls: ClassAtom, name: str) -> Row | None:
     for base in attributes.lineage(m, cls):
         row = m.libraries.method(base, name) if isinstance(base, str) and base else None
         if row is not None and "hook" in row.tags and "runs_on" in row.extra:
-            found = lanes_of(m, row, Place(m, row, BoundArguments(), None, cls.node))
-            return m.worlds.full if found is None else found
-    return m.worlds.full
+            return row
+    return None

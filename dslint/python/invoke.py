@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dslint.python import attributes, containers, dictionaries, frames
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
+from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
 from dslint.python.values import (
@@ -162,8 +163,7 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     """Call a method that no class declares: of an unknown object, of a Tensor by its name, or a lost one."""
     from dslint.python.library import call_row
 
-    kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
-    row = m.libraries.method(kind, name) if not atom.cls else None
+    row = _by_name(m, name) if not atom.cls or atom.cls == "pandas.DataFrame" else None
     if row is not None:
         return call_row(m, row, arguments, atom, node, base)
     if isinstance(atom.cls, ClassAtom):
@@ -179,6 +179,12 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
 _STATE = frozenset({"load_state_dict", "state_dict", "parameters", "named_parameters"})
 
 
+def _by_name(m: Machine, name: str) -> Row | None:
+    """Return the method of a module, a tensor or a table that this name means on an object that nobody knows."""
+    kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
+    return m.libraries.method(kind, name) or m.libraries.method("pandas.DataFrame", name)
+
+
 def _has_open_base(m: Machine, cls: ClassAtom) -> bool:
     return any(isinstance(b, str) and m.libraries.class_(b) is None for b in attributes.lineage(m, cls))
 
@@ -191,7 +197,7 @@ def _method_of_unknown(m: Machine, atom: Unknown, base: Value, name: str, argume
         found = call_builtin_method(m, atom, base, name, arguments, node)
         if found is not None:
             return found
-    row = m.libraries.method(atom.type or "torch.Tensor", name)
+    row = m.libraries.method(atom.type, name) if atom.type else _by_name(m, name)
     if row is not None:
         return call_row(m, row, arguments, None, node, base)
     return opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes
+from dslint.python import attributes, paths
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import stage_of
 from dslint.python.dictionaries import known_keys
@@ -96,6 +96,8 @@ def initialize(
     if row.kind in ("parser", "namespace"):
         parser_made(m, receiver, bound)
     result = made or const(None)
+    if row.kind == "path" and made is not None:
+        result = paths.made(m, paths.joined([paths.known(m, v) for v in arguments.positional], result, node=node))
     if row.constructor.tags:
         _event(m, row.constructor, bound, None, result, node)
     effects(m, row.constructor, bound, receiver, node)
@@ -128,6 +130,10 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     else:
         parsed = read_call(m, row, bound, receiver, node)
         result = parsed if parsed is not None else place.make(row.returns)
+        if "path_from" in row.extra:
+            result = _path(
+                m, row, [base, *arguments.positional] if base is not None else arguments.positional, result, node
+            )
     lanes = _lanes(m, row, place, result)
     if row.tags and lanes:
         _event(m, row, bound, base, result, node, lanes)
@@ -141,6 +147,12 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     if "exits" in row.tags:
         m.leave("raise", node)
     return result
+
+
+def _path(m: Machine, row: Row, operands: list[Value], result: Value, node: ast.AST) -> Value:
+    """Return the result of a call that makes a path of others, which it tells from then on."""
+    given = [paths.known(m, value) for value in operands]
+    return paths.made(m, paths.derived(row.extra["path_from"], given, result, node))
 
 
 def _lanes(m: Machine, row: Row, place: Place, result: Value) -> int:
@@ -244,6 +256,8 @@ def result_of_property(m: Machine, row: Row, atom: Instance, node: ast.AST) -> V
     if row.returns.word == "new":
         place.anchor = (atom, row.path)
     found = place.make(row.returns)
+    if "path_from" in row.extra:
+        found = _path(m, row, [one(atom)], found, node)
     if row.tags:
         _event(m, row, BoundArguments(), one(atom), found, node)
     return found
@@ -281,13 +295,16 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         given[f"*{at}"] = value
     given.update(bound.extra_keywords)
     tags = row.tags - {"collective"} if base is not None and _is_unsynced(m, row, base) else row.tags
+    base = paths.known(m, base) if base is not None else None
+    given = {name: paths.known(m, value) for name, value in given.items()}
     event = Event(
         row.path, tags, node, m.frame.module, base, given, result, m.lanes if lanes is None else lanes, m.control
     )
     event.snapshot = {name: (m.varies(v), m.shape(v), m.made_by(v)) for name, v in given.items()}
     if base is not None:
         event.snapshot["self"] = (m.varies(base), m.shape(base), m.made_by(base))
-    origins = ((name, m.origin(v)) for name, v in given.items() if event.snapshot[name][0] & DIVERGENT)
+    named = [*given.items(), *([("self", base)] if base is not None else [])]
+    origins = ((name, m.origin(v)) for name, v in named if event.snapshot[name][0] & DIVERGENT)
     event.origins = {name: place for name, place in origins if place is not None}
     event.open = bound.rest is not None or bound.open_keywords is not None
     event.nodes = bound.nodes

@@ -19,7 +19,6 @@ from dslint.python.values import (
     Tuple,
     Value,
     const,
-    join,
     one,
 )
 
@@ -38,7 +37,8 @@ def define_class(m: Machine, node: ast.ClassDef) -> Value:
     if not isinstance(atom, ClassAtom):
         atom = m.new.definitions[key] = ClassAtom(node, frame.module, frame.id)
     bases = [evaluate(m, base.value if isinstance(base, ast.Starred) else base) for base in node.bases]
-    m.store.set((atom, BASES), one(Tuple(tuple(bases))))
+    m.class_bases[atom] = one(Tuple(tuple(bases)))
+    m.store.set((atom, BASES), m.class_bases[atom])
     number = m.context((frame.id, id(node), "class"))
     enclosing = (frame.id, *frame.enclosing) if frame.scope is not None else frame.enclosing
     body = Frame(number, frame.module, frame.module_frame, frame, None, None, enclosing)
@@ -155,6 +155,8 @@ def _initializer(m: Machine, cls: ClassAtom) -> Function | None:
 
 def _dataclass_fields(m: Machine, cls: ClassAtom, made: Value, arguments: Arguments, node: ast.AST) -> bool:
     """Set the fields of a dataclass: of its bases first, in the order of their definition."""
+    from dslint.python.dataclass_parsers import field_inputs
+
     order = [b for b in reversed(attributes.lineage(m, cls)) if isinstance(b, ClassAtom)]
     if not any(is_dataclass(m, b) for b in order):
         return False
@@ -167,12 +169,15 @@ def _dataclass_fields(m: Machine, cls: ClassAtom, made: Value, arguments: Argume
     given.update({k: v for k, v in arguments.keywords.items() if k in names})
     atom = made.single
     assert isinstance(atom, Instance)
+    opened = arguments.open_keywords
+    inputs = field_inputs(m, cls, atom, node) if opened is not None else {}
     for name, (base, statement) in names.items():
         value = given.get(name)
-        if value is None:
+        if value is None and opened is not None and name in inputs:
+            # `Config(**options)`: any value of the class that the annotation names.
+            value = inputs[name].with_(m.varies(opened), 0, frozenset(), m.origin(opened))
+        elif value is None:
             value = _field_default(m, base, name, statement, node)
-            if arguments.open_keywords is not None:
-                value = join(value, arguments.open_keywords)
         m.store.set((atom, name), value)
     for base in order:
         stored = m.store.get((base, "__post_init__"))

@@ -52,15 +52,18 @@ def restricted(
     mask = m.program.noted.runs_on.get(function)
     if mask is None or not m.lanes & ~mask:
         return None
+    return on_lanes(m, mask, node, lambda: call_function(m, function, arguments, node, owner, on_yield))
+
+
+def on_lanes(m: Machine, mask: int, node: ast.AST, call: Callable[[], Value]) -> Value:
+    """Return the result of a call that some lanes make only; it is `None` on the others."""
+    if not m.lanes & ~mask:
+        return call()
     test = one(by_rank(m, 0).single or Const(None))
     inside, outside = m.lanes & mask, m.lanes & ~mask
     alt = Alt(node, m.frame.module, test, inside, outside, m.split_varies(mask), Seq(), Seq())
     results: list[Value] = []
-
-    def run() -> None:
-        results.append(call_function(m, function, arguments, node, owner, on_yield))
-
-    m.branch(alt, run, lambda: None)
+    m.branch(alt, lambda: results.append(call()), lambda: None)
     if alt.then.items:
         m.events.append(alt)
     nothing = const(None)

@@ -30,6 +30,9 @@ from dslint.python.values import (
 )
 from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANK
 
+# What nobody knows of a number that counts within a group of ranks.
+GROUP_RANK, GROUP_SIZE = "rank in a group", "size of a group"
+
 
 class Place:
     """One call of a row: what its result is made of.
@@ -241,7 +244,7 @@ class Place:
         group = self.given(returns.name) if returns.name != "self" else None
         if group is not None and group.constants == (None,):
             return by_rank(self.m, 0 if is_rank else 3)
-        atom = Unknown(OPAQUE, "rank in a group" if is_rank else "size of a group", "builtins.int")
+        atom = Unknown(OPAQUE, GROUP_RANK if is_rank else GROUP_SIZE, "builtins.int")
         return Value(frozenset((atom,)), RANK if is_rank else 0)
 
     def is_rank(self, returns: Returns) -> Value:

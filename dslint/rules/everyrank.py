@@ -22,6 +22,7 @@ _RANKED = re.compile(
     r"(?i)rank|world_?size|is_?main|main_?(?:process|rank|node)|master|primary|leader|should_(?:save|log|write)|lock|gpu|worker"
 )
 _TURNS = frozenset({"main-first", "local-main-first", "rank-zero-only"})
+_RUNS_SCRIPT = re.compile(r"(?:ddp|fsdp|deepspeed)(?!.*(?:spawn|fork|notebook))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,19 @@ def arrivals(run: RunQuery, *tags: str) -> Iterator[Arrival]:
 
 
 def _is_start(event: Event) -> bool:
+    if "trainer" in event.tags and event.api.startswith("lightning."):
+        return _starts_ranks(event)
     return (
         bool(event.tags & _STARTS) and "training-arguments" not in event.tags and event.api != "torch.nn.DataParallel"
     )
+
+
+def _starts_ranks(trainer: Event) -> bool:
+    """The trainer starts the script once for each device, as its strategy says for certain."""
+    strategy, devices = trainer.arguments.get("strategy"), trainer.arguments.get("devices")
+    words = strategy.constants if strategy is not None else None
+    is_one = devices is not None and devices.constants in ((1,), ("1",))
+    return bool(words) and not is_one and all(_RUNS_SCRIPT.match(str(word)) for word in words or ())
 
 
 def _exclude(first: tuple[Node, ...], second: tuple[Node, ...]) -> bool:

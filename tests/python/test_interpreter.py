@@ -304,3 +304,31 @@ def test_a_module_of_a_package_may_have_a_dotted_name() -> None:
     assert found
     assert Const("pkg.tools") in found[0].atoms
     assert Const("__main__") not in found[0].atoms
+
+
+def test_a_property_of_one_of_two_objects_holds_what_both_are_made_of() -> None:
+    text = (
+        RANK
+        + "import torch\na = torch.ones(2) * rank\nb = torch.ones(2)\nt = %s if len(open('f').read()) else %s\nx = t.T\nx\n"
+    )
+    for pair in (("a", "b"), ("b", "a")):
+        assert held(text % pair)[1] & DIVERGENT
+
+
+def test_all_wait_after_a_hook_of_one_process() -> None:
+    text = """
+import lightning as L, torch
+
+
+class Data(L.LightningDataModule):
+    def prepare_data(self):
+        torch.save(1, "data.pt")
+
+    def setup(self, stage):
+        torch.load("data.pt")
+
+
+L.Trainer(devices=2, strategy="ddp").fit(L.LightningModule(), datamodule=Data())
+"""
+    seen = words(text)
+    assert seen.index("save") < seen.index("prepare_data") < seen.index("load")

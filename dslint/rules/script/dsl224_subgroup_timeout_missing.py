@@ -8,6 +8,8 @@ the timeout was shortened to find hangs early, one on the subgroup is found late
 **Fix.** `dist.new_group(ranks, timeout=timeout)` with the same value. A device mesh takes no timeout; make its groups
 before with `new_group` and `DeviceMesh.from_group`, or let no rank be late there.
 
+A group of all ranks on which a barrier of the same file waits is there for what takes long: that is a warning.
+
 **When it stays quiet.** No call in the file gives the default group a timeout; the subgroup gets one; a mesh of one
 dimension, which takes the default group itself when it holds all ranks. One finding a file.
 
@@ -18,6 +20,7 @@ second dimension of a device mesh wait 1,800 s; a mesh of one dimension waits 7,
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
@@ -54,6 +57,8 @@ _MAKERS = {
 }
 _NAMES = frozenset(name.rpartition(".")[2] for name in _MAKERS)
 _FSDP = "FullyShardedDataParallel"
+# A barrier on a group.
+_BARRIER = re.compile(r"\bbarrier\(\s*(?:group\s*=\s*)?(?!None\b)[\w.]*(?:group|pg)[\w.]*\s*[,)]")
 _HYBRID = frozenset({"HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 
 
@@ -95,11 +100,19 @@ class Check(ScriptCheck):
             f" {'its groups wait' if maker == _FSDP else 'this group waits'} 10 minutes with NCCL and 30 with gloo",
             hint=_HINTS.get(maker, f"Pass `timeout={text}` here as well"),
             related=(self.ctx.location(given, "the timeout of the default group"),),
+            severity=Severity.WARNING if self._is_waited_on(node) else None,
             facts={
                 "maker": "new_subgroups" if maker.startswith("new_subgroups") or maker == _FSDP else maker,
                 "timeout": timedelta_seconds(self.ctx.names, self.ctx.constants, given),
             },
         )
+
+    def _is_waited_on(self, node: cst.Call) -> bool:
+        """The group of all ranks is there to wait on, for what the timeout was given: it holds a barrier."""
+        name = self.ctx.qualified_name(node.func) or ""
+        if not name.endswith(".new_group") or self.ctx.argument(node, "ranks", 0) is not None:
+            return False
+        return bool(_BARRIER.search(self.ctx.doc.source.text))
 
     def _lacks_timeout(self, node: cst.Call, name: str) -> bool:
         if name not in _MAKERS or self.ctx.argument(node, "timeout", _MAKERS[name]) is not None:
@@ -162,6 +175,17 @@ EXAMPLES = (
             "model = FSDP(make_model(), sharding_strategy=ShardingStrategy.HYBRID_SHARD)\n"
         },
         at="train.py:9 info",
+    ),
+    bad(
+        "a group of all ranks to wait on",
+        {
+            "env.py": _HEAD
+            + "class Env:\n    def __init__(self, hours):\n"
+            + "        dist.init_process_group('nccl', timeout=timedelta(hours=hours))\n"
+            + "        self.cpu_group = dist.new_group(backend='gloo')\n\n"
+            + "    def wait(self):\n        dist.barrier(group=self.cpu_group)\n"
+        },
+        at="env.py:9 warning",
     ),
     good(
         "the same timeout",

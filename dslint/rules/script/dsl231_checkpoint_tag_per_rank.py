@@ -1,7 +1,7 @@
 """**What.** The tag or folder of a checkpoint holds something that each rank makes for itself: the clock, a UUID, the
 process id, the host name, the rank, the loss of the rank's own batch. The same of the `output_dir` of
 `TrainingArguments` with DeepSpeed or FSDP, where each rank saves a part. Also where the name is a field or comes from a
-helper or another file. The same of the folder of a run that every rank makes and names by its own clock.
+helper or another file.
 
 **Why it hurts.** Every rank writes its part of the checkpoint into a folder of its own, so no folder holds a whole one.
 Nothing fails: DeepSpeed logs a warning and goes on, the job ends with return code 0, and the checkpoint cannot be
@@ -26,6 +26,7 @@ ranks`. DeepSpeed 0.19.8 `engine.py: _checkpoint_tag_validation`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import libcst as cst
@@ -36,7 +37,7 @@ from dslint.model.script.setup.ownvalues import OwnValue, OwnValues
 from dslint.python.events import Event
 from dslint.python.varies import CLOCK, DATA, LOST, RANDOM, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import arrivals, row_of, written_as
+from dslint.rules.everyrank import row_of, written_as
 from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
@@ -46,12 +47,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="The tag or folder of a checkpoint is not the same on all ranks",
-    markers=(
-        r"save(?:_checkpoint|_state)?\(|TrainingArguments",
-        r"save_checkpoint\(|save_state\(|(?:dcp|checkpoint)\.(?:async_)?save\(|distributed\.checkpoint|(?:deepspeed|fsdp)\s*=",
-        r"time|uuid|getpid|mkdtemp|secrets|random|gethostname|platform\.node|rank|item\(",
-        r"deepspeed|accelerat|torch\.distributed|fsdp",
-    ),
+    markers=(r"deepspeed|accelerat|torch\.distributed|fsdp",),
     references=("DeepSpeedEngine._checkpoint_tag_validation in deepspeed/runtime/engine.py",),
 )
 
@@ -140,11 +136,13 @@ _OWN = {
     "loss": (DATA, "a number of the rank's own data"),
     "rank": (RANKED, "the rank"),
 }
+# What a number of the data is called that scripts put into the names of their checkpoints.
+_SCORE = re.compile(r"(?i)loss|metric|acc|score|perplexity|ppl|wer\b|bleu|f1\b")
 _SHARDED = ("deepspeed.", "accelerate.", "torch.distributed.checkpoint.")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on checkpoints, and on folders of a run, that each rank names for itself."""
+    """Fire on checkpoints that each rank names for itself."""
     if run.context.is_one_process:
         return
     for found in run.happenings("saves-collective"):
@@ -152,13 +150,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
         is_shared_out = event.api.startswith(_SHARDED) and event.api.rpartition(".")[2] in _SAVES
         if is_shared_out and "no_dist" not in event.arguments:
             yield from _of_checkpoint(run, event)
-    for arrival in arrivals(run, "makes-folder"):
-        name = str(row_of(run, arrival.event).get("path", ""))
-        texts = written_as(arrival.event, arrival.event.nodes.get(name))
-        # The folder around a file that the clock names is the same for all.
-        if _kind(arrival.event, name) == "clock" and not any("dirname(" in t or ".parent" in t for t in texts):
-            harm = "so that each rank may make a folder of its own"
-            yield _told(run, arrival.event, name, "clock", "run folder", harm)
 
 
 def _of_checkpoint(run: RunQuery, event: Event) -> Iterator[Finding]:
@@ -176,11 +167,13 @@ def _of_checkpoint(run: RunQuery, event: Event) -> Iterator[Finding]:
 def _kind(event: Event, name: str) -> str | None:
     """What makes an argument each rank's own, for certain."""
     causes, _, models = event.snapshot.get(name, (LOST, 0, frozenset()))
-    if causes & (LOST | UNSURE):
+    is_loss = bool(models) or any(_SCORE.search(text) for text in written_as(event, event.nodes.get(name)))
+    # What unknown code makes of the loss of the rank's own batch is its own, too.
+    if causes & LOST or (causes & UNSURE and not (causes & DATA and is_loss)):
         return None
     found = next((kind for kind, (bits, _) in _OWN.items() if causes & bits), None)
     # The number of the epoch that a file holds is the same for all; a loss comes from the wrapped model.
-    return found if found != "loss" or models else None
+    return found if found != "loss" or is_loss else None
 
 
 def _told(run: RunQuery, event: Event, name: str, kind: str, what: str, harm: str) -> Finding:
@@ -194,6 +187,7 @@ def _told(run: RunQuery, event: Event, name: str, kind: str, what: str, harm: st
         hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
         related=(origin[0].location(origin[1], "made by each rank for itself"),) if origin else (),
         severity=Severity.WARNING,
+        varies=event.snapshot.get(name, (0,))[0],
         facts={"call": event.api.rpartition(".")[2], "argument": argument, "kind": kind, "stage": run.stage},
     )
 
@@ -222,7 +216,6 @@ _NAMED = """\
 from names import Run
 
 run = Run("out")
-os.makedirs(run.folder, exist_ok=True)
 engine.save_checkpoint("out", tag=run.tag)
 engine.save_checkpoint(run.folder, tag="step-4")
 """
@@ -324,9 +317,9 @@ EXAMPLES = (
         },
     ),
     bad(
-        "a field of an object of another file, and the folder of the run",
+        "a field of an object of another file",
         {"names.py": _NAMES, "train.py": _HEAD + _NAMED},
-        at=("train.py:13 warning", "train.py:14 warning", "train.py:15 warning"),
+        at=("train.py:13 warning", "train.py:14 warning"),
     ),
     good(
         "the main process names the run for all",

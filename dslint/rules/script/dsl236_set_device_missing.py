@@ -1,6 +1,9 @@
 """**What.** A script makes an NCCL process group and puts its model on `"cuda"`, but no line gives the process a GPU of
 its own.
 
+The same of objects (`all_gather_object`, `broadcast_object_list`) that NCCL sends, whose bytes go through the current
+device, wherever the model is.
+
 **Why it hurts.** The current device is GPU 0 until somebody chooses another one. All ranks of a machine put their model
 there: NCCL refuses with `Duplicate GPU detected`, or the first GPU runs out of memory while the others stay empty.
 
@@ -20,13 +23,18 @@ https://github.com/NVIDIA/nccl/issues/541.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
+from dslint.python.events import Event, events
+from dslint.python.values import Const
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -46,6 +54,10 @@ META = RuleMeta(
 
 _HEAD = "import torch\nimport torch.distributed as dist\n\n\ndef main():\n    dist.init_process_group('nccl')\n"
 _MODEL = "    model = torch.nn.Linear(8, 8).cuda()\n    return torch.nn.parallel.DistributedDataParallel(model)\n"
+_OBJECTS = (
+    "    device = torch.device('cuda', dist.get_node_local_rank())\n    model = torch.nn.Linear(8, 8).to(device)\n"
+    "    names = [None] * dist.get_world_size()\n    dist.all_gather_object(names, str(model))\n"
+)
 _MAIN = "\n\nif __name__ == '__main__':\n    main()\n"
 
 EXAMPLES = (
@@ -64,6 +76,16 @@ EXAMPLES = (
             + _MAIN
         },
         at="train.py:8",
+    ),
+    bad(
+        "objects go through GPU 0, the model does not",
+        {"train.py": _HEAD + _OBJECTS + _MAIN},
+        at="train.py:10 warning",
+    ),
+    good("objects over gloo", {"train.py": _HEAD.replace("nccl", "gloo") + _OBJECTS + _MAIN}),
+    good(
+        "objects after the choice",
+        {"train.py": _HEAD + "    torch.cuda.set_device(dist.get_node_local_rank())\n" + _OBJECTS + _MAIN},
     ),
     good(
         "chosen before",
@@ -109,6 +131,47 @@ EXAMPLES = (
         {"train.py": _HEAD + _MODEL + _MAIN, "run.sh": "torchrun --nproc_per_node 1 train.py\n"},
     ),
 )  # fmt: skip
+
+# A name in the files of a run by which something may choose the device.
+_CHOICE = re.compile(
+    r"set_device|device_ids?\s*=\s*(?!\[)|CUDA_VISIBLE_DEVICES|cuda\.device\(|init_device_mesh|HIP_VISIBLE"
+)
+_OWNERS = frozenset({"makes-engine", "prepares", "trainer", "sets-device"})
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first objects that NCCL sends through the current device, which nothing has chosen."""
+    if run.context.is_one_process or run.has(*_OWNERS):
+        return
+    for _, tree in run.trees():
+        made = next((event for event in events(tree) if _makes_nccl(event)), None)
+        sent = next((event for event in events(tree) if _sends_objects(run, event)), None)
+        if made is None or sent is None or any(_CHOICE.search(m.source.text) for m in (made.module, sent.module)):
+            continue
+        yield run.finding(
+            META,
+            sent.module,
+            sent.node,
+            f"`{sent.api.rpartition('.')[2]}` sends objects through the current device, GPU 0 on every rank: NCCL stops"
+            " or waits",
+            hint='Call `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` before the process group is made',
+            related=(run.location(made.module, made.node, "the process group of NCCL"),),
+        )
+        return
+
+
+def _makes_nccl(event: Event) -> bool:
+    backend, device = event.arguments.get("backend"), event.arguments.get("device_id")
+    names = [atom.value for atom in backend.atoms if isinstance(atom, Const)] if backend is not None else []
+    is_chosen = event.open or (device is not None and device.constants != (None,))
+    return "starts-group" in event.tags and not is_chosen and any("nccl" in str(name) for name in names)
+
+
+def _sends_objects(run: RunQuery, event: Event) -> bool:
+    group = event.arguments.get("group")
+    is_default = group is None or group.constants == (None,)
+    return "object-collective" in event.tags and event.lanes == run.machine.worlds.full and is_default
+
 
 _MAKERS = frozenset({"init_process_group", "init_distributed"})
 _CHOOSERS = frozenset(

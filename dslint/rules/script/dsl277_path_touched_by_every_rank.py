@@ -107,7 +107,9 @@ def _does(found: Arrival, row: Mapping[str, Any]) -> str | None:
     # configurations are small and the same on all ranks.
     is_small = event.api.endswith(".save_pretrained") and "main" not in row
     is_guarded = "downloads" in event.tags or "save_function" in event.arguments or event.open or is_small
-    return None if is_guarded or not _is(event, str(row.get("main", "")), True) else "write"
+    mode = event.arguments.get(str(row.get("mode", "")))
+    is_added = mode is not None and mode.constants != ("w",)
+    return None if is_guarded or is_added or not _is(event, str(row.get("main", "")), True) else "write"
 
 
 def _is(event: Event, name: str, default: bool) -> bool:
@@ -214,7 +216,33 @@ if __name__ == "__main__":
     mp.spawn(work, args=(4, "out"), nprocs=4)
 """
 
+_WRITER = """\
+import lightning as L
+import pandas as pd
+from lightning.pytorch.callbacks import BasePredictionWriter
+
+from model import Model
+
+
+class Writer(BasePredictionWriter):
+    def __init__(self, path):
+        super().__init__(write_interval="epoch")
+        self.path = path
+
+%s    def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
+        pd.DataFrame(predictions).to_csv(self.path)
+
+
+trainer = L.Trainer(devices=4, strategy="%s", callbacks=[Writer("out.csv")])
+trainer.predict(Model(), return_predictions=False)
+"""
+
 EXAMPLES = (
+    bad("a writer of Lightning, which runs on every rank", {"predict.py": _WRITER % ("", "ddp")}, "predict.py:14"),
+    good("the writer runs on rank 0 only", {
+        "predict.py": (_WRITER % ("    @rank_zero_only\n", "ddp")).replace(
+            "import pandas", "from lightning.pytorch.utilities import rank_zero_only\nimport pandas")}),
+    good("one process drives all devices", {"predict.py": _WRITER % ("", "dp")}),
     bad("a folder that every rank looks for", {"train.py": _MAIN % (_TESTED, "")}, "train.py:15"),
     bad(
         "results that every rank writes",
