@@ -10,6 +10,7 @@ from dslint.python import formulas
 from dslint.python.events import Alt, Exit, Seq
 from dslint.python.jobtests import asks_for_job
 from dslint.python.operators import per_rank
+from dslint.python.paths import one_path
 from dslint.python.store import Key
 from dslint.python.values import (
     NOTHING,
@@ -243,6 +244,9 @@ class Machine(Heap):
         """Return what a variable holds where two ways meet, each on its own lanes."""
         if first == second:
             return first
+        path = one_path(self, first, second)
+        if path is not None:
+            return path
         if first_lanes & second_lanes:
             if not varies & (DIVERGENT | LOST):
                 ranked = _rank_or_constant(first, second)

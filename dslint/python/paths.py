@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dslint.python.heap import RECEIVED
-from dslint.python.values import INPUT, Const, Instance, PerRank, Unknown, Value
+from dslint.python.values import INPUT, Const, Instance, PerRank, Unknown, Value, join
 from dslint.python.varies import CLOCK, LOST, RANDOM
 
 if TYPE_CHECKING:
@@ -40,6 +40,17 @@ def made(m: Machine, value: Value) -> Value:
     if isinstance(atom, Instance) and _is_named(value):
         m.store.set((atom, _MADE_OF), value)
     return value
+
+
+def one_path(m: Machine, first: Value, second: Value) -> Value | None:
+    """Return a value that is the same path on two ways, a text on one and an object on the other; else `None`."""
+    if not any(_is_path(atom) for atom in first.atoms | second.atoms):
+        return None
+    first, second = known(m, first), known(m, second)
+    found = components(first)
+    if not found or found != components(second):
+        return None
+    return _named(join(first, second), found)
 
 
 def components(value: Value | None) -> tuple[Component, ...] | None:
@@ -199,4 +210,4 @@ def _component(parts: list[object]) -> Component:
     return parts[0] if len(parts) == 1 else ("mixed", *parts)
 
 
-__all__ = ["components", "derived", "divided", "is_within", "joined", "known", "made", "own_part"]
+__all__ = ["components", "derived", "divided", "is_within", "joined", "known", "made", "one_path", "own_part"]

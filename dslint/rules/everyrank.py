@@ -46,7 +46,12 @@ def arrivals(run: RunQuery, *tags: str) -> Iterator[Arrival]:
     for _, tree in run.trees():
         found = list(_in_order(tree))
         spawns = [event.node for event, _ in found if "spawns" in event.tags]
-        regions = [(event, around, _processes(around, spawns)) for event, around in found if _is_start(event)]
+        is_notebook = run.path.endswith(".ipynb")
+        regions = [
+            (event, around, process)
+            for event, around in found
+            if _is_start(event) and ((process := _processes(around, spawns)) or not is_notebook or _starts_group(event))
+        ]
         if not regions:
             continue
         for event, around in found:
@@ -67,6 +72,11 @@ def _is_start(event: Event) -> bool:
     return (
         bool(event.tags & _STARTS) and "training-arguments" not in event.tags and event.api != "torch.nn.DataParallel"
     )
+
+
+def _starts_group(event: Event) -> bool:
+    """A notebook is one process, unless it says otherwise: an `Accelerator` or a `Trainer` takes what there is."""
+    return "starts-group" in event.tags and event.api.startswith(("torch.", "deepspeed.", "horovod."))
 
 
 def _starts_ranks(trainer: Event) -> bool:

@@ -332,3 +332,25 @@ L.Trainer(devices=2, strategy="ddp").fit(L.LightningModule(), datamodule=Data())
 """
     seen = words(text)
     assert seen.index("save") < seen.index("prepare_data") < seen.index("load")
+
+
+def test_a_path_is_the_same_as_a_text_and_as_an_object() -> None:
+    text = (
+        RANK
+        + """
+import argparse, os
+from pathlib import Path
+parser = argparse.ArgumentParser()
+parser.add_argument("--out")
+args = parser.parse_args()
+if rank == 0:
+    args.out = Path(args.out)
+    args.out.mkdir(exist_ok=True)
+x = os.path.join(args.out, "last")
+x
+y = os.path.join(args.out if rank else Path("other"), "last")
+y
+"""
+    )
+    assert not held(text)[1] & DIVERGENT
+    assert held(text, "y")[1] & DIVERGENT

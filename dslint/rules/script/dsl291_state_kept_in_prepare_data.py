@@ -46,6 +46,8 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _HOOK = "prepare_data"
+# They run before the hook.
+_CONSTRUCTORS = frozenset({"__init__", "__post_init__"})
 _LIGHTNING = ("lightning.LightningDataModule", "lightning.LightningModule")
 _Methods = dict[str, ast.FunctionDef]
 
@@ -133,7 +135,17 @@ def _own(node: ast.AST) -> str:
 
 
 def _written(method: ast.FunctionDef, *, with_none: bool = True) -> Iterator[tuple[str, ast.Attribute]]:
-    """Yield the attributes that a method sets; without those that it sets to `None` where that is no value."""
+    """Yield the attributes that a method sets, not those that it converts (`self.path = Path(self.path)`).
+
+    Those that it sets to `None` are left out where that is no value.
+    """
+    left = {
+        id(target)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if _own(target) and any(_own(n) == _own(target) for n in ast.walk(node.value))
+    }
     empty = {
         id(target)
         for node in ast.walk(method)
@@ -144,7 +156,8 @@ def _written(method: ast.FunctionDef, *, with_none: bool = True) -> Iterator[tup
     }
     for node in ast.walk(method):
         is_written = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        if is_written and isinstance(node, ast.Attribute) and _own(node) and (with_none or id(node) not in empty):
+        is_left = id(node) in left or (not with_none and id(node) in empty)
+        if is_written and isinstance(node, ast.Attribute) and _own(node) and not is_left:
             yield node.attr, node
 
 
@@ -152,7 +165,7 @@ def _reader(
     run: RunQuery, cls: ClassAtom, methods: _Methods, inside: set[str], name: str
 ) -> tuple[Module, ast.Attribute] | None:
     """Return where the attribute is read in every process: in another method, or of the data module elsewhere."""
-    for method in sorted(set(methods) - inside, key=lambda m: methods[m].lineno):
+    for method in sorted(set(methods) - inside - _CONSTRUCTORS, key=lambda m: methods[m].lineno):
         for node in ast.walk(methods[method]):
             if _own(node) == name and isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 return cls.module, node
@@ -245,5 +258,11 @@ EXAMPLES = (
         "train.py": (_TRAIN % 4).replace("len(self.trainer.datamodule.words)", "100")}),
     good("every process calls the hook", {
         "data.py": _DATA % ("", "", "        self.prepare_data()\n"), "train.py": _TRAIN % 4}),
+    good("the hook only converts it", {
+        "data.py": (_DATA % ("        self.words = 3\n", "", "        print(self.words)\n")).replace(
+            "sorted(self._read())", "str(self.words)"), "train.py": _TRAIN % 4}),
+    good("only the constructor reads it, which runs before", {
+        "data.py": _DATA % ("        print(self.words)\n", "", ""),
+        "train.py": (_TRAIN % 4).replace("len(self.trainer.datamodule.words)", "100")}),
     good("one device", {"data.py": _DATA % ("", "", ""), "train.py": _TRAIN % 1}),
 )  # fmt: skip
