@@ -8,7 +8,7 @@ import builtins
 from dslint.python.environment import ENVIRONMENT
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
 from dslint.python.machine import Machine
-from dslint.python.several import of_each
+from dslint.python.several import of_each, with_member
 from dslint.python.values import (
     INPUT,
     LOST_VALUE,
@@ -117,7 +117,7 @@ def is_instance_of(m: Machine, cls: Base, *wanted: str) -> bool:
 
 def read(m: Machine, base: Value, name: str, node: ast.AST) -> Value:
     """Return `base.name`."""
-    found = of_each(m, base, lambda atom: _read(m, atom, base, name, node))
+    found = of_each(m, with_member(base.atoms, name), lambda atom: _read(m, atom, base, name, node))
     if base.varies or base.made_by:
         keeps = base.made_by if not all(isinstance(a, Function | Bound) for a in found.atoms) else frozenset()
         return found.with_(base.varies, 0, keeps, base.origin)

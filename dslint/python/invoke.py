@@ -12,6 +12,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
+from dslint.python.several import with_member, without_none
 from dslint.python.values import (
     LOST_VALUE,
     NOTHING,
@@ -123,7 +124,7 @@ def _super(m: Machine, node: ast.Call) -> Value | None:
 def call_member(m: Machine, base: Value, name: str, arguments: Arguments, node: ast.AST) -> Value:
     """Return `base.name(...)`."""
     runs: list[Callable[[], Value]] = []
-    for atom in ordered(base.atoms):
+    for atom in ordered(with_member(base.atoms, name)):
         runs.append(lambda atom=atom: _call_member(m, atom, base, name, arguments, node))  # type: ignore[misc]
     found = alternatives(m, runs, base, node)
     return found.with_(base.varies, 0, _derived(base), base.origin) if base.varies else found
@@ -231,7 +232,7 @@ def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, no
 def call_value(m: Machine, function: Value, arguments: Arguments, node: ast.AST) -> Value:
     """Return the result of calling a value."""
     runs: list[Callable[[], Value]] = []
-    for atom in ordered(function.atoms):
+    for atom in ordered(without_none(function.atoms)):
         runs.append(lambda atom=atom: call_atom(m, atom, function, arguments, node))  # type: ignore[misc]
     return alternatives(m, runs, function, node)
 

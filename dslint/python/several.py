@@ -7,20 +7,33 @@ from typing import TYPE_CHECKING
 
 from dslint.python.heap import CONTENT
 from dslint.python.places import ordered
-from dslint.python.values import NOTHING, Atom, Instance, Value, join
+from dslint.python.values import NOTHING, Atom, Const, Instance, Value, join
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
 
 
-def of_each(m: Machine, value: Value, read: Callable[[Atom], Value]) -> Value:
+_NONE = Const(None)
+
+
+def without_none(atoms: frozenset[Atom]) -> frozenset[Atom]:
+    """Return the objects that an expression may use: `None`, where there is another one, would raise."""
+    return atoms - {_NONE} if len(atoms) > 1 and _NONE in atoms else atoms
+
+
+def with_member(atoms: frozenset[Atom], name: str) -> frozenset[Atom]:
+    """Return the objects whose attribute an expression may read."""
+    return atoms if hasattr(None, name) else without_none(atoms)
+
+
+def of_each(m: Machine, atoms: frozenset[Atom], read: Callable[[Atom], Value]) -> Value:
     """Return what `read` gives for any of the objects: what it makes at one place holds what any of them has given."""
-    if len(value.atoms) == 1:
-        (atom,) = value.atoms
+    if len(atoms) == 1:
+        (atom,) = atoms
         return read(atom)
     found = NOTHING
     contents: dict[Atom, Value] = {}
-    for atom in ordered(value.atoms):
+    for atom in ordered(atoms):
         given = read(atom)
         for made in given.atoms:
             content = m.store.get((made, CONTENT)) if isinstance(made, Instance) else None

@@ -148,8 +148,12 @@ def _origin(run: RunQuery, event: Event) -> tuple[Module, ast.AST] | None:
 
 
 def _is_day(module: Module, node: ast.AST) -> bool:
-    line = module.source.text.splitlines()[getattr(node, "lineno", 1) - 1]
-    return bool(_DAY.search(line)) and not _TIME.search(line)
+    text = module.source.text.splitlines()[getattr(node, "lineno", 1) - 1]
+    if _DAY.search(text) or _TIME.search(text) or "strftime" not in text:
+        return bool(_DAY.search(text)) and not _TIME.search(text)
+    # The format is written elsewhere: any that the module holds may be the one.
+    formats = (n.value for n in ast.walk(module.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    return any(_DAY.search(each) and not _TIME.search(each) for each in formats)
 
 
 def _is_seeded(run: RunQuery, pair: tuple[Use, Use]) -> bool:
