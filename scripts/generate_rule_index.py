@@ -82,7 +82,7 @@ def ignores_context(module: str) -> bool:
     return False
 
 
-def entry(module: str, meta: object, has_precheck: bool) -> str:
+def entry(module: str, meta: object, *, has_precheck: bool = False, asks_runs: bool = False) -> str:
     """One ``RuleInfo(...)`` of the table."""
     fields = {name: literal(getattr(meta, name)) for name in ("code", "name", "kind")}
     fields["severity"] = literal(meta.severity.value)  # type: ignore[attr-defined]
@@ -100,6 +100,8 @@ def entry(module: str, meta: object, has_precheck: bool) -> str:
         fields["depends_on_run"] = "True"
     if has_precheck:
         fields["has_precheck"] = "True"
+    if asks_runs:
+        fields["asks_runs"] = "True"
     if module.split(".")[2] in ("launch", "plan") and ignores_context(module):
         fields["ignores_context"] = "True"
     if meta.optional:  # type: ignore[attr-defined]
@@ -118,8 +120,10 @@ def generate() -> str:
     rows: list[tuple[str, str, str]] = []
     for name in rule_modules():
         module = load(name)
-        rows.append((module.META.code, module.META.name, entry(name, module.META, hasattr(module, "precheck"))))
-    rows += [(meta.code, meta.name, entry("dslint.rules.own", meta, has_precheck=False)) for meta in own.METAS.values()]
+        has_precheck, asks_runs = hasattr(module, "precheck"), hasattr(module, "query")
+        text = entry(name, module.META, has_precheck=has_precheck, asks_runs=asks_runs)
+        rows.append((module.META.code, module.META.name, text))
+    rows += [(meta.code, meta.name, entry("dslint.rules.own", meta)) for meta in own.METAS.values()]
     for column in (0, 1):
         seen = [row[column] for row in rows]
         for value in seen:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dslint.model.firstlook import may_name
 from dslint.rules.index import RULES
-from dslint.rules.markers import IF_IMPORTED, _alternatives, _hints, _split, rules_by_marker, rules_of_all
+from dslint.rules.markers import BY_RUN, IF_IMPORTED, _alternatives, _hints, _split, rules_by_marker, rules_of_all
 
 SCRIPT_RULES = [rule for rule in RULES if rule.kind == "script"]
 EVERY_CODE = frozenset(rule.code for rule in RULES)
@@ -49,7 +49,7 @@ def test_a_rule_is_named_when_all_its_expressions_match(pieces: list[str], enabl
         rule.code for rule in SCRIPT_RULES if all(re.search(marker.encode(), raw) for marker in rule.markers)
     } & set(enabled)
     found = rules_by_marker(raw, frozenset(enabled))
-    assert {code for code in found if not code.endswith(IF_IMPORTED)} == expected
+    assert {code for code in found if not code.endswith((IF_IMPORTED, BY_RUN))} == expected
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=9), max_size=9))
@@ -132,3 +132,13 @@ def test_flags_that_change_no_letter_leave_the_words_known() -> None:
 )
 def test_a_name_stands_alone_in_a_script_and_anywhere_in_a_notebook(raw: bytes, found: bool) -> None:
     assert may_name(raw, {b"SFTTrainer"}) is found
+
+
+def test_a_rule_about_runs_is_asked_where_a_run_begins() -> None:
+    raw = b"import torch.distributed as dist\ndist.init_process_group('nccl')\nfrom loop import train\ntrain()\n"
+    found = rules_by_marker(raw, EVERY_CODE)
+    assert {f"{rule.code}{BY_RUN}" for rule in SCRIPT_RULES if rule.asks_runs} & set(found)
+    assert {code.rstrip(IF_IMPORTED + BY_RUN) for code in found} >= {
+        rule.code for rule in SCRIPT_RULES if rule.asks_runs
+    }
+    assert not [code for code in rules_by_marker(b"import json\n", EVERY_CODE) if code.endswith(BY_RUN)]

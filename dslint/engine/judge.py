@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -19,7 +18,7 @@ from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.markers import IF_IMPORTED
+from dslint.rules.markers import BY_RUN, IF_IMPORTED, begins_run
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
@@ -30,14 +29,6 @@ if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
     from dslint.rules.walk import ScriptCheck
 
-# Where a run of several processes begins, or a library calls what a project defines: such a file is interpreted, with
-# all that it imports. Other modules are judged under the scripts that reach them.
-_ENTRY = re.compile(
-    rb"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
-    rb"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
-    rb"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
-    rb"|safe_[gs]et_full_"
-)
 # An interpretation leaves as much garbage as the parse of so many bytes.
 _INTERPRETED = 400_000
 # Code that people write stays below this nesting of expressions.
@@ -51,8 +42,8 @@ _LAYOUT = "trees and names of imports"
 class Job:
     """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache.
 
-    A code may end in ``IF_IMPORTED`` (see :mod:`dslint.rules.markers`). ``is_marked`` is false while nobody has looked
-    for markers in the file; it has no codes then. ``is_named``: a syntax error is said in any case.
+    A code may end in ``IF_IMPORTED`` or ``BY_RUN`` (see :mod:`dslint.rules.markers`). ``is_marked`` is false while
+    nobody has looked for markers in the file; it has no codes then. ``is_named``: a syntax error is said in any case.
     """
 
     path: str
@@ -66,8 +57,8 @@ class Job:
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """The codes without what stands behind them."""
-        return tuple(code.removesuffix(IF_IMPORTED) for code in self.codes)
+        """The codes without what is written after them."""
+        return tuple(code.removesuffix(IF_IMPORTED).removesuffix(BY_RUN) for code in self.codes)
 
 
 @dataclass(slots=True)
@@ -162,6 +153,7 @@ class _Look:
         from dslint.parse.python import parse_ast
 
         rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
+        rules = [replace(rule, check=None) if rule.meta.code + BY_RUN in self.job.codes else rule for rule in rules]
         if not (rules or self.job.is_named):
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
@@ -169,7 +161,7 @@ class _Look:
         rules = self._left(rules, tree)
         of_runs = [rule for rule in rules if rule.query is not None]
         found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
-        if of_runs and isinstance(tree, ast.Module) and _ENTRY.search(self.job.raw):
+        if of_runs and isinstance(tree, ast.Module) and begins_run(self.job.raw):
             found, more = self._of_runs(source, tree, of_runs, found)
             return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
@@ -241,15 +233,15 @@ class _Look:
             with stage_of(self.profile, "prechecks"):
                 self._lay_out(tree)
                 return self._looked_at(rules, tree)
-        return [rule for rule in rules if self._is_certain(rule) or self._waiting_imports()]
+        return [rule for rule in rules if rule.check is None or self._is_certain(rule) or self._waiting_imports()]
 
     def _looked_at(self, rules: list[ScriptRule], tree: ast.Module) -> list[ScriptRule]:
         """A cheap look sees what the visitor sees: what a rule says of the run of a script may stand elsewhere."""
         kept = []
         for rule in rules:
-            if self._may_fire(rule, tree):
+            if rule.check is None or self._may_fire(rule, tree):
                 kept.append(rule)
-            elif rule.query is not None and rule.check is not None and self._is_certain(rule):
+            elif rule.query is not None:
                 kept.append(replace(rule, check=None))
         return kept
 

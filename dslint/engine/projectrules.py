@@ -160,4 +160,5 @@ def _info(rule: LoadedRule) -> RuleInfo:
         depends_on_run=meta.depends_on_run,
         has_precheck=hasattr(rule.module, "precheck"),
         optional=meta.optional,
+        asks_runs=hasattr(rule.module, "query"),
     )

@@ -1222,6 +1222,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL202",
@@ -1270,6 +1271,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL205",
@@ -1302,6 +1304,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL207",
@@ -1320,6 +1323,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL208",
@@ -1413,6 +1417,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL214",
@@ -1701,6 +1706,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL232",
@@ -1782,6 +1788,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL237",
@@ -2349,6 +2356,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL274",
@@ -2361,6 +2369,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL275",
@@ -2373,6 +2382,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL276",
@@ -2385,6 +2395,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL277",
@@ -2397,6 +2408,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL278",
@@ -2409,6 +2421,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL279",
@@ -2424,6 +2437,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL280",
@@ -2436,6 +2450,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL288",
@@ -2448,6 +2463,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL289",
@@ -2460,6 +2476,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL290",
@@ -2488,6 +2505,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL292",
@@ -2500,6 +2518,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL293",
@@ -2512,6 +2531,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL294",
@@ -2524,6 +2544,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL295",
@@ -2536,6 +2557,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL296",
@@ -2548,6 +2570,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL297",
@@ -2560,6 +2583,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL298",
@@ -2572,6 +2596,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL299",
@@ -2584,6 +2609,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL301",

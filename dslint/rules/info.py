@@ -15,7 +15,7 @@ class RuleInfo(NamedTuple):
     nothing. ``module`` holds the rule; ``has_precheck`` says that it defines the cheap ``precheck`` that runs
     before LibCST parses a script. What launch and plan rules ``need`` is asked in :mod:`dslint.rules.concern`; where
     all that are called say ``ignores_context``, nobody reads the versions of the project for them. An ``optional``
-    rule is off unless the user selects it.
+    rule is off unless the user selects it. ``asks_runs``: it has a query about the runs of a script.
     """
 
     code: str
@@ -33,6 +33,7 @@ class RuleInfo(NamedTuple):
     needs: tuple[str, ...] = ()
     consumers: tuple[str, ...] = ()
     ignores_context: bool = False
+    asks_runs: bool = False
 
     def may_concern(self, doc: DataDoc) -> bool:
         """Whether a config holds what the rule ``needs``."""

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
 # Behind a code: what is missing may stand in a file that this one imports.
 IF_IMPORTED = "?"
+# Behind a code: a marker is missing, but a run begins in the file, and the rule asks about it and all that it imports.
+BY_RUN = "^"
+# Where a run of several processes begins, or a library calls what a project defines: such a file is interpreted, with
+# all that it imports. Other modules are judged under the scripts that reach them.
+ENTRY = (
+    r"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
+    r"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
+    r"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
+    r"|safe_[gs]et_full_"
+)
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.
 _CHARACTER = re.compile(r"[A-Za-z0-9_ =,:;/%<>@\"'-]|\\[^A-Za-z0-9]")
@@ -92,6 +102,11 @@ def _name_in(word: bytes) -> bytes:
     return max(_NAME.findall(word), key=len, default=b"")
 
 
+def begins_run(raw: bytes) -> bool:
+    """Whether a script with these bytes is interpreted."""
+    return re.search(ENTRY.encode(), raw) is not None
+
+
 def rules_by_marker(
     raw: bytes, enabled: frozenset[str], own: Vocabulary | None = None, profile: Profile | None = None
 ) -> tuple[str, ...]:
@@ -102,7 +117,7 @@ def rules_by_marker(
     """
     if own is not None and own.stands_in(raw):
         return tuple(code for code, _ in _table(project_version()) if code in enabled)
-    return _rules(_Text(raw), _enabled(enabled), profile)
+    return _rules(_Text(raw), _enabled(enabled), _asking(enabled), profile)
 
 
 def rules_of_all(
@@ -112,6 +127,7 @@ def rules_of_all(
 
     A word that no file of a block holds need not be searched for in each, nor a rule that needs one of such words.
     """
+    asking = _asking(enabled)
     for raws in _blocks(texts):
         block = [*map(_Text, raws)]
         joined = _Block(block)
@@ -126,7 +142,7 @@ def rules_of_all(
                 yield rules_by_marker(text.raw, enabled, own, profile)
             else:
                 text.seen = dict(missing)
-                yield _rules(text, table, profile)
+                yield _rules(text, table, asking, profile)
 
 
 def _blocks(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -147,7 +163,7 @@ def _may_stand_in(markers: tuple[_Marker, ...], joined: _Block) -> bool:
     return all(m.is_elsewhere or _has_words(m, joined) is not False for m in markers)
 
 
-def _rules(text: _Text, table: _Table, profile: Profile | None) -> tuple[str, ...]:
+def _rules(text: _Text, table: _Table, asking: Sequence[str], profile: Profile | None) -> tuple[str, ...]:
     found: list[str] = []
     for code, markers in table:
         if profile is None:
@@ -156,6 +172,9 @@ def _rules(text: _Text, table: _Table, profile: Profile | None) -> tuple[str, ..
             what = profile.charged(code, "markers", partial(_look, markers, text))
         if what is not None:
             found.append(code + what)
+    if asking and _found(_split(ENTRY), text):
+        known = {code.removesuffix(IF_IMPORTED) for code in found}
+        found += (code + BY_RUN for code in asking if code not in known)
     return tuple(found)
 
 
@@ -185,6 +204,11 @@ def _has_words(marker: _Marker, text: _Text) -> bool | None:
         if any(map(text.holds, words)):
             return answer
     return None if marker.rest and not marker.hints else False
+
+
+def _asking(enabled: frozenset[str]) -> list[str]:
+    """The enabled rules that ask about runs."""
+    return [rule.code for rule in all_rules() if rule.asks_runs and rule.code in enabled]
 
 
 def _enabled(enabled: frozenset[str]) -> _Table:

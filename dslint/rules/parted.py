@@ -45,8 +45,8 @@ def partings(run: RunQuery) -> Iterator[Parting]:
     """Yield the partings of this script that are certain, each place once."""
     seen: set[tuple[int, int]] = set()
     for entry, parting in run.partings:
-        module, node = place(parting)
-        if module.path != run.path or not parting.is_certain or parting.event.may or _depends_on_release(parting.event):
+        _, node = place(parting)
+        if not parting.is_certain or parting.event.may or _depends_on_release(parting.event):
             continue
         if _ASKS_STAGE.search(parting.test.module.text(test_node(parting))):
             continue

@@ -172,8 +172,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         test = parted.test_node(parting)
         module = parting.test.module
-        if module.path != run.path:
-            continue
         cause, label = parted.cause(parting)
         does = "makes" if parting.on_true else "skips"
         others = "the other ranks do not come" if parting.on_true else "the other ranks wait for it there"

@@ -128,8 +128,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if not parted.is_uneven(parting):
             continue
         module, node = parting.test.module, parted.test_node(parting)
-        if module.path != run.path:
-            continue
         is_backward = "backward" in parting.event.tags
         what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
         what += f", which runs `{parted.key(parting.event)}`" if parting.via is not None else ""
