@@ -220,6 +220,10 @@ def _vars(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
 def _type(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     value = functions._first(arguments)
     atom = value.single if value is not None else None
-    if isinstance(atom, Instance) and len(arguments.positional) == 1 and atom.cls != "builtins.Exception":
-        return one(atom.cls) if isinstance(atom.cls, ClassAtom) else one(Api(atom.cls)) if atom.cls else None
-    return None
+    is_known = isinstance(atom, Instance) and atom.cls not in ("", "builtins.Exception")
+    if isinstance(atom, Instance) and is_known and len(arguments.positional) == 1:
+        return one(atom.cls if isinstance(atom.cls, ClassAtom) else Api(atom.cls))
+    if value is None or len(arguments.positional) > 1:
+        return None
+    # Objects that differ in what they hold are of one class.
+    return m.thing(node, "class of an object", varies=value.varies)

@@ -354,3 +354,9 @@ y
     )
     assert not held(text)[1] & DIVERGENT
     assert held(text, "y")[1] & DIVERGENT
+
+
+def test_objects_that_hold_other_data_are_of_one_class() -> None:
+    text = RANK + "def f(loader):\n    x = type(loader)\n    x\nf([rank])\n"
+    assert not held(text)[1] & DIVERGENT
+    assert not held("import torch\ndef main(batch):\n    x = type(batch) == torch.Tensor\n    x\n")[1] & DIVERGENT

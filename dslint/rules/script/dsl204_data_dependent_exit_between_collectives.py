@@ -40,6 +40,7 @@ from dslint.model.script.quick import flat
 from dslint.model.script.traces.data import DataDivergence
 from dslint.model.script.traces.lookahead import asks_alone
 from dslint.python.events import Alt
+from dslint.python.varies import MISSING
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import (
@@ -189,6 +190,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 run.location(*parted.place(parting), "what the ranks do not share"),
                 *run.origin(value, label),
             ),
+            # That a field is in the batches of some ranks only is a guess, where no part of a model asks for it.
+            severity=Severity.INFO if parting.varies & MISSING else META.severity,
             varies=parting.varies,
             origin=parted.origin(run, parting),
             facts={"collective": parted.key(parting.event), "family": "run"},
