@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import libcst as cst
 
 from dslint.core.finding import Finding
 from dslint.core.source import SourceFile
+from dslint.engine.judge import Job
+from dslint.engine.runs import run_queries
 from dslint.model.context import Context
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.base import RuleMeta
@@ -43,6 +46,8 @@ def call(ctx: ScriptContext, name: str) -> cst.Call:
 def findings(module: object, code: str, context: Context | None = None) -> list[Finding]:
     """What the rule of a module says about a script."""
     meta: RuleMeta = module.META  # type: ignore[attr-defined]
+    if not hasattr(module, "Check"):
+        return queried(module, code, context)
     check: type[ScriptCheck] = module.Check  # type: ignore[attr-defined]
     doc = document(code)
     found = run_script_rules(doc, [(meta, check)], context or Context())
@@ -50,3 +55,11 @@ def findings(module: object, code: str, context: Context | None = None) -> list[
         # A cheap look must never lose what the full analysis finds.
         assert module.precheck(doc.tree)  # type: ignore[attr-defined]
     return found
+
+
+def queried(module: object, code: str, context: Context | None = None) -> list[Finding]:
+    """What a rule about runs says about a script."""
+    source = SourceFile("a.py", textwrap.dedent(code))
+    job = Job("a.py", source.text.encode(), "script", (), context or Context())
+    run = run_queries(job, source, ast.parse(source.text), None)
+    return sorted(module.query(run), key=lambda f: f.location.region.line)  # type: ignore[attr-defined]

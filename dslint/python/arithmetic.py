@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, expressions, paths
+from dslint.python import containers, expressions, formulas, paths
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
 from dslint.python.special import binary_method, unary_method
@@ -128,7 +128,9 @@ def truth_value(m: Machine, operand: Value, *, negate: bool = False) -> Value:
     """Return `bool(operand)` or its opposite, with a constant for each lane where it is decided."""
     lanes = m.lanes
     true, false, varies = m.truth(operand)
-    number = None if operand.number is None else ("not", operand.number) if negate else operand.number
+    number = None if operand.number is None else operand.number
+    if negate and number is not None:
+        number = ("not", formulas.operand(operand, None))
     if negate and isinstance(operand.number, tuple) and len(operand.number) == 2 and operand.number[0] == "not":
         number = operand.number[1]
     decided = m.path.get(number) if number is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from dslint.python.environment import ENVIRONMENT
+from dslint.python.environment import ENVIRONMENT, rank_field
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
 from dslint.python.machine import Machine
 from dslint.python.several import of_each, with_member
@@ -292,16 +292,6 @@ def _missing(m: Machine, atom: Instance, cls: ClassAtom, name: str, node: ast.AS
     return child(m, atom, name)
 
 
-# Fields of an input that hold a rank whatever the object is; `rank` alone may be that of a matrix (LoRA).
-_RANKS = {"global_rank": 0, "local_rank": 1, "world_size": 3}
-
-
-def _is_of_matrices(m: Machine) -> bool:
-    """Return whether `rank` may be that of a matrix: the module is about LoRA, or does not speak of processes."""
-    text = m.frame.module.source.text
-    return "lora" in text.lower() or "distributed" not in text
-
-
 def child(m: Machine, atom: Instance, name: str) -> Value:
     """Return the object in a field that nothing has set yet: the same one at every place that reads it."""
     content = m.content(atom)
@@ -312,10 +302,9 @@ def child(m: Machine, atom: Instance, name: str) -> Value:
         varies, shape, made_by, origin = content.varies, content.shape, content.made_by, content.origin
     else:
         kind, varies, shape, made_by, origin = OPAQUE, 0, 0, frozenset(), None
-    if kind == INPUT and not atom.cls and (name in _RANKS or (name == "rank" and not _is_of_matrices(m))):
-        from dslint.python.environment import by_rank
-
-        return by_rank(m, _RANKS.get(name, 0))
+    ranked = rank_field(m, name) if kind != LOST_VALUE and not atom.cls else None
+    if ranked is not None:
+        return ranked
     inner = m.instance(atom.node, m.context((atom, name)), "", atom.loop)
     if m.store.get((inner, CONTENT)) is None:
         reason = f"field `{name}` of {_described(atom, content)}"

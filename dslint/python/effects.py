@@ -78,7 +78,7 @@ def _make_same(m: Machine, value: Value, node: ast.expr | None, row: Row, bound:
     keeps = GROUPED if group is not None and group.constants != (None,) else 0
     if row.makes_same_on:
         return
-    if "broadcast" in row.path and not m.varies(value) & (DIVERGENT | LOST):
+    if "broadcast" in row.path and m.lanes == m.worlds.full and not m.varies(value) & (DIVERGENT | LOST):
         return  # all ranks held this before
     touched = _same(m, value, keeps, 0)
     from dslint.python.statements import assign

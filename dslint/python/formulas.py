@@ -24,7 +24,9 @@ def operand(value: Value, unknown: object) -> object:
     if isinstance(atom, PerRank) and not is_compound(value.number):
         return atom
     number = value.number if value.number is not None else unknown
-    if number is None or is_compound(number) or not value.varies & DIVERGENT:
+    is_own = bool(value.varies & DIVERGENT) or any(isinstance(each, PerRank) for each in value.atoms)
+    is_marked = isinstance(number, tuple) and len(number) == 2 and number[0] == "own"
+    if number is None or is_compound(number) or is_marked or not is_own:
         return number
     return ("own", number)
 
@@ -84,6 +86,18 @@ def lanes(worlds: Worlds, formula: object, known: Mapping[object, bool]) -> tupl
     if decided is None:
         return full, full
     return (full, 0) if decided else (0, full)
+
+
+def undecided(worlds: Worlds, formula: object, lane: int, known: Mapping[object, bool]) -> frozenset[object]:
+    """Return the tests inside a formula that leave it open on a lane."""
+    true, false = lanes(worlds, formula, known)
+    if formula is None or not (true & false) >> lane & 1:
+        return frozenset()
+    if not is_compound(formula):
+        return frozenset((formula,))
+    word, inner = _split(formula)
+    parts = [inner] if word == "not" else inner
+    return frozenset(atom for part in parts for atom in undecided(worlds, part, lane, known))
 
 
 def facts(worlds: Worlds, formula: object, holds: bool, lane: int, known: Mapping[object, bool]) -> dict[object, bool]:

@@ -257,15 +257,27 @@ class Machine(Heap):
             if first_lanes != second_lanes:
                 varies |= self.split_varies(second_lanes) | self.split_varies(first_lanes)
             return self._met(join(first, second, varies), first, second)
-        by_rank = self._by_rank(first, first_lanes, second, second_lanes)
-        if by_rank is not None:
-            return by_rank.with_(varies & NAMED_RANK)
         if _is_told(first, second):
             return self._told(first, second, is_job=True)
+        by_rank = self._by_rank(first, first_lanes, second, second_lanes)
+        by_rank = by_rank or self._items_by_rank(first, first_lanes, second, second_lanes)
+        if by_rank is not None:
+            return by_rank.with_(varies & NAMED_RANK)
         found = self._met(join(first, second, self.split_varies(second_lanes) | varies & NAMED_RANK), first, second)
         if self.split is None or not found.varies & RANKED:
             return found
         return Value(found.atoms, found.varies, found.shape, found.made_by, found.number, self.split)
+
+    def _items_by_rank(self, first: Value, first_lanes: int, second: Value, second_lanes: int) -> Value | None:
+        """Return a sequence of the same length on all ranks, each item by rank."""
+        one, other = first.single, second.single
+        if not isinstance(one, Tuple) or not isinstance(other, Tuple) or one.cls != other.cls:
+            return None
+        if len(one.items) != len(other.items):
+            return None
+        pairs = zip(one.items, other.items, strict=True)
+        items = tuple(self.selected(a, first_lanes, b, second_lanes, 0) for a, b in pairs)
+        return Value(frozenset((Tuple(items, one.cls),)), first.varies | second.varies, first.shape | second.shape)
 
     def _told(self, first: Value, second: Value, *, is_job: bool) -> Value:
         """Return what some ranks have and the others were told: where nothing is told, there is one process."""

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Callable
 
 from dslint.python.binding import Arguments
-from dslint.python.environment import by_rank
 from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
@@ -59,7 +58,7 @@ def on_lanes(m: Machine, mask: int, node: ast.AST, call: Callable[[], Value]) ->
     """Return the result of a call that some lanes make only; it is `None` on the others."""
     if not m.lanes & ~mask:
         return call()
-    test = one(by_rank(m, 0).single or Const(None))
+    test = one(PerRank(tuple(bool(mask >> lane & 1) for lane in range(m.worlds.count))))
     inside, outside = m.lanes & mask, m.lanes & ~mask
     alt = Alt(node, m.frame.module, test, inside, outside, m.split_varies(mask), Seq(), Seq())
     results: list[Value] = []

@@ -1303,7 +1303,6 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

@@ -102,9 +102,21 @@ def _name_in(word: bytes) -> bytes:
     return max(_NAME.findall(word), key=len, default=b"")
 
 
+# Calls that wait for other ranks: a module with one of them is interpreted for the rules about ranks that part.
+_WAITS = re.compile(
+    rb"\b(?:all_reduce|all_gather\w*|all_to_all\w*|reduce_scatter\w*|broadcast\w*|barrier|monitored_barrier|reduce|gather"
+    rb"|scatter|wait_for_everyone|synchronize|gather_for_metrics|save_checkpoint|save_state)\("
+)
+
+
 def begins_run(raw: bytes) -> bool:
     """Whether a script with these bytes is interpreted."""
     return re.search(ENTRY.encode(), raw) is not None
+
+
+def waits(raw: bytes) -> bool:
+    """Whether a module with these bytes may call what waits for other ranks."""
+    return _WAITS.search(raw) is not None
 
 
 def rules_by_marker(

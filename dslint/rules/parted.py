@@ -12,7 +12,7 @@ from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED
 
 if TYPE_CHECKING:
     from dslint.core.source import Location
-    from dslint.python.queries.traces import Parting
+    from dslint.python.queries.parting import Parting
     from dslint.python.source import Module
     from dslint.rules.runs import RunQuery
 
@@ -79,17 +79,19 @@ def is_about_ranks(run: RunQuery, parting: Parting) -> bool:
 
 def _is_one_rank(run: RunQuery, test: Alt) -> bool:
     """Return whether a test tells one rank from the others: `rank == 1`, and not `rank < n`, which may be any set."""
+    then_only, else_only = test.then_lanes & ~test.else_lanes, test.else_lanes & ~test.then_lanes
     for group in run.machine.worlds.machines:
-        then = sum(1 for lane in group if test.then_lanes >> lane & 1)
-        orelse = sum(1 for lane in group if test.else_lanes >> lane & 1)
-        if min(then, orelse) > 1:
+        then = sum(1 for lane in group if then_only >> lane & 1)
+        orelse = sum(1 for lane in group if else_only >> lane & 1)
+        sizes = [size for size in (then, orelse, len(group) - then - orelse) if size]
+        if len(sizes) > 1 and min(sizes) > 1:
             return False
     return True
 
 
 def is_told_to_some(parting: Parting) -> bool:
     """Return whether a flag decides that only some ranks have set."""
-    if parting.by_lanes or parting.varies & OWN or parting.is_loop:
+    if parting.by_lanes or parting.varies & OWN or parting.is_loop or parting.is_share:
         return False
     return not _TELLS.search(_around(parting))
 
@@ -103,11 +105,12 @@ def is_about_data(parting: Parting) -> bool:
 
 def is_uneven(parting: Parting) -> bool:
     """Return whether ranks run a loop a different number of times because each takes its share of the work."""
-    if not parting.is_loop or not parting.varies & RANKED:
+    if not (parting.is_loop or parting.is_share) or not parting.varies & RANKED:
         return False
-    if _KNOWN_COUNT.search(parting.test.module.text(test_node(parting))):
+    text = parting.test.module.text(test_node(parting))
+    if _KNOWN_COUNT.search(text):
         return False
-    return not _EVENED.search(_around(parting))
+    return not _EVENED.search(_around(parting).replace(text, "") if parting.is_share else _around(parting))
 
 
 def _around(parting: Parting) -> str:

@@ -17,7 +17,8 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.python.events import Call, Event, Node, Seq, events, walk
-from dslint.python.queries.traces import Parting, Partings
+from dslint.python.queries.parting import Parting
+from dslint.python.queries.traces import Partings
 from dslint.python.queries.waits import Waits
 from dslint.python.values import Function, Instance, Tuple
 from dslint.rules.assumed import from_bits, of_parameters

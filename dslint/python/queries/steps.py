@@ -69,7 +69,9 @@ class Steps:
     waits: Waits
     _count: int = 0
     # The sides that ways have taken at tests, for the comparison that goes on.
-    taken: dict[int, set[bool]] = field(default_factory=dict)
+    taken: dict[int, tuple[Alt, set[bool]]] = field(default_factory=dict)
+    # Tests that are the same for all ranks and that nothing has decided, on which a way depends.
+    open: dict[object, None] = field(default_factory=dict)
 
     def extend(self, way: Way, items: Sequence[Node], local: bool) -> None:
         """Append what the lane does in a block; a way that has ended stays as it is."""
@@ -138,14 +140,15 @@ class Steps:
         if not goes and not stays:
             return [], END
         if not (goes and stays):
-            self.taken.setdefault(id(alt), set()).add(goes)
+            self._note(alt, goes)
             return self._block((alt.then if goes else alt.orelse).items, way, local)
+        self._note_open(alt, way)
         then, then_end = self._block(alt.then.items, self._decided(way, alt, True), local)
         orelse, else_end = self._block(alt.orelse.items, self._decided(way, alt, False), local)
         if then_end == else_end and [s.key for s in then] == [s.key for s in orelse]:
             return then, then_end
         if alt.varies & RANKED:
-            self.taken.setdefault(id(alt), set()).update((True, False))
+            self._note(alt, True, False)
             # A flag that some ranks have set: nobody knows which.
             return [LOST], then_end if then_end == else_end else END
         if then_end != else_end:
@@ -157,6 +160,15 @@ class Steps:
         key = ("alt", name_of(alt), tuple(s.key for s in then), tuple(s.key for s in orelse))
         return [Step(key, first.event, first.via)], then_end
 
+    def _note(self, alt: Alt, *sides: bool) -> None:
+        self.taken.setdefault(id(alt), (alt, set()))[1].update(sides)
+
+    def _note_open(self, alt: Alt, way: Way) -> None:
+        formula = formulas.of_test(alt.test)
+        atoms = formulas.undecided(self.machine.worlds, formula, way.lane, way.known)
+        if not any(formulas.is_own(atom) or _is_place(atom) for atom in atoms):
+            self.open.update(dict.fromkeys(atoms))
+
     def _decided(self, way: Way, alt: Alt, holds: bool) -> Way:
         formula = formulas.of_test(alt.test)
         if formula is None:
@@ -165,7 +177,10 @@ class Steps:
         return replace(way, known={**way.known, **known})
 
     def _loop(self, loop: Loop, way: Way, local: bool) -> tuple[list[Step], str]:
-        body, _ = self._block(loop.body.items, way, local)
+        body, left = self._block(loop.body.items, way, local)
+        if left in (RETURN, BREAK, EXIT) and not is_endless(loop):
+            # The first turn of this rank is its last.
+            return body, END if left == BREAK else left
         tail, end = self._block(loop.orelse.items, way, local)
         if LOST in body:
             return [LOST], END
@@ -183,6 +198,11 @@ class Steps:
         if end == RAISE and item.handlers:
             end = END
         return [*steps, *final], final_end if final_end != END else end
+
+
+def _is_place(atom: object) -> bool:
+    """Return whether a test has no other name than its place: another test may have the same answer."""
+    return isinstance(atom, tuple) and len(atom) == 4 and all(isinstance(part, int) for part in atom)
 
 
 def exit_kind(item: Exit) -> str:

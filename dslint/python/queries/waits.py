@@ -60,6 +60,9 @@ class Waits:
         is_state = kind(event) == "get_state_dict" and event.api.startswith("accelerate.")
         if is_state or (kind(event) in _OF_PARTS and "saves-collective" in tags):
             return Wait(kind(event), "ZeRO stage 3") if self.zero3 and self._is_whole_job(event) else None
+        if kind(event) == "save_state" and event.api.startswith("accelerate."):
+            # It saves the checkpoint of an engine, which begins with a barrier at every stage; else each rank saves.
+            return Wait(kind(event)) if self.zero3 is not None else None
         if tags & _ALWAYS:
             return Wait(kind(event)) if self._is_whole_job(event) else None
         for tag in tags:
@@ -105,9 +108,13 @@ class Waits:
         """Return the root that a call names."""
         if event is None:
             return None
+        name = self.root_name(event)
+        return event.arguments.get(name) if name else None
+
+    def root_name(self, event: Event) -> str:
+        """Return the parameter that names the root; empty where there is none."""
         row = self.m.libraries.function(event.api)
-        name = row.extra.get("root") if row is not None else None
-        return event.arguments.get(str(name)) if name else None
+        return str(row.extra.get("root", "")) if row is not None else ""
 
     def text(self, event: Event | None) -> str:
         """Return the code of a call, with its name as the library has it."""

@@ -112,7 +112,7 @@ class Check(ScriptCheck):
         """After an early exit, the first collective stands for all: the exit is the mistake."""
         seen: set[int] = set()
         for found in self.ctx.divergences.certain():
-            if found.order or found.op.collective.needs_stage3 or id(found.guard.owner) in seen:
+            if found.op.collective.needs_stage3 or id(found.guard.owner) in seen:
                 continue
             if waits(found.op.collective, self.ctx.run.libraries) == "no":
                 continue

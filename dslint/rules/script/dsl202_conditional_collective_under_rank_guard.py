@@ -88,7 +88,7 @@ class Check(ScriptCheck):
         is_below = stage3.is_known and not stage3.value
         seen: set[int] = set()
         for found in self.ctx.divergences.if_sharded():
-            if found.order or id(found.guard.owner) in seen or (is_below and not self._waits_below(found)):
+            if id(found.guard.owner) in seen or (is_below and not self._waits_below(found)):
                 continue
             if self._may_let_in(found.guard.test):
                 continue

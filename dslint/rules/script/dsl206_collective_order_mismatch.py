@@ -25,23 +25,13 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.behind import with_callees
-from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE, ROOTS
-from dslint.model.script.dotted import is_self
-from dslint.model.script.marked import ranks_of
-from dslint.model.script.precheck import has_guarded_collective
-from dslint.model.script.quick import Flat, call_name, flat
-from dslint.model.script.traces.divergence import Divergence
+from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.python.events import Alt, Event, walk
 from dslint.python.values import PerRank
 from dslint.python.varies import DIVERGENT, LOST
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lonely import guard_place
-from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
@@ -65,80 +55,8 @@ META = RuleMeta(
 )
 
 
-class Check(ScriptCheck):
-    """Reports swapped collectives and roots that differ between ranks."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """A root that is the rank of the process."""
-        func = node.func
-        name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
-        if name not in ROOTS:
-            return
-        found = self.ctx.summaries.collective(node)
-        if found is None or found.family != "torch":
-            return
-        keyword, position = ROOTS[name]
-        root = self.ctx.argument(node, keyword, position)
-        # A parameter called ``rank`` may be the number of the root: the file must say that it is that of the process.
-        stated = isinstance(root, cst.Name) or (isinstance(root, cst.Attribute) and is_self(root.value))
-        value = self.ctx.names.single_value(root) if root is not None and stated else root
-        if root is None or value is None or not self.ctx.guards.rank_values.is_rank(value):
-            return
-        if self.ctx.guard(node) is not None:
-            return  # behind ``if rank == 0:`` the root may be meant, and being alone is the mistake
-        if self._others_take_part(node, name):
-            return
-        self.report(
-            node,
-            f"`{self.ctx.text(root)}` is another number on every rank, so that each rank takes itself for the root of"
-            f" `{name}`: nobody takes the other part, and the job hangs until the process-group timeout",
-            hint=f"Pass one number that is the same everywhere, such as `{keyword}=0`",
-            related=(self.ctx.location(root, "the rank of the process"),),
-            facts={"what": "root", "collective": name},
-        )
-
-    def _others_take_part(self, node: cst.Call, name: str) -> bool:
-        """``if mine: broadcast(x, src=rank)``, and the other arm takes it from the one that has it."""
-        inner: cst.CSTNode = node
-        for outer in self.ctx.parents(node):
-            if isinstance(outer, (cst.FunctionDef, cst.Lambda)):
-                return False
-            if isinstance(outer, cst.If) and inner is not outer.test:
-                other = outer.orelse if inner is outer.body else outer.body
-                found = with_callees(self.ctx.names, other) if other is not None else ()
-                if any(isinstance(n, cst.Call) and self.ctx.called(n) == name for n in found):
-                    return True
-            inner = outer
-        return False
-
-    def finish(self) -> None:
-        """Operations in another order."""
-        for found in self.ctx.divergences.certain():
-            if found.order:
-                self._report(found)
-
-    def _report(self, found: Divergence) -> None:
-        against = found.against or found.op
-        mine, theirs = self.ctx.text(found.op.call), self.ctx.text(against.call)
-        related = (
-            guard_place(self.ctx, found.guard),
-            self.ctx.location(against.call, "the other ranks are here at the same time"),
-        )
-        effect, hint = _ORDER
-        is_root = _names_other_root(found.op.call, against.call) and found.op.key == against.key
-        if is_root:
-            effect, hint = _ROOT
-        self.report(
-            found.op.call,
-            f"rank 0 runs `{mine}` while the other ranks run `{theirs}`: {effect}",
-            hint=hint,
-            related=related,
-            facts={"what": "root" if is_root else "order", "collective": found.op.key},
-        )
-
-
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Yield calls in another order, and roots that are the rank, where the visitor of the file cannot see them."""
+    """Yield calls in another order, and roots that are the rank."""
     for parting in parted.partings(run):
         other = parting.against.event if parting.against is not None else None
         if not parting.order or other is None or not parted.is_about_ranks(run, parting):
@@ -174,11 +92,11 @@ def _roots(run: RunQuery) -> Iterator[Finding]:
             continue
         if _takes_a_rank(happening.entry.node):
             continue  # a parameter called `rank` may be the number of the root
-        every = all(value == lane[0] for value, lane in zip(atom.values, run.machine.worlds.lanes, strict=True))
-        if not every or event.lanes != run.machine.worlds.full:
+        lanes = run.machine.worlds.lanes
+        is_rank = any(atom.values == tuple(lane[column] for lane in lanes) for column in (0, 1))
+        if not is_rank or event.lanes != run.machine.worlds.full:
             continue
-        name = parted.key(event)
-        keyword = ROOTS[name][0] if name in ROOTS else "src"
+        name, keyword = parted.key(event), run.waits.root_name(event)
         given = event.nodes.get(keyword, event.node)
         yield run.finding(
             META,
@@ -193,9 +111,13 @@ def _roots(run: RunQuery) -> Iterator[Finding]:
 
 
 def _takes_a_rank(node: ast.AST) -> bool:
-    given = node.args if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
-    names = (p.arg for p in (*given.posonlyargs, *given.args, *given.kwonlyargs)) if given is not None else ()
-    return any(name in ("rank", "global_rank", "local_rank") for name in names)
+    """Return whether a parameter that is called a rank has a default: it is that of the root."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    places = [*node.args.posonlyargs, *node.args.args]
+    given = places[len(places) - len(node.args.defaults) :]
+    given += [p for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is not None]
+    return any(p.arg in ("rank", "global_rank", "local_rank") for p in given)
 
 
 def _may_be_meant(alt: Alt, event: Event) -> bool:
@@ -213,26 +135,6 @@ _ROOT = (
     "each side takes another rank for the root, and the job hangs until the process-group timeout",
     "Name one root, the same number on every rank",
 )
-
-
-def _names_other_root(mine: cst.Call, theirs: cst.Call) -> bool:
-    """The two work on the same thing: it is the root that differs."""
-    pairs = [c.args[0].value if c.args else None for c in (mine, theirs)]
-    return pairs[0] is not None and pairs[1] is not None and pairs[0].deep_equals(pairs[1])
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A collective behind a rank test, or one with a root that may be the rank."""
-    nodes = flat(tree)
-    calls = (c for c in nodes.nodes(ast.Call) if call_name(c) in ROOTS)
-    return any(_root_by_rank(call, nodes) for call in calls) or has_guarded_collective(tree)
-
-
-def _root_by_rank(call: ast.Call, nodes: Flat) -> bool:
-    keyword, position = ROOTS[call_name(call)]
-    named = next((k.value for k in call.keywords if k.arg == keyword), None)
-    root = named or (call.args[position] if len(call.args) > position else None)
-    return root is not None and ranks_of(nodes).inside(nodes.place(root))
 
 
 EXAMPLES = (

@@ -32,16 +32,6 @@ GROUP_POSITION = {
     "all_to_all_single": 4,
     "new_group": 99,
 }
-# The position and the keyword of the root of a collective of torch.distributed.
-ROOTS = {
-    "broadcast": ("src", 1),
-    "broadcast_object_list": ("src", 1),
-    "reduce": ("dst", 1),
-    "gather": ("dst", 2),
-    "gather_object": ("dst", 2),
-    "scatter": ("src", 2),
-    "scatter_object_list": ("src", 2),
-}
 MMENGINE = frozenset(
     {
         *("barrier", "all_reduce", "all_gather", "gather", "broadcast", "sync_random_seed", "broadcast_object_list"),

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
-import libcst as cst
-
-from dslint.model.script.collective.vocabulary import ROOTS
-from dslint.model.script.dotted import keyword
-from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.traces.counting import ahead, differing, has_maybe, is_same, lonely
+from dslint.model.script.traces.counting import ahead, has_maybe, is_same, lonely
 from dslint.model.script.traces.elements import (
     Choice,
     Decided,
@@ -37,7 +31,6 @@ from dslint.model.script.traces.path import (
     unrolled,
 )
 
-_NOTHING = cst.Module([])
 # Paths through choices on which the two ranks do not agree at once: beyond this nothing is said about the rest.
 _MOST_FORKS = 200
 
@@ -46,17 +39,14 @@ _MOST_FORKS = 200
 class Mismatch:
     """Two ranks do not run the same operations.
 
-    ``op`` is an operation that side ``side`` (0 or 1) runs and the other does not; ``order``: both run the same ones in
-    another order, and ``against`` is what the other side runs at that place. ``after``: the tests that decided for each
-    side, the latest last. ``is_conditional``: only on some way through the other tests.
+    ``op`` is an operation that side ``side`` (0 or 1) runs and the other does not. ``after``: the tests that decided
+    for each side, the latest last. ``is_conditional``: only on some way through the other tests.
     """
 
     op: Op
     side: int
-    order: bool
     after: tuple[tuple[Decided, ...], tuple[Decided, ...]]
     is_conditional: bool = False
-    against: Op | None = None
 
 
 def compare(one: Trace, other: Trace) -> list[Mismatch]:
@@ -74,25 +64,7 @@ class _Comparison:
         self._walk(push(one, None), push(other, None), Path())
         if self._forks > _MOST_FORKS:
             return []
-        if not self._found:
-            self._swapped()
-        if not self._found:
-            self._rooted()
         return list(self._found.values())
-
-    def _swapped(self) -> None:
-        """The same operations meet, on other tensors: those of the one side in another order on the other side."""
-        pairs = [(a, b, after) for a, b, after in self._pairs.values() if _works_on(a) != _works_on(b)]
-        if pairs and Counter(_works_on(a) for a, _, _ in pairs) == Counter(_works_on(b) for _, b, _ in pairs):
-            first, against, after = pairs[0]
-            self._note(Mismatch(first, 0, True, after, against=against))
-
-    def _rooted(self) -> None:
-        """The same operations meet, and each side names another number for their root."""
-        for a, b, after in self._pairs.values():
-            mine, theirs = _root(a), _root(b)
-            if mine is not None and theirs is not None and mine != theirs:
-                self._note(Mismatch(a, 0, True, after, against=b))
 
     def _walk(self, one: Rest | None, other: Rest | None, path: Path) -> None:
         while self._forks <= _MOST_FORKS:
@@ -216,9 +188,7 @@ class _Comparison:
         for side, op in alone:
             if op.key not in path.skipped[1 - side]:  # else the other side may run it for a reason of its own
                 lone, after = (op, path.after) if path.chosen else self._shifted(op, side, path.after)
-                self._note(Mismatch(lone, side, False, after, bool(path.chosen)))
-        if not alone:
-            self._order(rests, path.after)
+                self._note(Mismatch(lone, side, after, bool(path.chosen)))
 
     def _shifted(self, op: Op, side: int, after: After) -> tuple[Op, After]:
         """Of a run of one operation with one too many: the call that the other side does not reach.
@@ -229,16 +199,6 @@ class _Comparison:
         while id(op.call) in met:
             op, after = met.pop(id(op.call))
         return op, after
-
-    def _order(self, rests: tuple[Trace, Trace], after: After) -> None:
-        """The same operations in another order; only where nothing but operations follows."""
-        rests = differing(*rests)
-        ops = [[e for e in r if type(e) is Op] for r in rests]
-        if any(len(o) != len(r) for o, r in zip(ops, rests, strict=True)):
-            return
-        one, other = ops
-        if Counter(o.key for o in one) == Counter(o.key for o in other) and one:
-            self._note(Mismatch(one[0], 0, True, after, against=other[0]))
 
     def _note(self, mismatch: Mismatch) -> None:
         self._found.setdefault((id(mismatch.op.call), mismatch.side), mismatch)
@@ -257,19 +217,3 @@ def _loops(trace: Trace) -> list[Repeat]:
     """The loops of the function and of those that it calls."""
     inner = [loop for e in trace for part in parts(e) for loop in _loops(part)]
     return [*inner, *(e for e in trace if isinstance(e, Repeat))]
-
-
-def _root(op: Op) -> int | None:
-    """The number that a collective of torch.distributed names as its root."""
-    named, position = ROOTS.get(op.key, ("", 0))
-    if not named or op.collective.family != "torch":
-        return None
-    given = keyword(op.call, named)
-    if given is None and len(op.call.args) > position and all(not (a.keyword or a.star) for a in op.call.args):
-        given = op.call.args[position].value
-    return number_of(given) if given is not None else None
-
-
-def _works_on(op: Op) -> str:
-    """The arguments of a collective as written."""
-    return ", ".join(_NOTHING.code_for_node(a.value).strip() for a in op.call.args)

@@ -17,7 +17,7 @@ from dslint.model.script.objects.objects import Objects
 from dslint.model.script.precheck import skips
 from dslint.model.script.ranks.guards import Guards, leaves
 from dslint.model.script.ranks.rankset import Ranks
-from dslint.model.script.traces.compare import Mismatch, compare
+from dslint.model.script.traces.compare import compare
 from dslint.model.script.traces.elements import Op
 from dslint.model.script.traces.ranks import RankTruth
 from dslint.model.script.traces.record import Recorder
@@ -201,8 +201,7 @@ class DataDivergences:
     ) -> Iterator[DataDivergence]:
         scope = self._tree.function(node) or self._tree.module
         other = other or self._recorder(_DataSide(self._truth))
-        found: list[Mismatch] = [m for m in compare(one.scope(scope), other.scope(scope)) if not m.order]
-        for mismatch in found:
+        for mismatch in compare(one.scope(scope), other.scope(scope)):
             yield DataDivergence(cause, mismatch.op, skips=mismatch.side == 1)
 
     def _recorder(self, side: _DataSide) -> Recorder:

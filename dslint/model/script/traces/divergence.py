@@ -33,7 +33,6 @@ class Divergence:
     """A collective that some ranks run and others do not, in one function.
 
     ``guard``: the test that separates them. ``times``: in how many places only rank 0, and only the others, run it.
-    ``order``: both run the same operations, in another order; ``against`` is what the others run at that moment.
     ``behind``: the other lonely operations behind the same guard. ``may_leave``: another test decides, too, whether the
     ranks without it leave before.
     """
@@ -42,8 +41,6 @@ class Divergence:
     scope: cst.CSTNode
     guard: Guard
     times: tuple[int, int]
-    order: bool = False
-    against: Op | None = None
     behind: tuple[Op, ...] = ()
     may_leave: bool = False
 
@@ -194,8 +191,6 @@ class Divergences:
                 one.scope,
                 guard,
                 one.times,
-                mismatch.order,
-                mismatch.against,
                 behind,
                 mismatch.is_conditional and guard.kind == "exit",
             )

@@ -46,9 +46,9 @@ class Evened:
             mine, theirs = (sum(o.key == key for o in operations(s.scope(scope))) for s in (sides[0], others))
             return mine - theirs
 
-        here = 0 if one.mismatch.order else excess(one.scope)
+        here = excess(one.scope)
         if not here:
-            return False  # the same calls in another order, or left out by those that leave
+            return False  # left out by those that leave
 
         def differs(caller: cst.CSTNode, steps: int = 0) -> bool:
             if not excess(caller) or self._may_meet(key, caller, sides):

@@ -1,0 +1,89 @@
+"""What is known of a place where two ranks part, and of what surrounds it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from dslint.python.events import Alt, Call, Event, Loop, Node
+from dslint.python.queries.steps import Step
+from dslint.python.values import PerRank
+from dslint.python.varies import CLOCK, DATA, RANKED
+
+
+@dataclass(slots=True)
+class Parting:
+    """Two ranks that part.
+
+    `test` sends them different ways for the causes in `varies`; `event` waits, and ranks that go the other way do not
+    come to it. `via` is the call in the function of the test that leads to the event. `on_true` says that the ranks
+    for which the test holds make the call; `exit` is how the others leave. `by_lanes`: ranks are told apart by their
+    number for certain. `path` are the calls that lead to the test. `order`: both make the same calls, `against` is
+    where the others are. `times` is how often the two sides make a call of this kind.
+    """
+
+    test: Alt | Loop
+    event: Event
+    varies: int
+    on_true: bool
+    exit: str
+    by_lanes: bool
+    is_loop: bool = False
+    path: tuple[Call, ...] = ()
+    via: Call | None = None
+    order: bool = False
+    against: Step | None = None
+    times: tuple[int, int] = (1, 0)
+    lanes: tuple[int, int] = (0, 0)
+    chain: tuple[Block, ...] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether the ranks part for certain, by their numbers or by data, clocks or chance of their own."""
+        # Random numbers mostly come from one seed; how many items a dictionary has mostly is the same everywhere.
+        if self.is_loop:
+            own = DATA | CLOCK if isinstance(self.test.node, ast.While) else 0
+            return bool(self.varies & (RANKED | own))
+        if self.is_share:
+            return True
+        # What only some ranks know of their host is each rank's own; files are often shared.
+        origin = self.test.test.origin if isinstance(self.test, Alt) and self.test.test is not None else None
+        is_assigned = origin is not None and isinstance(origin[1], ast.If | ast.IfExp)
+        is_lone = bool(self.varies & RANKED) and is_assigned
+        return self.by_lanes or is_lone or bool(self.varies & (DATA | CLOCK))
+
+    @property
+    def is_share(self) -> bool:
+        """Return whether the test deals out the turns of a loop: `i % world_size == rank`."""
+        if not isinstance(self.test, Alt) or self.by_lanes or self.test.test is None:
+            return False
+        return _deals(self.test.test.number) and any(block.kind == "loop" for block in self.chain)
+
+
+def _deals(number: object) -> bool:
+    """Return whether a formula compares the remainder of a division with the number of the rank."""
+    if not isinstance(number, tuple) or len(number) != 2:
+        return False
+    word, sides = number
+    if word == "not":
+        return _deals(sides)
+    if word is not ast.Eq:
+        return False
+    remainders = [side for side in sides if isinstance(side, tuple) and side[:1] == (ast.Mod,)]
+    return bool(remainders) and any(_is_rank(side) for side in sides if side not in remainders)
+
+
+def _is_rank(number: object) -> bool:
+    if isinstance(number, tuple):
+        return any(map(_is_rank, number))
+    return isinstance(number, PerRank) and len(set(number.values)) > 2
+
+
+@dataclass(slots=True)
+class Block:
+    """What surrounds a place: the rest of its block, or the loop, call, context or `finally` around the block."""
+
+    kind: str  # "rest" | "loop" | "call" | "context" | "final"
+    items: list[Node] = field(default_factory=list)
+    node: Node | None = None
+    before: list[Node] = field(default_factory=list)
