@@ -28,17 +28,15 @@ goes on with the loop.
 
 from __future__ import annotations
 
-import ast
-from bisect import bisect_left
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import Flat, call_name, flat
-from dslint.model.script.traces.data import DataDivergence
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Call, Event, events
+from dslint.python.queries.caught import Caught, handlers
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
 from dslint.rules.snippets import DDP_LOOP
-from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
     code="DSL205",
@@ -53,85 +51,136 @@ META = RuleMeta(
     ),
     references=("https://github.com/pytorch/pytorch/issues/38174",),
 )
-_TRAINING = frozenset({"backward", "step", "train_batch"})
+_BACKWARD = frozenset({"backward", "engine-backward"})
+# A test provokes the exception on every rank.
+_TEST = re.compile(r"test")
 
 
-def precheck(tree: ast.Module) -> bool:
-    """A ``try`` whose body trains, or calls a function of the file that does."""
-    nodes = flat(tree)
-    tries = [at for kind in (ast.Try, getattr(ast, "TryStar", ast.Try)) for at in nodes.places(kind)]
-    if not tries:
-        return False
-    training = [nodes.place(c) for c in nodes.nodes(ast.Call) if call_name(c) in _TRAINING]
-    names = {f.name for f in nodes.nodes(ast.FunctionDef) if _holds(nodes, f, training)}
-    calls = [nodes.place(c) for c in nodes.nodes(ast.Call) if call_name(c) in names] if names else []
-    return any(_holds(nodes, nodes.order[at], sorted((*training, *calls))) for at in tries)
-
-
-def _holds(nodes: Flat, node: ast.AST, calls: list[int]) -> bool:
-    """Some of the places stand in the body, which is neither the header of a function nor what handles exceptions."""
-    spans = ((nodes.place(s), nodes.ends[nodes.place(s)]) for s in getattr(node, "body", []))
-    return any(bisect_left(calls, start) < bisect_left(calls, end) for start, end in spans)
-
-
-class Check(ScriptCheck):
-    """Reports handlers that let one rank skip a step."""
-
-    def finish(self) -> None:
-        """One finding a handler."""
-        for found in self.ctx.data_divergences.handlers():
-            function = self.ctx.enclosing_function(found.node)
-            if function is None or not function.name.value.startswith("test"):  # a test provokes it on every rank
-                self._report(found)
-        for node, handler in self.ctx.data_divergences.catching():
-            function = self.ctx.enclosing_function(node)
-            is_test = function is not None and function.name.value.startswith("test")
-            if not is_test and self.ctx.loaders.trains(node.body):
-                self._look_into(node, handler)
-
-    def _look_into(self, node: cst.Try | cst.TryStar, handler: cst.CSTNode) -> None:
-        """What only the rank that has met the exception calls, and what waits for the others."""
-        for call in self.ctx.tree.own_nodes(handler):
-            event = self.ctx.summaries.event(call) if isinstance(call, cst.Call) else None
-            if event is None or event.guard is not None or event.collectives[0].needs_stage3:
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield the handlers that let one rank go on without a step of the others, or wait for them alone."""
+    seen: set[int] = set()
+    for _, tree in run.trees():
+        for found in handlers(tree):
+            if id(found.handler) in seen or _TEST.match(getattr(_function(found), "name", "")):
                 continue
-            key = event.collectives[0].key
-            what = f"`{self.ctx.text(event.call.func)}`"
-            what += "" if event.through is None else f", which runs `{key}`"
-            self.report(
-                event.call,
-                f"a rank that catches an exception of its own calls {what}, and waits there for the other ranks, which"
-                " are still in the code above: the job hangs, and the exception is not seen",
-                hint="Let the exception end the job; save regularly in the loop, which all ranks run",
-                related=(self.ctx.location(node.body, "one rank may fail here"),),
-                severity=Severity.WARNING,
-                facts={"collective": key, "family": event.collectives[0].family},
-            )
-            return
-
-    def _report(self, found: DataDivergence) -> None:
-        name = self.ctx.text(found.op.call.func)
-        goes_on = bool(self.ctx.loops(found.node))
-        then = "goes on with the loop" if goes_on else "goes on"
-        self.report(
-            self.ctx.location(_header(found.node)),
-            f"a rank that catches the exception {then} without `{name}`, which the other ranks wait in until the"
-            " process-group timeout; later calls of this rank pair up with the wrong calls of the others",
-            hint="Let the exception end the job, catch it around the loading of data only, or let all ranks agree to"
-            " skip the step",
-            related=(self.ctx.location(found.op.call, "the others wait here"),),
-            severity=Severity.ERROR if goes_on else Severity.WARNING,
-            facts={"collective": found.op.key, "family": found.op.collective.family},
-        )
+            told = _told(run, found)
+            if told is not None:
+                seen.add(id(found.handler))
+                yield told
 
 
-def _header(node: cst.CSTNode) -> cst.CSTNode:
-    """The exception type of a handler, or the handler."""
-    kind = node.type if isinstance(node, cst.ExceptHandler | cst.ExceptStarHandler) else None
-    return kind if kind is not None else node
+def _told(run: RunQuery, found: Caught) -> Finding | None:
+    missed = _missed(run, found)
+    if missed is None:
+        return None
+    waits = next((event for event in events(found.block) if run.waits.of(event) and not event.may), None)
+    if waits is not None:
+        return _waiting(run, found, waits)
+    return _going_on(run, found, missed) if not found.ends else None
 
+
+def _missed(run: RunQuery, found: Caught) -> Event | None:
+    """Return the backward pass of the body that waits for the other ranks, unless the handler makes one, too."""
+    waiting = [event for event in events(found.node.body) if event.tags & _BACKWARD and run.waits.of(event)]
+    event = next((event for event in waiting if not event.may), None)
+    if event is None or any(e.tags & _BACKWARD for e in events(found.block)):
+        return None
+    return None if _TEST.match(getattr(_function(found), "name", "")) else event
+
+
+def _function(found: Caught) -> object:
+    call = next((node for node in reversed(found.around) if isinstance(node, Call)), None)
+    return getattr(call.function, "node", None) if call is not None else None
+
+
+def _waiting(run: RunQuery, found: Caught, event: Event) -> Finding:
+    name = run.text(event.module, getattr(event.node, "func", event.node))
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"a rank that catches an exception of its own calls `{name}`, and waits there for the other ranks, which are"
+        " still in the code above: the job hangs, and the exception is not seen",
+        hint="Let the exception end the job; save regularly in the loop, which all ranks run",
+        related=(run.location(found.node.module, found.node.node, "one rank may fail here"),),
+        severity=Severity.WARNING,
+        facts={"collective": event.api.rpartition(".")[2], "family": "run"},
+    )
+
+
+def _going_on(run: RunQuery, found: Caught, missed: Event) -> Finding:
+    name = run.text(missed.module, getattr(missed.node, "func", missed.node))
+    then = "goes on with the loop" if found.is_repeated else "goes on"
+    return run.finding(
+        META,
+        found.node.module,
+        found.handler.type or found.handler,
+        f"a rank that catches the exception {then} without `{name}`, which the other ranks wait in until"
+        " the process-group timeout; later calls of this rank pair up with the wrong calls of the others",
+        hint="Let the exception end the job, catch it around the loading of data only, or let all ranks agree to skip"
+        " the step",
+        related=(run.location(missed.module, missed.node, "the others wait here"),),
+        severity=Severity.ERROR if found.is_repeated else Severity.WARNING,
+        facts={"collective": missed.api.rpartition(".")[2], "family": "run"},
+    )
+
+
+_TRAINER = """\
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from task import step
+
+
+class Trainer:
+    def __init__(self, model):
+        self.own, self.wrapped = model, None
+
+    @property
+    def model(self):
+        if self.wrapped is None:
+            self.wrapped = DistributedDataParallel(self.own)
+        return self.wrapped
+
+    def train_step(self, samples):
+        for sample in samples:
+            try:
+                step(self.model, sample)
+            except RuntimeError as error:
+                if "out of memory" not in str(error):
+                    raise
+                %s
+"""
+_TASK = """\
+def step(model, sample):
+    model(sample).mean().backward()
+"""
+_START = """\
+import torch
+import torch.distributed as dist
+
+from trainer import Trainer
+
+dist.init_process_group("gloo")
+trainer = Trainer(torch.nn.Linear(8, 8))
+for sample in torch.randn(10, 4, 8):
+    trainer.train_step([sample])
+"""
 
 EXAMPLES = (
+    bad(
+        "Forward and backward pass are in another module",
+        {"train.py": _START, "task.py": _TASK, "trainer.py": _TRAINER % "torch.cuda.empty_cache()"},
+        "trainer.py:21 error",
+    ),
+    good(
+        "Another step takes its place",
+        {"train.py": _START, "task.py": _TASK, "trainer.py": _TRAINER % "step(self.model, 0 * sample)"},
+    ),
+    good(
+        "The handler ends the job",
+        {"train.py": _START, "task.py": _TASK, "trainer.py": _TRAINER % "raise SystemExit(1)"},
+    ),
     bad(
         "The rank that has failed saves a last checkpoint",
         {

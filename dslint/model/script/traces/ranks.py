@@ -195,6 +195,3 @@ class RankSide:
             return None
         self.told += 1
         return {Ranks.MAIN: self.rank == 0, Ranks.SOME: self.rank == LAST}.get(let_in, self.rank != 0)
-
-    def handler(self, _: cst.Try | cst.TryStar) -> None:
-        """Exceptions are not what tells ranks apart."""

@@ -241,13 +241,9 @@ class Recorder:
         return list(filled(tuple(entered), tuple(rest))) if has_hole(tuple(entered)) else [*entered, *rest]
 
     def _try(self, node: cst.Try | cst.TryStar) -> list[Element]:
-        handler = self.side.handler(node)
-        if handler is not None:
-            body = [Decided(handler, node), *self._suite(handler.body)]
-        else:
-            body = self._suite(node.body)
-            if not (body and type(body[-1]) is Leave):
-                body += self._else(node.orelse)
+        body = self._suite(node.body)
+        if not (body and type(body[-1]) is Leave):
+            body += self._else(node.orelse)
         final = self._suite(node.finalbody.body) if node.finalbody is not None else []
         if not speaks(tuple(final)):
             return body

@@ -29,6 +29,3 @@ class Side(Protocol):
 
     def runs(self, function: cst.FunctionDef) -> bool | None:
         """Whether a decorator lets this side in; ``None`` without such a decorator."""
-
-    def handler(self, node: cst.Try | cst.TryStar) -> cst.ExceptHandler | cst.ExceptStarHandler | None:
-        """The handler that this side takes: it meets an exception in the body of this ``try``."""
