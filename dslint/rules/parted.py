@@ -72,6 +72,8 @@ def place(parting: Parting) -> tuple[Module, ast.expr]:
 
 def is_about_ranks(run: RunQuery, parting: Parting) -> bool:
     """Return whether the number of the rank decides: one rank (of the job, of each machine) or the rest."""
+    if parting.is_membership:
+        return True
     if not parting.by_lanes or parting.varies & OWN or not isinstance(parting.test, Alt):
         return False
     return ranks(run, parting) != "some" or _is_one_rank(run, parting.test)
@@ -91,7 +93,7 @@ def _is_one_rank(run: RunQuery, test: Alt) -> bool:
 
 def is_told_to_some(parting: Parting) -> bool:
     """Return whether a flag decides that only some ranks have set."""
-    if parting.by_lanes or parting.varies & OWN or parting.is_loop or parting.is_share:
+    if parting.by_lanes or parting.varies & OWN or parting.is_loop or parting.is_share or parting.is_membership:
         return False
     return not _TELLS.search(_around(parting))
 
@@ -223,6 +225,8 @@ def cause(parting: Parting) -> tuple[str, str]:
     varies = parting.varies
     if varies & DATA:
         return "looks at the data of this rank alone", "each rank has data of its own from here"
+    if parting.is_alone and not varies & (CLOCK | RANDOM):
+        return "is asked on some ranks only and nothing tells the others", "only some ranks come here"
     if varies & RANKED and (varies & HOST or not varies & OWN):
         return "is set on some ranks only and nothing tells the others", "only some ranks come here"
     if varies & CLOCK:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dslint.python.events import Alt, Call, Event, Loop, Node
 from dslint.python.queries.steps import Step
 from dslint.python.values import PerRank
-from dslint.python.varies import CLOCK, DATA, RANKED
+from dslint.python.varies import CLOCK, DATA, RANKED, WORLD
 
 
 @dataclass(slots=True)
@@ -19,7 +19,8 @@ class Parting:
     come to it. `via` is the call in the function of the test that leads to the event. `on_true` says that the ranks
     for which the test holds make the call; `exit` is how the others leave. `by_lanes`: ranks are told apart by their
     number for certain. `path` are the calls that lead to the test. `order`: both make the same calls, `against` is
-    where the others are. `times` is how often the two sides make a call of this kind.
+    where the others are. `times` is how often the two sides make a call of this kind. `is_alone`: some ranks do not
+    come to the test at all.
     """
 
     test: Alt | Loop
@@ -36,6 +37,7 @@ class Parting:
     times: tuple[int, int] = (1, 0)
     lanes: tuple[int, int] = (0, 0)
     chain: tuple[Block, ...] = ()
+    is_alone: bool = False
 
     @property
     def is_certain(self) -> bool:
@@ -44,13 +46,20 @@ class Parting:
         if self.is_loop:
             own = DATA | CLOCK if isinstance(self.test.node, ast.While) else 0
             return bool(self.varies & (RANKED | own))
-        if self.is_share:
+        if self.is_share or self.is_membership:
             return True
         # What only some ranks know of their host is each rank's own; files are often shared.
         origin = self.test.test.origin if isinstance(self.test, Alt) and self.test.test is not None else None
         is_assigned = origin is not None and isinstance(origin[1], ast.If | ast.IfExp)
         is_lone = bool(self.varies & RANKED) and is_assigned
-        return self.by_lanes or is_lone or bool(self.varies & (DATA | CLOCK))
+        return self.by_lanes or is_lone or bool(self.varies & (DATA | CLOCK)) or (self.is_alone and bool(self.exit))
+
+    @property
+    def is_membership(self) -> bool:
+        """Return whether the test asks if the rank is one of several: `rank in members`."""
+        test = getattr(self.test.node, "test", None)
+        is_in = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn)
+        return is_in and bool(self.varies & RANKED) and not self.varies & ~(RANKED | WORLD)
 
     @property
     def is_share(self) -> bool:

@@ -165,9 +165,11 @@ class Partings:
                     yield first, second, True
             elif open_ and (then or orelse):
                 yield (then[0], open_[0], True) if then else (open_[0], orelse[0], True)
-            elif len(open_) > 1 and alt.varies & DIVERGENT and not alt.varies & LOST_BIT:
+            elif open_ and len(group) > 1 and alt.varies & DIVERGENT and not alt.varies & LOST_BIT:
+                # Where one rank comes alone, it decides between what the others do and what they do not.
                 yield open_[0], open_[-1], False
-                yield open_[-1], open_[0], False
+                if len(open_) > 1:
+                    yield open_[-1], open_[0], False
 
     def _are_together(self, first: int, second: int) -> bool:
         """Return whether two lanes are on one machine: a job may never have a second one."""
@@ -302,4 +304,11 @@ class Partings:
         found = Parting(alt, step.event, alt.varies or RANKED, side == 0, left, by_lanes, False, calls_of(chain))
         found.via, found.chain, found.lanes = step.via, chain, (ways[side].lane, ways[1 - side].lane)
         found.times = (ways[side].keys.count(step.key), ways[1 - side].keys.count(step.key))
+        found.is_alone = self._is_alone(alt)
         return found
+
+    def _is_alone(self, alt: Alt) -> bool:
+        """Return whether some ranks of each world do not come to a test."""
+        comes = alt.then_lanes | alt.else_lanes
+        several = [group for group in self.machine.worlds.groups if len(group) > 1]
+        return bool(several) and all(0 < sum(comes >> lane & 1 for lane in group) < len(group) for group in several)

@@ -63,6 +63,10 @@ class Waits:
         if kind(event) == "save_state" and event.api.startswith("accelerate."):
             # It saves the checkpoint of an engine, which begins with a barrier at every stage; else each rank saves.
             return Wait(kind(event)) if self.zero3 is not None else None
+        if "makes-group" in tags:
+            only_members = event.arguments.get("use_local_synchronization")
+            is_local = only_members is not None and only_members.constants != (False,)
+            return None if is_local or event.open else Wait(kind(event))
         if tags & _ALWAYS:
             return Wait(kind(event)) if self._is_whole_job(event) else None
         for tag in tags:

@@ -54,7 +54,6 @@ from dslint.rules.snippets import (
 from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
-    from dslint.python.source import Module
     from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -191,21 +190,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 run.location(*parted.place(parting), "what the ranks do not share"),
                 *run.origin(value, label),
             ),
-            severity=Severity.INFO if parting.varies & MISSING and _asks_for_parameter(module, test) else META.severity,
+            severity=Severity.INFO if parting.varies & MISSING and _asks_for_field(test) else META.severity,
             varies=parting.varies,
             origin=parted.origin(run, parting),
             facts={"collective": parted.key(parting.event), "family": "run"},
         )
 
 
-def _asks_for_parameter(module: Module, test: ast.AST) -> bool:
-    """`if labels is None:`. That a field is in the batches of some ranks only is a guess."""
-    name = getattr(test.left, "id", "") if isinstance(test, ast.Compare) else ""
-    line = getattr(test, "lineno", 0)
-    around = (
-        n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or 0)
-    )
-    return any(name == a.arg for f in around for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs))
+def _asks_for_field(test: ast.AST) -> bool:
+    """`if labels is None or weights is None:`. That a field is in the batches of some ranks only is a guess."""
+    parts = test.values if isinstance(test, ast.BoolOp) else [test]
+    return all(isinstance(part, ast.Compare) and isinstance(part.left, ast.Name) for part in parts)
 
 
 def _loop(body: str) -> str:

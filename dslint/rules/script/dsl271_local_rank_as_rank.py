@@ -1,11 +1,12 @@
 """The rank within the machine is passed as the rank of the job.
 
 **What.** `init_process_group(rank=local_rank, world_size=world_size)` with the `LOCAL_RANK` of the launcher as the rank
-and its `WORLD_SIZE` as the number of processes.
+and its `WORLD_SIZE` as the number of processes. Or `DistributedSampler(rank=local_rank)`.
 
 **Why it hurts.** On one machine the two ranks are the same, and the script works. On two machines each rank is taken
 twice and half of the ranks by nobody: the group never forms, and the job waits until the timeout while the GPUs are
-paid for.
+paid for. A sampler deals the parts of the first machine out again on the second one, and half of the data is never
+seen.
 
 **Fix.** `rank=int(os.environ["RANK"])`, or neither `rank` nor `world_size`: `init_process_group` reads both itself.
 
@@ -22,15 +23,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.launchervalues import LOCAL_RANK, WORLD_SIZE, LauncherValues
 from dslint.model.script.setup.timeouts import GROUP_CREATORS
+from dslint.python.values import Const, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -47,6 +51,36 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield samplers that deal out by the rank within the machine."""
+    if run.context.is_one_process:
+        return
+    for found in run.happenings("makes-distributed-sampler"):
+        event = found.event
+        rank, count = event.arguments.get("rank"), event.arguments.get("num_replicas")
+        if not event.may and _holds(run, rank, 1) and (count is None or _holds(run, count, 3)):
+            yield run.finding(
+                META,
+                event.module,
+                event.nodes.get("rank") or event.node,
+                "The sampler gets the rank within the machine: a second machine trains on the part of the first again",
+                hint="Pass the rank of the job, or neither `rank` nor `num_replicas`: the sampler asks for both itself",
+                severity=Severity.ERROR if run.machine.worlds.stated else None,
+                facts={"call": "sampler"},
+            )
+
+
+def _holds(run: RunQuery, value: Value | None, column: int) -> bool:
+    """Return whether a value is the local rank (1) or the world size (3) on each lane, and not the rank of the job."""
+    worlds = run.machine.worlds
+    held = tuple(lane[column] for lane in worlds.lanes)
+    atom = value.single if value is not None else None
+    if isinstance(atom, Const):
+        return held == (atom.value,) * len(held)
+    return isinstance(atom, PerRank) and tuple(atom.values) == held != tuple(lane[0] for lane in worlds.lanes)
+
 
 _HEAD = "import os\n\nimport torch\nimport torch.distributed as dist\n\n"
 _MAIN = (
@@ -82,6 +116,16 @@ def main():
 main()
 """
 
+_SAMPLER = """\
+import os
+from torch.utils.data import DistributedSampler
+
+
+def sampler(data):
+    world_size = int(os.environ["WORLD_SIZE"])
+    return DistributedSampler(data, num_replicas=world_size, rank=int(os.environ["%s"]))
+"""
+
 EXAMPLES = (
     bad(
         "both from the launcher",
@@ -115,6 +159,12 @@ EXAMPLES = (
         },
         "train.py:9 error",
     ),
+    bad("a sampler in another module", {
+        "train.py": _HEAD + "from data import sampler\n\ndist.init_process_group('nccl')\nsampler([1, 2, 3])\n",
+        "data.py": _SAMPLER % "LOCAL_RANK"}, "data.py:7"),
+    good("a sampler that gets the rank of the job", {
+        "train.py": _HEAD + "from data import sampler\n\ndist.init_process_group('nccl')\nsampler([1, 2, 3])\n",
+        "data.py": _SAMPLER % "RANK"}),
     good("the rank of the job", {"train.py": _MAIN % ("int(os.environ['RANK'])", "world_size")}),
     good("the GPUs of this machine", {"train.py": _MAIN % ("local_rank", "torch.cuda.device_count()")}),
     good(
