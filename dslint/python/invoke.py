@@ -298,9 +298,11 @@ def call_bound_path(m: Machine, atom: Bound, arguments: Arguments, node: ast.AST
 def call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
     """Call an object: `__call__` of its class, or the method that its library class runs."""
     from dslint.python.effects import class_in_place
+    from dslint.python.library import forward_event
 
     in_place = class_in_place(m, atom)
     if in_place:
+        forward_event(m, in_place, atom, arguments, node)
         found = _call_object(m, atom, arguments, node)
         return found.with_(0, 0, frozenset((atom,))) if m.alive else found
     return _call_object(m, atom, arguments, node)

@@ -20,6 +20,7 @@ from dslint.python.parts import modules_in, own_parts
 from dslint.python.restrictions import lanes_of, restrict
 from dslint.python.results import Place, contents, make
 from dslint.python.values import (
+    OPAQUE,
     Api,
     Atom,
     Bound,
@@ -30,6 +31,7 @@ from dslint.python.values import (
     Value,
     const,
     one,
+    unknown,
 )
 from dslint.python.varies import DATA, DIVERGENT, LOST
 
@@ -95,6 +97,8 @@ def initialize(
         m.store.set((receiver, ("argument", name)), value)
     if row.kind in ("parser", "namespace"):
         parser_made(m, receiver, bound)
+    if row.kind == "device":
+        _numbered(m, bound, receiver)
     result = made or const(None)
     if row.kind == "path" and made is not None:
         result = paths.made(m, paths.joined([paths.known(m, v) for v in arguments.positional], result, node=node))
@@ -102,6 +106,15 @@ def initialize(
         _event(m, row.constructor, bound, None, result, node)
     effects(m, row.constructor, bound, receiver, node)
     return result
+
+
+def _numbered(m: Machine, bound: BoundArguments, device: Instance) -> None:
+    """Keep by what the number of a device differs: where a tensor lies says nothing of what it holds, this does."""
+    bits = 0
+    for value in bound.given.values():
+        bits |= m.varies(value)
+    if bits:
+        m.store.set((device, "index"), unknown(OPAQUE, "number of a device", bits, 0, "builtins.int"))
 
 
 def _bound(row: Row, arguments: Arguments) -> BoundArguments:
@@ -282,6 +295,13 @@ def _forward(place: Place, arguments: Arguments) -> Value:
         return found.with_(0, 0, wrapper)
     place.made_by |= wrapper
     return place.make(place.row.returns).with_(0, 0, wrapper)
+
+
+def forward_event(m: Machine, path: str, receiver: Instance, arguments: Arguments, node: ast.AST) -> None:
+    """Note that a model runs that a library has changed in place (`fully_shard(model)`)."""
+    row = m.libraries.method(path, "forward")
+    if row is not None and row.tags & WRAPPERS and receiver not in m.forwarding:
+        _event(m, row, _bound(row, arguments), one(receiver), const(None), node)
 
 
 # Calls that make parameters and buffers of a model equal on all ranks.

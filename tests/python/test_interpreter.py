@@ -360,3 +360,35 @@ def test_objects_that_hold_other_data_are_of_one_class() -> None:
     text = RANK + "def f(loader):\n    x = type(loader)\n    x\nf([rank])\n"
     assert not held(text)[1] & DIVERGENT
     assert not held("import torch\ndef main(batch):\n    x = type(batch) == torch.Tensor\n    x\n")[1] & DIVERGENT
+
+
+def test_the_number_of_a_device_is_that_of_its_rank() -> None:
+    assert held(f"import torch\n{RANK}x = torch.device('cuda', rank).index\nx")[1] & DIVERGENT
+    assert not held(f"import torch\n{RANK}x = torch.device('cuda', rank).type\nx")[1] & DIVERGENT
+    assert not held(f"import torch\n{RANK}x = torch.zeros(2, device=torch.device('cuda', rank))\nx")[1] & DIVERGENT
+
+
+def test_a_model_that_is_sharded_in_place_runs_as_one_that_is_wrapped() -> None:
+    text = (
+        "import torch\nfrom torch.distributed.fsdp import fully_shard\nmodel = torch.nn.Linear(1, 1)\n"
+        "fully_shard(model)\nmodel(torch.zeros(1))\n"
+    )
+    entry = Analysis(Texts({"main.py": text}), TWO).script("main.py")
+    assert entry is not None
+    found = [event for event in _events(entry.tree) if event.api.endswith("forward")]
+    assert [event.api for event in found] == ["torch.distributed.fsdp.FSDPModule.forward", "torch.nn.Linear.forward"]
+    assert "fsdp-forward" in found[0].tags
+
+
+def test_a_model_that_holds_its_own_wrapper_ends() -> None:
+    text = (
+        "import torch\nimport deepspeed\nclass N(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.wrapped = torch.nn.parallel.DistributedDataParallel(self)\n    def forward(self, v):\n"
+        "        return self.wrapped.module.forward(v)\n    def __getattr__(self, name):\n"
+        "        return getattr(self.wrapped.module, name)\n"
+        "model = N()\nmodel(torch.zeros(1))\nmodel.wrapped(torch.zeros(1))\nmodel.other()\n"
+        "engine = deepspeed.initialize(model=model)[0]\nmodel.wrapped = engine\nengine(torch.zeros(1))\nengine.other()\n"
+    )
+    entry = Analysis(Texts({"main.py": text}), TWO).script("main.py")
+    assert entry is not None
+    assert any(event.api == "deepspeed.DeepSpeedEngine.forward" for event in _events(entry.tree))

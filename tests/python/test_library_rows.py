@@ -49,6 +49,7 @@ DISTRIBUTIONS = {"yaml": "PyYAML"}
 # Rows that say something else than `inspect`, and why.
 EXCEPTIONS: dict[str, str] = {
     r"accelerate\.logging\.MultiProcessAdapter\.\w+": "`log` takes the two names out of the keywords",
+    r"torch\.distributed\.fsdp\.FSDPModule\.forward": "a mixin: the forward is that of the model, with hooks",
     r"io\.IOBase\.(read|readall|readinto|write)": "the row stands for every open file",
     r"transformers\.AutoModel\w*\.from_config": "copied from a bound method: inspect drops a parameter too many",
     r"transformers\.ProcessorMixin\.(pad|preprocess)": "found in the classes of a pattern",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslint.python.entries import Analysis
-from dslint.python.events import Event, Seq
+from dslint.python.events import Event, Seq, events
 from dslint.python.heap import ITEMS, REST
 from dslint.python.lanes import Worlds
 from dslint.python.libraries import Libraries, libraries
@@ -356,6 +356,8 @@ def is_recorded(path: str) -> bool:
             continue
         for word in words[cut:]:
             found = inspect.getattr_static(found, word, None)
+            if isinstance(found, classmethod | staticmethod):
+                found = found.__func__
             if found is None:
                 break
         else:
@@ -374,6 +376,12 @@ class EngineBelief:
     unknowns: dict[str, int] = field(default_factory=dict)
     gave_up: bool = False
 
+    @functools.cached_property
+    def places(self) -> set[tuple[int, int, str]]:
+        """Where the tree has events that runs record, with the last word of their path."""
+        found = (event for event in events(self.tree) if self.counts(event))
+        return {(e.node.lineno, e.node.col_offset, e.api.rpartition(".")[2]) for e in found}  # type: ignore[attr-defined]
+
     def value(self, site: Site) -> Said | None:
         found = self.values.get(site)
         # Where a budget ended a call, what was not looked at is lost, not thought dead; what was may come again.
@@ -386,6 +394,8 @@ class EngineBelief:
         return isinstance(event.node, ast.Call) and top not in sys.stdlib_module_names and top != "builtins"
 
     def in_alphabet(self, event: EventId) -> bool:
+        if "()" in event.api:  # of an object that no stand-in models: an event where the tree has one
+            return (event.line, event.col, event.api.rpartition(".")[2]) in self.places
         path = self.rows.canonical(event.api)
         if path == "torch.nn.Module.forward":  # the forward of a class of the program is a function of the program
             return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import types
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +56,10 @@ def snapshot(value: Any, depth: int = 3) -> Any:
         return kind(snapshot(v, depth - 1) for v in value)
     if kind is dict and len(value) <= 64:
         return {k: snapshot(v, depth - 1) for k, v in value.items()}
+    if kind in (defaultdict, OrderedDict, Counter) and len(value) <= 64:
+        copied = copy.copy(value)
+        copied.update({k: snapshot(v, depth - 1) for k, v in value.items()})
+        return copied
     if isinstance(value, set) and len(value) <= 64 and kind.__module__ == "builtins":
         return set(set.__iter__(value))
     return value

@@ -167,6 +167,7 @@ def check_events(done: Run, belief: Belief, verdict: Verdict) -> None:
     """(b) and (d): what each rank called is a word of the tree."""
     for rank in done.ranks:
         trace, cut = rank.cut_trace
+        cut = cut or rank.outcome == "exit 2"  # argparse ended it
         trace = [e for e in trace if belief.in_alphabet(e)]
         raised = rank.outcome.startswith(("exit", "raise "))
         lane = belief.lane(rank.number, done.job)

@@ -79,7 +79,7 @@ def initialize(
     args: Any = None, model: Any = None, optimizer: Any = None, model_parameters: Any = None, **options: Any
 ) -> Any:
     current().own["started"] = True
-    _meet("deepspeed.initialize")
+    nn.level(model, "deepspeed.initialize")
     optimizer = optimizer or optim.OPTIM["AdamW"](list(model_parameters or ()))
     config = options.get("config") or options.get("config_params")
     engine = DeepSpeedEngine(model, optimizer, options.get("lr_scheduler"), config)
@@ -117,7 +117,8 @@ class Accelerator(metaclass=Constructed):
         self.state, self.distributed_type = Mock("accelerate.state"), "MULTI_GPU"
 
     def prepare(self, *parts: Any, **_: Any) -> Any:
-        _meet("accelerator.prepare")
+        for part in parts:
+            nn.level(part, "accelerator.prepare")
         found = [self._prepared(part) for part in parts]
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -256,6 +257,9 @@ for _name in MODELS:
         api("transformers.PreTrainedModel.from_pretrained")(PretrainedModel.from_pretrained.__func__)  # type: ignore[attr-defined]
     )
     _TRANSFORMERS[_name] = api_class(f"transformers.{_name}", call="forward")(_class)
+PretrainedModel.from_pretrained = classmethod(  # type: ignore[assignment]
+    api("transformers.PreTrainedModel.from_pretrained")(PretrainedModel.from_pretrained.__func__)  # type: ignore[attr-defined]
+)
 for _name in ("get_scheduler", "get_linear_schedule_with_warmup", "get_cosine_schedule_with_warmup"):
     _TRANSFORMERS[_name] = api(f"transformers.{_name}")(lambda *a, **k: optim.Scheduler(None))
 MODULES: dict[str, dict[str, Any]] = {

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from dslint.python.libraries import libraries
+
 from ..api import Constructed, api, api_class, outside
 from ..ranks import current
 from .tensors import Tensor, make, noise
@@ -28,6 +30,8 @@ class Module(metaclass=Constructed):
         self.training = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current().inside > 1 and hasattr(self.forward, "__judge_api__"):  # the code of a library calls its layers
+            return self.forward(*args, **kwargs)
         return outside(self.forward, *args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -171,6 +175,15 @@ LAYERS = [
     "Conv2d",
     "Dropout",
     "ReLU",
+    "LeakyReLU",
+    "SiLU",
+    "Conv3d",
+    "ConvTranspose2d",
+    "BatchNorm3d",
+    "GroupNorm",
+    "Dropout2d",
+    "Upsample",
+    "Unfold",
     "GELU",
     "Tanh",
     "Sigmoid",
@@ -202,8 +215,8 @@ class Sequential(Module):
         self.layers = list(parts[0] if len(parts) == 1 and not isinstance(parts[0], Module) else parts)
 
     def forward(self, x: Any) -> Any:
-        for part in self.layers:
-            x = outside(part, x)
+        for part in self.layers:  # the layers of a library are called by its own code
+            x = part(x) if "__judge_api__" in vars(type(part)) else outside(part, x)
         return x
 
     def __iter__(self) -> Iterator[Any]:
@@ -239,14 +252,22 @@ class ModuleDict(Module):
 api_class("torch.nn.ModuleDict")(ModuleDict)
 
 
+def level(module: Any, what: str) -> None:
+    """All ranks meet; the parameters are then those of the first."""
+    world = current().world
+    own = list(Module.parameters.__wrapped__(module)) if isinstance(module, Module) else []  # type: ignore[attr-defined]
+    given = world.meet(world.everyone, what, [list(p.flat) for p in own])
+    for parameter, flat in zip(own, given[0] or (), strict=False):
+        parameter.flat = list(flat)
+
+
 class DistributedDataParallel(Module):
     """Its constructor broadcasts; the backward of what it computes reduces."""
 
     def __init__(self, module: Any, *_: Any, **__: Any) -> None:
         super().__init__()
         self.module, self.syncs = module, True
-        world = current().world
-        world.meet(world.everyone, "DistributedDataParallel()")
+        level(module, "DistributedDataParallel()")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         found = outside(self.module, *args, **kwargs)
@@ -259,6 +280,13 @@ class DistributedDataParallel(Module):
 
     def join(self, *_: Any, **__: Any) -> Any:
         return NoSync(None)
+
+
+class FullyShardedDataParallel(DistributedDataParallel):
+    """The same to those that only look at its calls."""
+
+    def clip_grad_norm_(self, max_norm: float, *_: Any) -> Any:
+        return make(1.0)
 
 
 class NoSync:
@@ -276,6 +304,8 @@ class NoSync:
 
 api_class("torch.nn.parallel.DistributedDataParallel", call="forward")(DistributedDataParallel)
 DistributedDataParallel.forward = DistributedDataParallel.forward.__wrapped__  # type: ignore[attr-defined,method-assign]
+
+api_class("torch.distributed.fsdp.FullyShardedDataParallel", call="forward")(FullyShardedDataParallel)
 
 
 @api("torch.nn.utils.clip_grad_norm_")
@@ -296,3 +326,27 @@ def namespace() -> dict[str, Any]:
 
 
 NN = namespace()
+
+
+_MORE: dict[str, type[Module]] = {}
+
+
+def of_library(path: str) -> type[Module] | None:
+    """The class that stands for a class of modules or for what a function makes, as its row says; None for others."""
+    rows = libraries()
+    owner, _, name = path.rpartition(".")
+    row = rows.function(rows.canonical(path)) or rows.method(owner, name)
+    if row is not None:
+        made = row.returns.name if row.returns.word == "new" else ""
+        from .engines import PretrainedModel
+
+        if not made or not _is_module(made):
+            return None
+        return PretrainedModel if made.startswith("transformers.") else Module
+    if name[:1].isupper() and _is_module(rows.canonical(path)):
+        return _MORE.setdefault(name, layer(name))
+    return None
+
+
+def _is_module(path: str) -> bool:
+    return any(base.path == "torch.nn.Module" for base in libraries().lineage(path))

@@ -31,7 +31,7 @@ class Optimizer(metaclass=Constructed):
 
 
 api_class("torch.optim.Optimizer")(Optimizer)
-OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS")
+OPTIMIZERS = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "LBFGS", "Adadelta", "NAdam", "RAdam", "Adamax")
 
 
 class Scheduler(metaclass=Constructed):

@@ -54,7 +54,9 @@ def _randint(low: int, high: Any = None, size: Any = (1,), **options: Any) -> Te
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    source, size = current().own["torch random"], _dims((size,))
+    generator = options.pop("generator", None)
+    source = current().own["torch random"] if generator is None else generator.source
+    size = _dims((size,))
     return _placed(Tensor([source.randrange(low, high) for _ in range(math.prod(size))], tuple(size)), options)
 
 
@@ -285,6 +287,7 @@ MODULES: dict[str, dict[str, Any]] = {
     "torch.nn.functional": _functional(),
     "torch.nn.parallel": {"DistributedDataParallel": nn.DistributedDataParallel},
     "torch.nn.parallel.distributed": {"DistributedDataParallel": nn.DistributedDataParallel},
+    "torch.distributed.fsdp": {"FullyShardedDataParallel": nn.FullyShardedDataParallel},
     "torch.nn.utils": {"clip_grad_norm_": nn.clip_grad_norm_, "clip_grad_value_": nn.clip_grad_norm_},
     "torch.nn.init": {},
     "torch.optim": optim.OPTIM,
