@@ -136,9 +136,9 @@ def sorted_(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
             return containers.new_list(m, node, ordered)
     subject = one(Tuple(tuple(items))) if items is not None else column
     element = join_all(items) if items is not None else _element(m, column, node)
-    bits = 0
+    bits = m.varies(reverse) if reverse is not None else 0
     if key is not None and key.constants != (None,):
-        bits = m.varies(each(m, key, [subject], node)[1])
+        bits |= m.varies(each(m, key, [subject], node)[1])
     if items is not None:
         inner = 0
         for item in items:

@@ -392,3 +392,16 @@ def test_a_model_that_holds_its_own_wrapper_ends() -> None:
     entry = Analysis(Texts({"main.py": text}), TWO).script("main.py")
     assert entry is not None
     assert any(event.api == "deepspeed.DeepSpeedEngine.forward" for event in _events(entry.tree))
+
+
+def test_a_list_that_one_rank_reverses_is_not_the_same() -> None:
+    for text in (
+        "x = [1, 2, 3]\nx.sort(reverse=rank == 0)\ny = x[0]\ny\n",
+        "y = sorted([1, 2, 3], reverse=rank == 0)[0]\ny\n",
+    ):
+        assert held(RANK + text, "y")[1] & DIVERGENT
+    for text in (
+        "x = [1, 2, 3]\nx.sort(reverse=True)\ny = x[0]\ny\n",
+        "y = sorted([1, 2, 3], reverse=len(open('f').read()) > 1)[0]\ny\n",
+    ):
+        assert not held(RANK + text, "y")[1] & DIVERGENT
