@@ -54,8 +54,8 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results effects hooks restrictions wrappers parts parsers dataclass_parsers environment"
-        " configs"
+        "libraries library results effects hooks restrictions wrappers parts sources parsers dataclass_parsers"
+        " environment configs"
     ),
     "What happens": "events facts",
 }

@@ -180,6 +180,7 @@ class _Look:
     ) -> tuple[list[Finding], list[Finding]]:
         """What visitors have found as far as a launch runs it, and what the rules say that ask about runs."""
         from dslint.engine.launchruns import as_started, runs_of, together
+        from dslint.engine.runs import note_asked
 
         with stage_of(self.profile, "interpretation"):
             runs = runs_of(self.job, source, tree, self.modules)
@@ -198,6 +199,8 @@ class _Look:
                 if rule.check is None:  # else the walk counts the file
                     self.profile.count(rule.meta.code)
                 self.profile.charge(rule.meta.code, "queries", perf_counter() - start)
+        for run in runs:
+            note_asked(self.job, run.query, self.modules)
         return as_started(found, runs, frozenset(rule.meta.code for rule in rules)), findings
 
     def _of_syntax(

@@ -48,10 +48,15 @@ def run_queries(
         analysis.script(job.path)
     finally:
         sys.setrecursionlimit(limit)
+    query = RunQuery(analysis, job.path, job.context)
+    note_asked(job, query, modules)
+    return query
+
+
+def note_asked(job: Job, query: RunQuery, modules: Project | None) -> None:
+    """Write down the files that interpretation, or since then a rule, has asked for: a cached result rests on them."""
     if modules is not None:
-        path = modules.files.absolute(job.path)
-        modules.note(("script", path), analysis.program.noted.asked)
-    return RunQuery(analysis, job.path, job.context)
+        modules.note(("script", modules.files.absolute(job.path)), query.analysis.program.noted.asked)
 
 
 def _as_main(analysis: Analysis, source: SourceFile, tree: ast.Module, shared: Shared) -> None:

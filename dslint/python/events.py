@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dslint.python.parts import Part
     from dslint.python.source import Module
+    from dslint.python.sources import Source
     from dslint.python.values import Instance, Value
 
 # How control leaves a block.
@@ -48,6 +49,8 @@ class Event:
     # Of the same calls, and of those that load a model: the model, and the modules inside.
     modules: frozenset[Instance] = frozenset()
     stage: int | None = None  # of the DeepSpeed configuration that is passed, where it is a dictionary
+    # Of calls that make a loader: where its items and their order come from.
+    sources: list[Source] = field(default_factory=list)
     nodes: dict[str, ast.expr] = field(default_factory=dict)
     open: bool = False  # unpacked arguments may fill any parameter
 
@@ -94,7 +97,10 @@ class Alt:
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """A loop; `varies` are the causes for which ranks may run it a different number of times."""
+    """A loop; `varies` are the causes for which ranks may run it a different number of times.
+
+    `items` are the places that made what the target holds: of the items of a loader, the call that made the loader.
+    """
 
     node: ast.AST
     module: Module
@@ -103,6 +109,7 @@ class Loop:
     body: Seq
     orelse: Seq
     at_least_once: bool = False
+    items: frozenset[ast.AST] = frozenset()
 
 
 @dataclass(slots=True, eq=False)

@@ -19,6 +19,7 @@ from dslint.python.parsers import parser_made, read_call
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.restrictions import lanes_of, restrict
 from dslint.python.results import Place, contents, make
+from dslint.python.sources import loader_sources
 from dslint.python.values import (
     OPAQUE,
     Api,
@@ -335,6 +336,8 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:
         event.stage = stage_of(m, given.get(row.extra["config"]))
+    if "makes-loader" in row.tags:
+        event.sources = loader_sources(m, given)
     m.events.append(event)
 
 

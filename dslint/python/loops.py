@@ -208,13 +208,24 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         return
 
     def turn() -> None:
-        assign(m, node.target, items_of(m, subject, node))
+        item = items_of(m, subject, node)
+        loop.items |= _makers(item)
+        assign(m, node.target, item)
         if m.alive:
             execute(m, node.body)
 
     run_loop(m, loop, turn, node.orelse, number, endless=is_endless(m, subject))
     if loop.body.items or loop.orelse.items:
         m.events.append(loop)
+
+
+def _makers(item: Value, depth: int = 0) -> frozenset[ast.AST]:
+    """Return the places that made what a loop hands out, also as a part of a tuple (`enumerate`, `zip`)."""
+    found = frozenset(atom.node for atom in item.atoms if isinstance(atom, Instance))
+    for atom in item.atoms:
+        if isinstance(atom, Tuple) and depth < 3:
+            found = found.union(*(_makers(part, depth + 1) for part in atom.items))
+    return found
 
 
 def _over_generator(m: Machine, node: ast.For | ast.AsyncFor, loop: Loop, generator: Instance, number: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.python import attributes
-from dslint.python.values import Const, Instance, PerRank, Tuple, Unknown, Value
+from dslint.python.values import NOTHING, Const, Instance, PerRank, Tuple, Unknown, Value
 from dslint.python.varies import CLOCK, DATA, LOST, RANDOM
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def _parts(m: Machine, value: Value, names: _Names, seen: set[Instance], depth: 
         if not isinstance(atom, Instance) or atom in seen or depth > _MAX_DEPTH:
             continue
         seen.add(atom)
-        if atom.cls in _LISTS:
-            for item in m.elements(atom):
+        if atom.cls in _LISTS or atom.cls == "builtins.iterator":
+            for item in (*m.elements(atom), m.store.get((atom, "#yields")) or NOTHING):
                 yield from _parts(m, item, names, seen, depth + 1)
         elif attributes.is_instance_of(m, atom.cls, "torch.nn.Module"):
             yield from _of_module(m, atom, names, seen, depth)

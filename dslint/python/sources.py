@@ -1,0 +1,91 @@
+"""Where the items of a loader and their order come from: its data set and its samplers, as they are when it is made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dslint.python import attributes
+from dslint.python.values import Bound, ClassAtom, Function, Instance, Tuple, Value
+
+if TYPE_CHECKING:
+    from dslint.python.machine import Machine
+    from dslint.python.source import Module
+
+_ROLES = ("batch_sampler", "sampler", "dataset")
+_MAX_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A data set or a sampler that a loader gets.
+
+    `path` is its class where a library has it, else the nearest library class among its bases. `code` are the classes
+    and functions of the project that it consists of, with all that hangs on it. `varies` are the causes for which ranks
+    may hold other contents in it.
+    """
+
+    role: str
+    made: ast.AST
+    is_own: bool
+    path: str
+    bases: frozenset[str]
+    code: tuple[tuple[Module, ast.AST], ...]
+    varies: int
+
+
+def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
+    """Return the sources of a loader, the one that decides first; nothing where one of them is not certain."""
+    found: list[Source] = []
+    for role in _ROLES:
+        value = given.get(role)
+        if value is None or value.constants == (None,):
+            continue
+        atom = value.single
+        if not isinstance(atom, Instance) or not atom.cls:
+            return []
+        code = dict.fromkeys(_code(m, value, set(), 0))
+        names = {str(base) for base in _lineage(m, atom) if isinstance(base, str)}
+        path = atom.cls if isinstance(atom.cls, str) else next((b for b in _lineage(m, atom) if isinstance(b, str)), "")
+        is_own = isinstance(atom.cls, ClassAtom)
+        found.append(Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), _varies(m, value, atom)))
+    return found
+
+
+def _varies(m: Machine, value: Value, atom: Instance) -> int:
+    """Return the causes of difference of all that an object holds, what a library class was made of included."""
+    varies = m.deep_varies(value)
+    for name in list(m.store.names.get(atom, ())):
+        held = m.store.get((atom, name))
+        varies |= m.deep_varies(held) if isinstance(name, tuple) and held is not None else 0
+    return varies
+
+
+def _lineage(m: Machine, atom: Instance) -> list[ClassAtom | str]:
+    if isinstance(atom.cls, ClassAtom):
+        own = attributes.lineage(m, atom.cls)
+        return [*own, *(r.path for b in own if isinstance(b, str) for r in m.libraries.lineage(b))]
+    return [row.path for row in m.libraries.lineage(atom.cls)]
+
+
+def _code(m: Machine, value: Value, seen: set[Instance], depth: int) -> Iterator[tuple[Module, ast.AST]]:
+    """Yield the classes and functions of the project that an object and what hangs on it are made of."""
+    for atom in value.atoms:
+        if isinstance(atom, Function):
+            yield atom.module, atom.node
+        elif isinstance(atom, Bound) and isinstance(atom.function, Function):
+            yield atom.function.module, atom.function.node
+        elif isinstance(atom, Tuple) and depth < _MAX_DEPTH:
+            for item in atom.items:
+                yield from _code(m, item, seen, depth + 1)
+        elif isinstance(atom, Instance) and atom not in seen and depth <= _MAX_DEPTH:
+            seen.add(atom)
+            for base in _lineage(m, atom):
+                if isinstance(base, ClassAtom):
+                    yield base.module, base.node
+            for name in list(m.store.names.get(atom, ())):
+                held = m.store.get((atom, name))
+                if held is not None:
+                    yield from _code(m, held, seen, depth + 1)
