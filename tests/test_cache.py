@@ -170,3 +170,40 @@ def test_a_finding_in_an_imported_file_stays_there(project: Path) -> None:
     (project / "steps.py").write_text(STEPS.replace("no_sync():", "no_sync():  # dslint: ignore[DSL275]"))
     for paths in (["."], ["train.py"]):
         assert dslint("--ignore", "DSL223", *paths).codes == []
+
+
+STREAM = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Lines(IterableDataset):
+    def __iter__(self):
+        from parts import mine
+
+        yield from mine(range(9))
+
+
+def main():
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 1).cuda())
+    for batch in DataLoader(Lines()):
+        model(batch).mean().backward()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_file_that_only_a_rule_has_read_counts(project: Path) -> None:
+    (project / "train.py").write_text(STREAM)
+    (project / "parts.py").write_text("def mine(items):\n    return items\n")
+    assert dslint("--select", "DSL281").codes == ["DSL281"]
+    (project / "parts.py").write_text(
+        "import torch.distributed as dist\n\n\ndef mine(items):\n"
+        "    return items[dist.get_rank() :: dist.get_world_size()]\n"
+    )
+    assert dslint("--select", "DSL281").codes == []

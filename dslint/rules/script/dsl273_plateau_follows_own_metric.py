@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
-from dslint.python.varies import DATA, LOST
+from dslint.python.varies import DATA, LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances, plateau_steps
 from dslint.rules.runs import RunQuery
@@ -70,8 +70,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _divides(run: RunQuery, loader: Event) -> bool:
-    """A sampler or a library gives each rank a share of the items."""
-    if "makes-distributed-sampler" in loader.tags:
+    """A sampler or a library gives each rank a share of the items, or its data set was cut by the rank."""
+    if "makes-distributed-sampler" in loader.tags or any(source.varies & RANKED for source in loader.sources):
         return True
     for name in ("sampler", "batch_sampler"):
         for atom in instances(loader.arguments.get(name)):
@@ -156,6 +156,16 @@ def main(train_set):
 """
 
 EXAMPLES = (
+    bad(
+        "the validation set was cut by the rank",
+        {
+            "train.py": (_MAIN % (_EVALUATE, "")).replace(
+                "DataLoader(val_set,",
+                "DataLoader(torch.utils.data.Subset(val_set, range(dist.get_rank(), 800, dist.get_world_size())),",
+            )
+        },
+        at="train.py:32",
+    ),
     bad("the validation loss of the own share", {"train.py": _MAIN % (_EVALUATE, _OWN)}, "train.py:32"),
     bad(
         "the metric is computed in another file",

@@ -1,0 +1,366 @@
+"""Every rank trains on the same items: what gives the items of the training loader does not know the rank.
+
+**What.** A training loop over several ranks runs over a loader whose items and order come from code without the rank:
+an `IterableDataset` that divides its items among the workers of the loader only, or draws them from a generator that
+every rank seeds alike; an own sampler or batch sampler that was made without rank and number of ranks; no sampler at
+all, because a helper adds one for another strategy only.
+
+**Why it hurts.** Nothing fails. Every rank goes through all items, so eight GPUs need as long for an epoch as one.
+Where the order is the same, all ranks compute the same gradients, and averaging them gains nothing.
+
+**Fix.** Divide by rank and worker together: `items[rank * workers + worker :: world_size * workers]`; put the rank into
+the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`.
+
+**When it stays quiet.** The rank takes part in the data set, the sampler or what they are made of; a distributed
+sampler; random draws from the generator of the process, which each rank may seed for itself; loaders that accelerate,
+Fabric, a Trainer or DeepSpeed gets hold of; Lightning, where it adds a sampler itself; a `worker_init_fn` of an
+iterable data set; model, tensor, pipeline or sequence parallel scripts; evaluation; one process; anything that is not
+certain.
+
+**Evidence.** Two gloo ranks, torch 2.13: with a data set that divides by worker only, both ranks see the same items and
+get equal gradients; divided by rank and worker, they share them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.queries.reach import reached
+from dslint.python.sources import Source
+from dslint.python.varies import LOST, RANDOM, RANKED
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.trainingloaders import trained_loaders
+
+META = RuleMeta(
+    code="DSL281",
+    name="training-items-same-on-every-rank",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="every rank trains on the same items: data set or sampler of the training loader do not know the rank",
+    markers=(r"DistributedDataParallel|DDP|deepspeed|accelerat|lightning|FullyShardedDataParallel|fully_shard|FSDP",),
+    references=(
+        "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",
+        "https://github.com/pyannote/pyannote-audio/issues/526",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/4836",
+    ),
+    also_told_by=("DSL254",),
+    depends_on_run=True,
+)
+
+_ITERABLE = "torch.utils.data.IterableDataset"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
+# Code that asks for the rank, or that may be told it from outside.
+_ASKS = re.compile(
+    r"get_rank|get_world_size|environ|getenv|process_index|num_processes|process_count|(?:global|local|node|dp|data_parallel)_?rank"
+    r"|PartialState|AcceleratorState|split_dataset_by_node|split_by_node|\bdist\.|\bmpu\b|rank_(?:zero|info)",
+    re.I,
+)
+_TOLD = re.compile(r"rank|replica|shard|process_?(?:id|index)|\bnode|worker_?i|\*\*|\bdp_|\bhvd\b", re.I)
+# Draws from the generator of the process.
+_DRAWS = re.compile(
+    r"(?<![\w.])random\.(?!Random\b)[a-z]\w*\(|np\.random\.(?!default_rng|RandomState|Generator)|"
+    r"numpy\.random\.(?!default_rng|RandomState|Generator)|torch\.(?:rand|multinomial|bernoulli|normal)|"
+    r"default_rng\(\)|RandomState\(\)|Random\(\)|\btime\.|uuid|urandom|secrets"
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each training loader whose items and order do not depend on the rank."""
+    if run.context.is_one_process:
+        return
+    for happening, adds_sampler in trained_loaders(run):
+        event = happening.event
+        sources = event.sources
+        if event.open or not sources or event.lanes != run.machine.worlds.full:
+            continue
+        if _is_about_items(sources[0], event, adds_sampler) and all(_is_blind(run, source) for source in sources):
+            yield _finding(run, happening, sources[0])
+
+
+def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
+    """Return whether a source that knows no rank means that all ranks see the same items."""
+    if source.role == "dataset":
+        if _ITERABLE in source.bases:
+            return source.is_own and _iterates(source) and event.arguments.get("worker_init_fn") is None
+        return not adds_sampler and (source.is_own or source.path.startswith(("torch.utils.data.", "torchvision.")))
+    return not adds_sampler and (source.is_own or source.path in _PLAIN_SAMPLERS)
+
+
+def _is_blind(run: RunQuery, source: Source) -> bool:
+    """Return whether neither the contents nor the code nor the making of a source have to do with the rank."""
+    if source.varies & (RANKED | LOST | RANDOM) or "torch.utils.data.DistributedSampler" in source.bases:
+        return False
+    pieces = [(m, m.text(n)) for m, n in reached(run.machine.program, source.code)]
+    if any(_ASKS.search(text) for _, text in pieces):
+        return False
+    if isinstance(source.made, ast.Call) and any(
+        _TOLD.search(ast.unparse(a)) for a in (*source.made.args, *source.made.keywords)
+    ):
+        return False
+    is_ordered = source.role != "dataset" or _ITERABLE in source.bases
+    return not (is_ordered and source.is_own and any(_DRAWS.search(text) for _, text in pieces))
+
+
+def _iterates(source: Source) -> bool:
+    """Return whether the code that hands out the items is there to be read."""
+    return any(isinstance(n, _FUNCTIONS) and n.name == "__iter__" for _, c in source.code for n in ast.walk(c))
+
+
+def _finding(run: RunQuery, happening: Happening, source: Source) -> Finding:
+    event = happening.event
+    name = source.path.rpartition(".")[2]
+    if source.code and isinstance(source.code[0][1], ast.ClassDef):
+        name = source.code[0][1].name
+    word = {"dataset": "data set", "sampler": "sampler", "batch_sampler": "batch sampler"}[source.role]
+    how = (
+        "does not know the rank"
+        if source.role != "dataset" or _ITERABLE in source.bases
+        else "is not divided by a sampler"
+    )
+    related = [run.location(m, n, f"this {word} asks for no rank") for m, n in source.code[:1]]
+    related += [run.location(call.module, call.node, "this call makes the loader") for call in happening.calls[-1:]]
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"Every rank trains on the same items: the {word} `{name}` {how}",
+        hint="Divide the items by rank and number of ranks (an iterable data set also by worker), or use "
+        "`DistributedSampler`",
+        related=tuple(related),
+        varies=source.varies,
+        facts={"role": source.role},
+    )
+
+
+_STREAM = """\
+import random
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import IterableDataset, get_worker_info
+
+
+class Lines(IterableDataset):
+    def __init__(self, files, seed):
+        self.files = files
+        self.seed = seed
+
+    def __iter__(self):
+        %s
+        for file in files:
+            with open(file) as f:
+                yield from f
+"""
+_BY_WORKER = """\
+worker = get_worker_info()
+        files = self.files if worker is None else self.files[worker.id :: worker.num_workers]"""
+_BY_RANK = """\
+worker = get_worker_info()
+        share = dist.get_rank() * worker.num_workers + worker.id
+        files = self.files[share :: dist.get_world_size() * worker.num_workers]"""
+_HELPED = """\
+files = share(self.files)
+
+
+def share(files):
+    return files[dist.get_rank() :: dist.get_world_size()]
+
+
+class Rest:
+    def __iter__(self):
+        files = []"""
+_PARTS = """\
+import torch.distributed as dist
+
+
+def mine(files):
+    return files[dist.get_rank() :: dist.get_world_size()]
+"""
+_DRAWN = """\
+rng = random.Random(self.seed)
+        files = rng.choices(self.files, k=100)"""
+_TRAIN = """\
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from data import %s
+
+
+def train(model, optimizer, loader):
+    for step, batch in enumerate(loader):
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def main():
+    dist.init_process_group("nccl")
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    %s
+    train(model, optimizer, loader)
+
+
+if __name__ == "__main__":
+    main()
+"""
+_LOADER = "loader = DataLoader(Lines(sys.argv[1:], 3), batch_size=8, num_workers=2)"
+_SAMPLER = """\
+import random
+
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Sampler
+
+
+class Clips(Dataset):
+    def __init__(self, path):
+        with open(path) as f:
+            self.rows = f.readlines()
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+class Buckets(Sampler):
+    def __init__(self, lengths, rank=0, replicas=1):
+        self.batches = [[i] for i in lengths]
+        self.rank, self.replicas = rank, replicas
+
+    def __iter__(self):
+        random.Random(7).shuffle(self.batches)
+        return iter(self.batches[self.rank :: self.replicas])
+
+
+def make(path, strategy):
+    clips = Clips(path)
+    options = {"batch_size": 4}
+    if strategy == "ddp":
+        options["sampler"] = DistributedSampler(clips)
+    return DataLoader(clips, **options)
+
+
+def buckets(path, *place):
+    clips = Clips(path)
+    return DataLoader(clips, batch_sampler=Buckets([1, 2, 3]%s))
+"""
+_LIGHTNING = """\
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+
+from data import Buckets, Clips
+
+
+class Data(L.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(Clips("a.txt"), batch_sampler=Buckets([1, 2]))
+
+
+class Net(L.LightningModule):
+    def training_step(self, batch, index):
+        return batch.sum()
+
+
+def main():
+    trainer = L.Trainer(strategy="ddp", devices=%s, use_distributed_sampler=%s)
+    trainer.fit(Net(), datamodule=Data())
+
+
+if __name__ == "__main__":
+    main()
+"""
+_MADE = 'loader = make("clips.txt", "%s")'
+
+EXAMPLES = (
+    bad(
+        "a stream that is divided among the workers only",
+        {"data.py": _STREAM % _BY_WORKER, "train.py": _TRAIN % ("Lines", _LOADER)},
+        at="train.py:23 warning",
+    ),
+    bad(
+        "files are drawn with the same seed on every rank",
+        {"data.py": _STREAM % _DRAWN, "train.py": _TRAIN % ("Lines", _LOADER)},
+        at="train.py:23 warning",
+    ),
+    bad(
+        "a helper adds a sampler for another strategy only",
+        {"data.py": _SAMPLER % "", "train.py": _TRAIN % ("make", _MADE % "deepspeed")},
+        at="data.py:34 warning",
+    ),
+    bad(
+        "a batch sampler that was not told the rank",
+        {"data.py": _SAMPLER % "", "train.py": _TRAIN % ("buckets", 'loader = buckets("clips.txt")')},
+        at="data.py:39 warning",
+    ),
+    bad(
+        "Lightning is told to add no sampler",
+        {"data.py": _SAMPLER % "", "train.py": _LIGHTNING % ("4", "False")},
+        at="train.py:10 warning",
+    ),
+    good(
+        "divided by rank and worker",
+        {"data.py": _STREAM % _BY_RANK, "train.py": _TRAIN % ("Lines", _LOADER)},
+    ),
+    good(
+        "divided by rank in a function that the data set calls",
+        {"data.py": _STREAM % _HELPED, "train.py": _TRAIN % ("Lines", _LOADER)},
+    ),
+    good(
+        "divided in a module that a function imports",
+        {
+            "data.py": _STREAM % "from tools import parts\n        files = parts.mine(self.files)",
+            "tools/__init__.py": "",
+            "tools/parts.py": _PARTS,
+            "train.py": _TRAIN % ("Lines", _LOADER),
+        },
+    ),
+    good(
+        "the files are the rank's own",
+        {
+            "data.py": _STREAM % _BY_WORKER,
+            "train.py": _TRAIN
+            % ("Lines", _LOADER.replace("argv[1:]", "argv[1 + dist.get_rank() :: dist.get_world_size()]")),
+        },
+    ),
+    good(
+        "the seed is the rank's own",
+        {
+            "data.py": _STREAM % _DRAWN,
+            "train.py": _TRAIN % ("Lines", _LOADER.replace(", 3)", ", 3 + dist.get_rank())")),
+        },
+    ),
+    good(
+        "the sampler of this strategy",
+        {
+            "data.py": _SAMPLER % "",
+            "train.py": (_TRAIN % ("make", _MADE % "ddp")).replace(
+                "in enumerate(loader):", "in enumerate(loader):\n        loader.sampler.set_epoch(step)"
+            ),
+        },
+    ),
+    good(
+        "the batch sampler knows the rank",
+        {
+            "data.py": _SAMPLER % ", dist.get_rank(), dist.get_world_size()",
+            "train.py": _TRAIN % ("buckets", 'loader = buckets("clips.txt")'),
+        },
+    ),
+    good("one process", {"data.py": _SAMPLER % "", "train.py": _LIGHTNING % ("1", "False")}),
+    good(
+        "one process of torchrun", {"data.py": _STREAM % _DRAWN, "train.py": _TRAIN % ("Lines", _LOADER)}, world_size=1
+    ),
+)

@@ -1,0 +1,176 @@
+"""All ranks seed torch alike, and the training step draws its noise from that generator: every rank draws the same.
+
+**What.** `set_seed(seed)` or `torch.manual_seed(seed)` with one seed for all ranks, no seed with the rank after it, and
+in the loop that trains `torch.randn_like(x)`, `torch.randn(...)` or `torch.normal(...)` without a generator of its own;
+what is drawn takes part in the loss.
+
+**Why it hurts.** The ranks have other images and the same noise, and mostly the same time steps: a step over eight
+GPUs holds one rank's worth of noise. Its gradient is noisier than the batch size says. Nothing fails.
+
+**Fix.** Seed with the rank after the model is made: `torch.manual_seed(seed + rank)`, or
+`set_seed(seed, device_specific=True)`; or draw from a `torch.Generator` of each rank.
+
+**When it stays quiet.** A seed that differs between ranks anywhere in the run; no seed; a generator that is passed;
+draws outside of training; draws that do not reach the loss; tensor, pipeline or sequence parallel scripts, whose ranks
+must draw the same; one process.
+
+**Evidence.** Two gloo ranks, torch 2.13: with one seed both ranks draw the same noise in every step; with the rank in
+the seed, other noise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, Loop
+from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery
+
+META = RuleMeta(
+    code="DSL283",
+    name="same-noise-on-every-rank",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="all ranks seed torch alike, and draw the same noise in every training step",
+    markers=(r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP", r"seed"),
+    references=("https://github.com/huggingface/accelerate/issues/236",),
+    depends_on_run=True,
+)
+
+_PARALLEL = re.compile(
+    r"(?:sequence|tensor|pipeline|context)_?parallel|\b[tsp]p_size|ulysses|PipelineModule|\bmpu\b|init_device_mesh",
+    re.I,
+)
+_OWN = RANKED | RANDOM | CLOCK | HOST | LOST | DATA
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first draw of each training loop."""
+    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
+        return
+    seeds = _seeds(run)
+    if not seeds or _PARALLEL.search(run.entries[0].module.source.text):
+        return
+    loops = {
+        id(loop.node) for h in run.happenings("backward", "engine-backward") if _is_random(h) for loop in _loops(h)
+    }
+    told: set[int] = set()
+    for found in run.happenings("draws"):
+        event = found.event
+        inner = _loops(found)[-1:]
+        if not inner or id(inner[0].node) not in loops or id(inner[0].node) in told:
+            continue
+        generator = event.arguments.get("generator")
+        if event.open or event.lanes != run.machine.worlds.full or (generator and generator.constants != (None,)):
+            continue
+        told.add(id(inner[0].node))
+        drawn = run.text(event.module, event.node, 40)
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"Every rank draws the same noise: all ranks seed torch alike, and `{drawn}` uses that generator",
+            hint="Seed with the rank once the model is made (`seed + rank`), or pass a generator of the rank",
+            related=(run.location(seeds[0].module, seeds[0].node, "the same seed on every rank"),),
+            varies=seeds[0].varies,
+        )
+
+
+def _seeds(run: RunQuery) -> list[Event]:
+    """Return the calls that seed torch; nothing where one of them seeds each rank for itself."""
+    found = []
+    for event in (h.event for h in run.happenings("seeds")):
+        if event.api.startswith(("numpy.", "random.")) or "Generator" in event.api:
+            continue
+        row = run.machine.libraries.function(event.api)
+        own = event.arguments.get(str(row.extra.get("per_rank"))) if row is not None else None
+        if event.open or not event.arguments or (own is not None and own.constants != (False,)):
+            return []
+        if any(varies & _OWN for varies, _, _ in event.snapshot.values()) or event.lanes != run.machine.worlds.full:
+            return []
+        found.append(event)
+    return found
+
+
+def _loops(happening: Happening) -> list[Loop]:
+    """Return the loops over data around an event."""
+    return [node for node in happening.around if isinstance(node, Loop) and node.varies | len(node.items)]
+
+
+def _is_random(happening: Happening) -> bool:
+    """Return whether a loss depends on what was drawn."""
+    return any(varies & RANDOM and varies & DATA for varies, _, _ in happening.event.snapshot.values())
+
+
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def diffuse(model, clean, generator):
+    noise = torch.randn_like(clean%s)
+    return (model(clean + noise) - noise).square().mean()
+
+
+def main(data):
+    dist.init_process_group("nccl")
+    torch.manual_seed(3)
+    model = DistributedDataParallel(torch.nn.Linear(4, 4))
+    %s
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    for clean in loader:
+        loss = diffuse(model, clean, generator)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+if __name__ == "__main__":
+    main([])
+"""
+_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, seed, data):
+        self.accelerator = Accelerator()
+        set_seed(seed%s)
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(model, optimizer, DataLoader(data))
+
+    def run(self):
+        for step, clean in enumerate(self.loader):
+            noise = torch.randn(clean.shape, device=clean.device)
+            loss = (self.model(clean + noise) - noise).square().mean()
+            self.accelerator.backward(loss)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+
+if __name__ == "__main__":
+    Trainer(3, []).run()
+"""
+
+EXAMPLES = (
+    bad("noise in a helper of the step", {"train.py": _TRAIN % ("", "")}, at="train.py:8 warning"),
+    bad("in a class, with accelerate", {"train.py": _ACCELERATE % ""}, at="train.py:17 warning"),
+    good(
+        "a seed for each rank once the model is made",
+        {"train.py": _TRAIN % ("", "torch.manual_seed(3 + dist.get_rank())")},
+    ),
+    good("a generator of the rank", {"train.py": _TRAIN % (", generator=generator", "")}),
+    good("the library adds the rank", {"train.py": _ACCELERATE % ", device_specific=True"}),
+    good("one process", {"train.py": _ACCELERATE % ""}, world_size=1),
+)

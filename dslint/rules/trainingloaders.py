@@ -1,0 +1,73 @@
+"""The loaders over which several ranks train a model together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.python.events import Event, Loop
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+
+_WRAPS = ("wraps-model", "makes-engine", "prepares")
+_TRAINS = ("backward", "engine-backward")
+_LIGHTNING = ("lightning", "pytorch_lightning")
+_PARALLEL = re.compile(
+    r"(?:sequence|tensor|pipeline|model|context|expert)_?parallel(?!\.\w*DataParallel)|autotp|\b[tsp]p_size|ulysses|"
+    r"PipelineModule|\bmpu\b|DeviceMesh|init_device_mesh|\brpc\b",
+    re.I,
+)
+
+
+def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
+    """Yield what makes a loader that a training loop runs over, and whether Lightning adds a sampler to it.
+
+    Loaders that a library gets hold of, which may divide them, are left out, and so are scripts that divide the model.
+    """
+    looped = _looped(run)
+    for happening in run.happenings("makes-loader"):
+        event = happening.event
+        if event.api != "torch.utils.data.DataLoader" or _PARALLEL.search(event.module.source.text):
+            continue
+        if any(_name(call.function) == "train_dataloader" for call in happening.calls):
+            adds_sampler = _trainer_adds_sampler(run)
+        else:
+            adds_sampler = False if id(event.node) in looped else None
+        if adds_sampler is not None and not _is_taken(run, event):
+            yield happening, adds_sampler
+
+
+def _looped(run: RunQuery) -> set[int]:
+    """Return the calls that made the loaders over which a loop trains, where the model is wrapped before."""
+    wrapped = {id(happening.entry) for happening in run.occurrences(*_WRAPS)}
+    steps = (h for h in run.occurrences(*_TRAINS) if id(h.entry) in wrapped)
+    loops = [node for step in steps for node in step.around if isinstance(node, Loop)]
+    return {id(node) for loop in loops if not _PARALLEL.search(loop.module.source.text) for node in loop.items}
+
+
+def _trainer_adds_sampler(run: RunQuery) -> bool | None:
+    """Return whether Lightning adds samplers itself; `None` where no trainer for several ranks is certain."""
+    trainers = [h.event for h in run.happenings("trainer") if h.event.api.partition(".")[0] in _LIGHTNING]
+    answers = []
+    for event in trainers:
+        strategy, devices = event.arguments.get("strategy"), event.arguments.get("devices")
+        words = str(strategy.constants) if strategy is not None else ""
+        is_one = devices is not None and devices.constants in ((1,), ("1",))
+        if event.open or is_one or not re.search("ddp|fsdp|deepspeed", words):
+            return None
+        off = [event.arguments.get(name) for name in ("use_distributed_sampler", "replace_sampler_ddp")]
+        answers.append(not any(v is not None and v.constants == (False,) for v in off))
+    return any(answers) if answers else None
+
+
+def _name(function: object) -> str:
+    return str(getattr(getattr(function, "node", None), "name", ""))
+
+
+def _is_taken(run: RunQuery, event: Event) -> bool:
+    """Return whether a library gets hold of the loader, which may divide it."""
+    made = instances(event.result)
+    for found in run.happenings("prepares", "makes-engine", "trainer"):
+        if any(atom in instances(value) for value in found.event.arguments.values() for atom in made):
+            return True
+    return False
