@@ -378,7 +378,7 @@ def test_a_finding_is_probed_as_it_is_written(
 
 
 def test_a_finding_about_an_accelerator_is_probed_with_one() -> None:
-    code = "from accelerate import Accelerator\na = Accelerator(gradient_accumulation_steps=4)\nm = a.prepare(m)\n"
+    code = "from accelerate import Accelerator\na = Accelerator(gradient_accumulation_steps=4)\nm = a.prepare(q())\n"
     (divided,) = findings(dsl217, code + "a.backward(m(b) / 4)\n")
     (passed,) = findings(dsl263, code + "m(b).backward()\n")
     for found, case in (

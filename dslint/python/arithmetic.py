@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dslint.python import containers, expressions, formulas, paths
+from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
 from dslint.python.special import binary_method, unary_method
@@ -41,7 +42,39 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
     if None not in kinds:
         type_ = _result_type(op, kinds, left, right)
         return scalar(m, (left, right), type_, (op, _numbers(left, right)))
-    return m.thing(node, "result of an operation", (left, right), _tensor(m, left, right))
+    made = m.thing(node, "result of an operation", (left, right), _tensor(m, left, right))
+    if op is ast.Div or op is ast.Mult:
+        _division(m, op, left, right, made, node)
+    return made
+
+
+def _division(m: Machine, op: type[ast.operator], left: Value, right: Value, made: Value, node: ast.AST) -> None:
+    """Note that a result of a wrapped model is divided: `loss / n`, `loss * (1 / n)`, `1 / n * loss`."""
+    if op is ast.Mult:
+        parts = [(left, inverse(right)), (right, inverse(left))]
+        left, by = next(((value, n) for value, n in parts if n is not None), (left, None))
+    else:
+        by = right
+    if by is None or not m.made_by(left):
+        return
+    event = Event("operator.truediv", frozenset(("divides",)), node, m.frame.module, left, {"by": by}, made,
+                  m.lanes, m.control)  # fmt: skip
+    event.snapshot = {"self": (m.varies(left), m.shape(left), m.made_by(left))}
+    m.events.append(event)
+
+
+def inverse(value: Value) -> Value | None:
+    """Return `n` of a value that is `1 / n`."""
+    number = value.number
+    if not isinstance(number, tuple) or len(number) != 2 or number[0] not in (ast.Div, BINARY[ast.Div]):
+        return None
+    parts = number[1]
+    if not isinstance(parts, tuple) or len(parts) != 2 or parts[0] not in (Const(1), Const(1.0)):
+        return None
+    inner = parts[1]
+    if isinstance(inner, Const | PerRank | Instance | Unknown):
+        return Value(frozenset((inner,)))
+    return Value(frozenset((Unknown(OPAQUE, "a number", "builtins.int"),)), 0, 0, frozenset(), inner)
 
 
 def scalar(m: Machine, operands: tuple[Value, ...], type_: str, number: object = None) -> Value:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from dslint.python.dictionaries import known_keys
+from dslint.python.heap import REST
 from dslint.python.machine import Machine
-from dslint.python.values import Instance, Value
+from dslint.python.values import Instance, Value, const
+
+_STEPS = "gradient_accumulation_steps"
+_BATCH, _MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
+# A dictionary with none of these may be no whole configuration.
+_SECTIONS = frozenset({"zero_optimization", "optimizer", "fp16", "bf16"})
 
 
 def stage_of(m: Machine, value: Value | None) -> int | None:
@@ -14,6 +23,34 @@ def stage_of(m: Machine, value: Value | None) -> int | None:
     stage = _item(m, zero, "stage")
     known = stage.constants if stage is not None else None
     return known[0] if known is not None and len(known) == 1 and isinstance(known[0], int) else None
+
+
+def accumulation_of(m: Machine, value: Value | None) -> Value | None:
+    """Return the micro batches of a step in a configuration; `None` where it is no dictionary, or does not tell.
+
+    DeepSpeed takes 1 where only one size of a batch is stated.
+    """
+    stated = _item(m, value, _STEPS)
+    atom = value.single if value is not None else None
+    if stated is not None or not isinstance(atom, Instance) or atom.cls != "builtins.dict":
+        return stated
+    rest = m.store.get((atom, REST))
+    keys = set(known_keys(m, atom))
+    is_whole = (rest is None or not rest.atoms) and len(keys & {_BATCH, _MICRO}) == 1 and keys & _SECTIONS
+    return const(1) if is_whole else None
+
+
+def stated(m: Machine, names: Sequence[str], given: Mapping[str, Value]) -> Value | None:
+    """Return the first argument of these names that is given; `plugin.steps`: what an object got that it is."""
+    for name in names:
+        first, _, inner = name.partition(".")
+        value = given.get(first)
+        atom = value.single if value is not None else None
+        if inner:
+            value = m.store.get((atom, ("argument", inner))) if isinstance(atom, Instance) else None
+        if value is not None and value.constants != (None,):
+            return value
+    return None
 
 
 def _item(m: Machine, value: Value | None, key: str) -> Value | None:

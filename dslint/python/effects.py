@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import dictionaries
+from dslint.python import dictionaries, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED
@@ -18,14 +18,10 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
-    const,
     join_all,
     one,
 )
 from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
-
-# A field of an object that a library gave another class in place: the path of that class.
-BECOMES = "#becomes"
 
 
 def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> None:
@@ -46,7 +42,12 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         value = bound.given.get(row.extra.get("wraps", ""))
         for atom in value.atoms if value is not None else ():
             if isinstance(atom, Instance):
-                m.store.set((atom, BECOMES), const(becomes))
+                wrappers.becomes(m, atom, becomes)
+    for name, cls in row.extra.get("taken_as", {}).items():
+        value = bound.given.get(name)
+        for atom in value.atoms if value is not None else ():
+            if isinstance(atom, Instance) and wrappers.is_of_unknown_class(m, atom):
+                wrappers.becomes(m, atom, str(cls))
 
 
 def _cut(m: Machine, value: Value | None, row: Row, node: ast.AST) -> None:
@@ -60,7 +61,7 @@ def _cut(m: Machine, value: Value | None, row: Row, node: ast.AST) -> None:
 
 def class_in_place(m: Machine, atom: Instance) -> str:
     """Return the class that a library gave to an object in place; empty without one."""
-    found = m.store.get((atom, BECOMES))
+    found = m.store.get((atom, wrappers.BECOMES))
     return str(found.constants[0]) if found is not None and found.constants else ""
 
 

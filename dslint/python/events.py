@@ -51,6 +51,7 @@ class Event:
     stage: int | None = None  # of the DeepSpeed configuration that is passed, where it is a dictionary
     # Of calls that make a loader: where its items and their order come from.
     sources: list[Source] = field(default_factory=list)
+    accumulation: Value | None = None  # the micro batches of a step, there or in arguments
     nodes: dict[str, ast.expr] = field(default_factory=dict)
     open: bool = False  # unpacked arguments may fill any parameter
 

@@ -134,6 +134,7 @@ class Heap:
         self.partial: list[Node] = []  # what a call that was given up has done
         self.class_bases: dict[ClassAtom, Value] = {}  # also when the store has forgotten the class
         self.forwarding: frozenset[Instance] = frozenset()  # the wrapped models whose forward runs
+        self.renewed: dict[Instance, Instance] = {}  # what calls that were not interpreted again gave, by their first
         self.turn = 0
         self.yielded_by = 0  # why ranks may get a different number of items from the generator that ran last
         self.raised_by = 0  # why some ranks leave the block that ran last by an exception and others do not

@@ -7,7 +7,7 @@ import sys
 
 from dslint.python import attributes, paths
 from dslint.python.binding import Arguments, BoundArguments, bind
-from dslint.python.configs import stage_of
+from dslint.python.configs import accumulation_of, stage_of, stated
 from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event
@@ -335,7 +335,10 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:
-        event.stage = stage_of(m, given.get(row.extra["config"]))
+        config = given.get(row.extra["config"]) or given.get("config_params")
+        event.stage, event.accumulation = stage_of(m, config), accumulation_of(m, config)
+    elif "micro_batches" in row.extra:
+        event.accumulation = stated(m, row.extra["micro_batches"], given)
     if "makes-loader" in row.tags:
         event.sources = loader_sources(m, given)
     m.events.append(event)

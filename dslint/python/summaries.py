@@ -107,6 +107,8 @@ def _renewed(m: Machine, summary: Summary, value: Value, node: ast.AST, count: l
             context = m.context((m.frame.id, "summary", count[0]))
             made = m.instance(node, context, atom.cls, loops[-1].number if loops else 0)
             m.store.set((made, CONTENT), summary.contents[atom])
+            if made is not atom:
+                m.renewed[made] = atom
             atoms.add(made)
         elif isinstance(atom, Tuple):
             atoms.add(Tuple(tuple(_renewed(m, summary, item, node, count) for item in atom.items), atom.cls))

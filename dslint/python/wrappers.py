@@ -13,6 +13,8 @@ from dslint.python.machine import Machine
 from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, join, one
 
 PREPARED_MODEL = "accelerate.PreparedModel"
+# A field of an object that a library gave another class in place: the path of that class.
+BECOMES = "#becomes"
 # The object inside a wrapped loader, optimizer or scheduler; the kinds of classes that wrap a model.
 WRAPS = "#wraps"
 _KINDS = ("ddp", "engine", "fsdp", "fabric-module", PREPARED_MODEL)
@@ -28,8 +30,24 @@ def wrapped(m: Machine, row: Row, value: Value, at: int, node: ast.AST, sure: bo
         return value
     atoms: set[Atom] = set()
     for atom in value.atoms:
-        atoms.add(_wrapped(m, table, atom, at, node, sure) if isinstance(atom, Instance) else atom)
+        made = _wrapped(m, table, atom, at, node, sure) if isinstance(atom, Instance) else atom
+        if made is atom and isinstance(atom, Instance) and is_of_unknown_class(m, atom):
+            becomes(m, atom, str(row.extra.get("unknown_becomes", "")))
+        atoms.add(made)
     return Value(frozenset(atoms), value.varies, value.shape, value.made_by, None, value.origin)
+
+
+def becomes(m: Machine, atom: Instance, cls: str) -> None:
+    """Give an object another class in place, beside its own."""
+    if cls:
+        m.store.set((atom, BECOMES), const(cls))
+
+
+def is_of_unknown_class(m: Machine, atom: Instance) -> bool:
+    """Return whether nobody knows all that the class of an object defines."""
+    if isinstance(atom.cls, str):
+        return not atom.cls
+    return any(isinstance(b, str) and m.libraries.class_(b) is None for b in attributes.lineage(m, atom.cls))
 
 
 def _wrapped(m: Machine, table: Mapping[str, str], atom: Instance, at: int, node: ast.AST, sure: bool) -> Atom:

@@ -1476,15 +1476,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="the loss is divided by the accumulation steps, and the library divides it again",
         module="dslint.rules.script.dsl217_double_gas_scaling",
-        markers=(
-            "\\.backward\\(\\s*[^)\\s]",
-            "deepspeed\\.initialize|\\binitialize\\(|model_engine|ds_engine|deepspeed_engine|DeepSpeedEngine|Accelerator",
-            "\\w\\)? */=? *[\\w(]",
-        ),
+        markers=("deepspeed|accelerat",),
         fix="unsafe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL218",

@@ -31,7 +31,9 @@ ENTRY = (
     r"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
     r"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
     r"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
-    r"|safe_[gs]et_full_|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE"
+    r"|safe_[gs]et_full_|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE|import deepspeed as "
+    r"|import accelerate as |from deepspeed import \*|from accelerate import \*"
+    r"|from deepspeed import[^\n]*initialize|from accelerate import[^\n]*Accelerator|deepspeed\s*\\\n"
 )
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.python.events import Event
+from dslint.python.places import ordered
 from dslint.python.values import Instance, Tuple, Value
 from dslint.rules.runs import Happening, RunQuery
 
@@ -53,8 +54,8 @@ def wrapped_by(event: Event) -> Iterator[tuple[Value, Value]]:
 
 
 def instances(value: Value | None) -> list[Instance]:
-    """Return the objects that a value may be."""
-    return [atom for atom in value.atoms if isinstance(atom, Instance)] if value is not None else []
+    """Return the objects that a value may be, in the order of the text."""
+    return [atom for atom in ordered(value.atoms) if isinstance(atom, Instance)] if value is not None else []
 
 
 def _is_plateau(value: Value | None) -> bool:

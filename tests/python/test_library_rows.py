@@ -202,6 +202,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "callbacks": lambda value: set(value.values()) <= {"once", "many"},
     "parameters": is_texts,
     "classes": is_texts,
+    "arguments": is_texts,
 }
 
 
@@ -235,7 +236,8 @@ def named(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def test_rows_name_classes_that_have_rows(file: Path) -> None:
     classes = everything("class")
     for _, path, row in rows(file):
-        wanted = [*row.get("bases", []), *row.get("stands_for", []), *[row[k] for k in ("becomes",) if k in row]]
+        wanted = [*row.get("bases", []), *row.get("stands_for", []), *(row.get("taken_as") or {}).values()]
+        wanted += [row[k] for k in ("becomes", "unknown_becomes") if k in row]
         for key in ("returns", "gives"):
             if key in row:
                 wanted += [name for word, name in returned(row[key]) if word == "new"]

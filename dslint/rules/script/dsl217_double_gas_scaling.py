@@ -21,17 +21,30 @@ https://github.com/deepspeedai/DeepSpeed/issues/7439, https://github.com/hugging
 from __future__ import annotations
 
 import ast
-import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
-from dslint.core.source import Location, labelled
-from dslint.model.script.quick import flat
-from dslint.model.script.training.enginewords import ENGINE_WORDS, method_calls
+from dslint.core.source import Location
+from dslint.python.events import Event
+from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training import (
+    ACCELERATOR,
+    ENGINE,
+    asks_for_count,
+    counts,
+    first_made,
+    is_own_count,
+    is_same_number,
+    maker_of,
+    micro_batches,
+    owners_of,
+    stage_at,
+    tests_beyond,
+)
 
 META = RuleMeta(
     code="DSL217",
@@ -40,7 +53,7 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="the loss is divided by the accumulation steps, and the library divides it again",
     fix="unsafe",
-    markers=(r"\.backward\(\s*[^)\s]", rf"{ENGINE_WORDS}|Accelerator", r"\w\)? */=? *[\w(]"),
+    markers=(r"deepspeed|accelerat",),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/7439",
         "https://github.com/huggingface/accelerate/issues/1773",
@@ -49,8 +62,94 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-_COUNTS = re.compile(r"accum|\bgas\b", re.I)
-_ENGINE = """\
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each backward of an engine or Accelerator whose loss was divided by the number that it divides by."""
+    divided = {atom: found for found in run.occurrences("divides") for atom in instances(found.event.result)}
+    seen: set[int] = set()
+    for found in run.occurrences("engine-backward") if divided else ():
+        event = found.event
+        loss = event.arguments.get("loss") or event.arguments.get("*0")
+        if id(event.node) in seen or loss is None or event.open or "scale_wrt_gas" in event.arguments:
+            continue
+        for kind in (ENGINE, ACCELERATOR):
+            division, places = _counted(run, found, loss, divided, kind)
+            if division is not None:
+                seen.add(id(event.node))
+                yield _finding(run, event, division.event, places, kind)
+
+
+def _counted(
+    run: RunQuery, found: Happening, loss: Value, divided: dict[Instance, Happening], kind: str
+) -> tuple[Happening | None, tuple[Location, ...]]:
+    """Return the division that leads to the backward by the number of the library, and where that is stated."""
+    owners = owners_of(run, found.event.receiver, kind)
+    if not owners:
+        return None, ()
+    made = (first_made(run, atom) for atom in instances(loss))
+    halves = [divided[atom] for atom in made if atom in divided]
+    told = [(half, _places(run, owners, kind, half.event)) for half in halves]
+    is_always = len(halves) == len(loss.atoms) and all(places is not None for _, places in told)
+    for half, places in told:
+        by = half.event.arguments["by"]
+        if places is not None and (is_always or all(asks_for_count(alt, by) for alt in tests_beyond(half, found))):
+            return half, places
+    return None, ()
+
+
+def _places(run: RunQuery, owners: list[Instance], kind: str, division: Event) -> tuple[Location, ...] | None:
+    """Return where the library is told to divide by the same number; `None` when it is not, or nobody knows."""
+    by = division.arguments["by"]
+    steps = micro_batches(run, owners, kind)
+    if is_own_count(by):
+        return steps.places if steps is not None and steps.count != 1 else () if steps is None else None
+    if steps is None or steps.count == 1:
+        return None
+    if steps.value is not None and is_same_number(by, steps.value):
+        return steps.places
+    is_same = steps.count is not None and (by.constants == (steps.count,) or counts(_divisor(division)))
+    return steps.places if is_same else None
+
+
+def _divisor(division: Event) -> ast.AST | None:
+    node = division.node
+    if isinstance(node, ast.AugAssign):
+        return node.value
+    return node.right if isinstance(node, ast.BinOp) else None
+
+
+def _finding(run: RunQuery, event: Event, division: Event, places: tuple[Location, ...], kind: str) -> Finding:
+    node = event.node
+    called = run.text(event.module, node.func) if isinstance(node, ast.Call) else event.api
+    by = _divisor(division)
+    what = f", by `{run.text(division.module, by)}`" if by is not None else ""
+    is_inside = isinstance(node, ast.Call) and division.node in node.args
+    related = () if is_inside else (run.location(division.module, division.node, "divided here"),)
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`{called}` divides the loss by the accumulation steps, and so did the script{what}: the gradient is too"
+        " small by that factor",
+        hint="Hand over the loss as it is, and divide only what is logged",
+        related=(*related, *places),
+        fix=_fix(run, event, division) if is_inside else None,
+        facts={
+            "stage": stage_at(run, maker_of(run, owners_of(run, event.receiver, kind))),
+            "library": "deepspeed" if kind == ENGINE else "accelerate",
+        },
+    )
+
+
+def _fix(run: RunQuery, event: Event, division: Event) -> Fix | None:
+    loss, module = division.node, event.module
+    if not isinstance(loss, ast.BinOp) or not isinstance(loss.op, ast.Div) or module.path != run.path:
+        return None
+    edit = Edit(module.path, module.span(loss), module.text(loss.left))
+    return Fix("Hand over the loss as it is", (edit,), Safety.UNSAFE)
+
+
+_WITH_ENGINE = """\
 import deepspeed
 
 
@@ -86,7 +185,7 @@ def train(model, loader):
 """
 
 EXAMPLES = (
-    bad("divided by what the config states as well", {"train.py": _ENGINE % _DIVIDED}, "train.py:15"),
+    bad("divided by what the config states as well", {"train.py": _WITH_ENGINE % _DIVIDED}, "train.py:15"),
     bad(
         "divided for accelerate",
         {"train.py": _ACCELERATE % ("4", "model(**batch).loss / 4")},
@@ -128,17 +227,30 @@ def train(args, model, loader):
         },
         "train.py:9",
     ),
-    good("divided for the log", {"train.py": _ENGINE % _DIVIDED.replace("loss =", "logged =")}),
+    bad(
+        "divided in a function of another file, by a plugin's number",
+        {
+            "losses.py": "def scaled(loss, steps):\n    return loss / steps\n",
+            "train.py": _ACCELERATE.replace("(gradient_accumulation_steps=%s)", "(gradient_accumulation_plugin=%s)")
+            .replace(
+                "import Accelerator", "import Accelerator\nfrom accelerate.utils import GradientAccumulationPlugin"
+            )
+            .replace("def train", "from losses import scaled\n\n\ndef train")
+            % ("GradientAccumulationPlugin(num_steps=4)", "scaled(model(**batch).loss, 4)"),
+        },
+        "train.py:14",
+    ),
+    good("divided for the log", {"train.py": _WITH_ENGINE % _DIVIDED.replace("loss =", "logged =")}),
     good(
         "the engine is told not to",
-        {"train.py": _ENGINE % _DIVIDED.replace("backward(loss)", "backward(loss, scale_wrt_gas=False)")},
+        {"train.py": _WITH_ENGINE % _DIVIDED.replace("backward(loss)", "backward(loss, scale_wrt_gas=False)")},
     ),
     good("accelerate does not accumulate", {"train.py": _ACCELERATE % ("1", "model(**batch).loss / 4")}),
     good("a mean over tokens", {"train.py": _ACCELERATE % ("4", "model(**batch).loss / batch['tokens']")}),
     good(
         "the arm without an engine",
         {
-            "train.py": _ENGINE
+            "train.py": _WITH_ENGINE
             % """\
         if not args.deepspeed:
             loss = loss / args.gradient_accumulation_steps
@@ -147,102 +259,3 @@ def train(args, model, loader):
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something is divided, and something has a backward with a loss."""
-    nodes = flat(tree)
-    divided = any(isinstance(n.op, ast.Div) for n in nodes.nodes(ast.BinOp))
-    divided = divided or any(isinstance(n.op, ast.Div) for n in nodes.nodes(ast.AugAssign))
-    return divided and any(call.args for _, call in method_calls(nodes, "backward"))
-
-
-class Check(ScriptCheck):
-    """Looks at the loss of every `backward` of an engine or accelerator."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the loss was divided by the number by which the library divides it."""
-        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward" or not node.args:
-            return
-        owner = node.func.value
-        kind = self.ctx.kind(owner)
-        loss = self.ctx.argument(node, "loss", 0)
-        if (
-            kind not in ("engine", "accelerator")
-            or loss is None
-            or self.ctx.argument(node, "scale_wrt_gas") is not None
-            or self.ctx.has_unpacked_arguments(node)
-        ):
-            return
-        for division, divisor in self.ctx.training.divisions(loss):
-            place = self._counted(kind, owner, divisor)
-            if place is not None and self._leads_to(division, node):
-                self._report(node, loss, division, divisor, place)
-                return
-
-    def _counted(
-        self, kind: str, owner: cst.BaseExpression, divisor: cst.BaseExpression
-    ) -> tuple[Location, ...] | None:
-        """Where the library is told to divide by the same number; `None` when it is not, or nobody knows."""
-        if kind == "accelerator":
-            made = self.ctx.objects.made(owner)
-            stated = self.ctx.argument(made, "gradient_accumulation_steps", 3) if made is not None else None
-            return self._same(divisor, [stated]) if stated is not None else None
-        steps = self.ctx.accumulation.steps
-        if steps.is_known:
-            same = self.ctx.training.counts_micro_batches(divisor) or self._value(divisor) == steps.get()
-            return labelled(steps.origins, "accumulates") if same and steps.get() > 1 else None
-        if self.ctx.training.is_the_engines_count(divisor):
-            return ()
-        return self._same(divisor, self.ctx.accumulation.expressions)
-
-    def _same(self, divisor: cst.BaseExpression, stated: list[cst.BaseExpression]) -> tuple[Location, ...] | None:
-        for expression in stated:
-            value = self._value(expression)
-            by_name = self.ctx.text(expression) == self.ctx.text(divisor) and value != 1
-            counted = self.ctx.training.counts_micro_batches(divisor) or self._value(divisor) == value
-            if by_name and isinstance(divisor, cst.Name | cst.Attribute | cst.Call):
-                return (self.ctx.location(expression, "the library divides by it as well"),)
-            if isinstance(value, int) and value > 1 and counted:
-                return (self.ctx.location(expression, "the library divides by it as well"),)
-        return None
-
-    def _value(self, node: cst.BaseExpression) -> object:
-        return self.ctx.constant(node).get_or(None)
-
-    def _leads_to(self, division: cst.CSTNode, backward: cst.Call) -> bool:
-        """What the backward gets is divided: in all its arms, or where there is more than one micro batch."""
-        if self.ctx.implies(backward, division):
-            return True
-        if self.ctx.excludes(backward, division):
-            return False
-        conditions = self.ctx.objects.conditions
-        here = {c.text for c in conditions.of(backward)}
-        return all(_COUNTS.search(c.text) for c in conditions.of(division) if c.text not in here)
-
-    def _report(
-        self,
-        node: cst.Call,
-        loss: cst.BaseExpression,
-        division: cst.CSTNode,
-        divisor: cst.BaseExpression,
-        place: tuple[Location, ...],
-    ) -> None:
-        called = self.ctx.text(node.func)
-        is_engine = isinstance(node.func, cst.Attribute) and self.ctx.kind(node.func.value) == "engine"
-        related = () if division is loss else (self.ctx.location(division, "divided here"),)
-        self.report(
-            node,
-            f"`{called}` divides the loss by the accumulation steps, and so did the script, by "
-            f"`{self.ctx.text(divisor)}`: the gradient is too small by that factor",
-            hint="Hand over the loss as it is, and divide only what is logged",
-            related=(*related, *place),
-            fix=self._fix(loss, division),
-            facts={"stage": self.ctx.stage, "library": "deepspeed" if is_engine else "accelerate"},
-        )
-
-    def _fix(self, loss: cst.BaseExpression, division: cst.CSTNode) -> Fix | None:
-        if division is not loss or not isinstance(loss, cst.BinaryOperation) or loss.lpar:
-            return None
-        edit = Edit(self.ctx.doc.path, self.ctx.span(loss), self.ctx.text(loss.left))
-        return Fix("Hand over the loss as it is", (edit,), Safety.UNSAFE)

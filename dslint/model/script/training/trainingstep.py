@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TypeGuard
 
 import libcst as cst
 
@@ -193,19 +192,7 @@ class TrainingSteps:
             pending += [b for b in fresh if b.kind == "augmented"]
         return found
 
-    # -- division by the accumulation steps -----------------------------------------------------------------------
-
-    def divisions(self, node: cst.BaseExpression) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-        """Where the value of a loss is divided, with what: ``loss / n``, ``loss /= n`` before ``node``."""
-        if isinstance(node, cst.BinaryOperation) and _is_division(node):
-            yield node, node.right
-        elif isinstance(node, cst.Name):
-            for binding in self.reached(node):
-                statement = self._tree.parent(binding.node)
-                if isinstance(statement, cst.AugAssign) and isinstance(statement.operator, cst.DivideAssign):
-                    yield statement, statement.value
-                elif binding.kind == "assign" and _is_division(binding.value):
-                    yield from self.divisions(binding.value)
+    # -- the accumulation steps ------------------------------------------------------------------------
 
     def is_the_engines_count(self, node: cst.BaseExpression) -> bool:
         """``engine.gradient_accumulation_steps()``, or a variable that certainly holds it."""
@@ -223,10 +210,6 @@ class TrainingSteps:
         if isinstance(node, cst.Call) and not node.args:
             node = node.func
         return _COUNTS.search(last_name(node)) is not None
-
-
-def _is_division(node: cst.BaseExpression | None) -> TypeGuard[cst.BinaryOperation]:
-    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide)
 
 
 def _value_of(binding: Binding, tree: Tree) -> list[cst.CSTNode]:

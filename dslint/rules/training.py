@@ -1,0 +1,143 @@
+"""The parts of a training step in a run: engines and Accelerators, what they own, and the micro batches they count."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.core.source import Location, labelled
+from dslint.python.events import Alt, Event
+from dslint.python.values import Const, Instance, Value
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+
+ENGINE, ACCELERATOR = "engine", "accelerator"
+# Names of a number of micro batches.
+COUNTS = re.compile(r"accum|^gas$|_gas$|grad_acc", re.I)
+_COUNTED_IN_TEST = re.compile(r"accum|\bgas\b", re.I)
+_STEPS = "gradient_accumulation_steps"
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatches:
+    """How many micro batches a step takes: a value of the program, a number where it is known, and the place."""
+
+    value: Value | None
+    count: int | None
+    places: tuple[Location, ...] = ()
+
+
+def owners_of(run: RunQuery, value: Value | None, kind: str) -> list[Instance]:
+    """Return the objects that a value may be when all of them are of a kind; else none."""
+    found = instances(value)
+    libraries = run.machine.libraries
+    is_sure = all(isinstance(atom.cls, str) and libraries.is_class(atom.cls, kind) for atom in found)
+    return found if value is not None and found and is_sure and len(found) == len(value.atoms) else []
+
+
+def maker_of(run: RunQuery, owners: list[Instance]) -> Event | None:
+    """Return the call that made the first of some objects."""
+    return next((run.makers[atom] for atom in owners if atom in run.makers), None)
+
+
+def micro_batches(run: RunQuery, owners: list[Instance], kind: str) -> MicroBatches | None:
+    """Return the micro batches of a step of an engine or Accelerator; `None` where nobody states them."""
+    maker = maker_of(run, owners)
+    steps = run.context.accumulation
+    if kind == ENGINE and not steps.is_absent:
+        return MicroBatches(None, steps.get_or(None), labelled(steps.origins, "accumulates"))
+    if maker is None or maker.accumulation is None:
+        return None
+    stated = maker.accumulation
+    known = stated.constants
+    is_count = known is not None and len(known) == 1 and type(known[0]) is int
+    node = maker.nodes.get(_STEPS) or maker.nodes.get("config")
+    places = (run.location(maker.module, node or maker.node, "the number of micro batches of a step"),)
+    return MicroBatches(stated, known[0] if is_count and known is not None else None, places)  # type: ignore[arg-type]
+
+
+def first_made(run: RunQuery, atom: Instance) -> Instance:
+    """Return the object of the events that made it; a call that is not interpreted again gives another one."""
+    while atom in run.machine.renewed:
+        atom = run.machine.renewed[atom]
+    return atom
+
+
+def is_same_number(one: Value, other: Value) -> bool:
+    """Return whether two values are certainly the same number, which is not 1."""
+    if one.constants is not None or other.constants is not None:
+        return one.constants == other.constants and one.constants not in ((1,), (None,))
+    mine = one.number if one.number is not None else one.single
+    theirs = other.number if other.number is not None else other.single
+    return mine is not None and mine == theirs
+
+
+def is_own_count(value: Value) -> bool:
+    """Return whether a value is what an engine or Accelerator says of its micro batches itself."""
+    number = value.number
+    path = number[0] if isinstance(number, tuple) and number else None
+    return isinstance(path, str) and path.endswith(f".{_STEPS}")
+
+
+def counts(node: ast.AST | None) -> bool:
+    """Return whether an expression speaks of accumulation: `args.gradient_accumulation_steps`, `accum_iter`, `gas`."""
+    return COUNTS.search(last_name(node)) is not None
+
+
+def last_name(node: ast.AST | None) -> str:
+    """Return the last name of an expression: of an attribute, of a call, of `config["steps"]`; else nothing."""
+    while isinstance(node, ast.Call) and not node.args:
+        node = node.func
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    key = node.slice if isinstance(node, ast.Subscript) else None
+    return str(key.value) if isinstance(key, ast.Constant) else ""
+
+
+def tests_beyond(found: Happening, other: Happening) -> Iterator[Alt]:
+    """Yield the tests that decide on one happening and not on another."""
+    around = {id(node) for node in other.around}
+    for node in found.around:
+        if isinstance(node, Alt) and id(node) not in around:
+            yield node
+
+
+def asks_for_count(alt: Alt, count: Value) -> bool:
+    """Return whether a test asks whether there are several micro batches, by its words or by the number itself."""
+    if _COUNTED_IN_TEST.search(test_text(alt)) is not None:
+        return True
+    wanted = count.number if count.number is not None else count.single
+    asked = alt.test.number if alt.test is not None else None
+    return wanted is not None and not isinstance(wanted, Const) and _mentions(asked, wanted)
+
+
+def _mentions(number: object, wanted: object) -> bool:
+    """Return whether a number is computed from another one."""
+    pending = [number]
+    while pending:
+        top = pending.pop()
+        if top == wanted:
+            return True
+        if isinstance(top, tuple | frozenset):
+            pending.extend(top)
+    return False
+
+
+def test_text(alt: Alt) -> str:
+    """Return the code of a test."""
+    return alt.module.text(getattr(alt.node, "test", alt.node))
+
+
+def constant_of(value: Value | None) -> object:
+    """Return the constant that a value is; `None` for anything else."""
+    atom = value.single if value is not None else None
+    return atom.value if isinstance(atom, Const) else None
+
+
+def stage_at(run: RunQuery, maker: Event | None) -> int | None:
+    """Return the ZeRO stage of an engine: of the run, or of the dictionary that it gets."""
+    return run.stage if run.stage is not None or maker is None else maker.stage
