@@ -1442,15 +1442,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="error",
         summary="an optimizer that a DeepSpeed engine owns is stepped by the script",
         module="dslint.rules.script.dsl215_engine_bypass_optimizer_step",
-        markers=(
-            "\\.step\\(",
-            "deepspeed",
-            "deepspeed\\.initialize|\\binitialize\\(|model_engine|ds_engine|deepspeed_engine|DeepSpeedEngine",
-        ),
+        markers=("deepspeed",),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL216",

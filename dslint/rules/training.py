@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.core.source import Location, labelled
-from dslint.python.events import Alt, Event
-from dslint.python.values import Const, Instance, Value
+from dslint.python.events import Alt, Event, Loop, events
+from dslint.python.queries.arms import Arm, inside, other_arms
+from dslint.python.values import Const, Instance, Tuple, Value
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
@@ -17,6 +18,7 @@ ENGINE, ACCELERATOR = "engine", "accelerator"
 # Names of a number of micro batches.
 COUNTS = re.compile(r"accum|^gas$|_gas$|grad_acc", re.I)
 _COUNTED_IN_TEST = re.compile(r"accum|\bgas\b", re.I)
+_STAGE = re.compile(r"stage|zero", re.I)
 _STEPS = "gradient_accumulation_steps"
 
 
@@ -40,6 +42,27 @@ def owners_of(run: RunQuery, value: Value | None, kind: str) -> list[Instance]:
 def maker_of(run: RunQuery, owners: list[Instance]) -> Event | None:
     """Return the call that made the first of some objects."""
     return next((run.makers[atom] for atom in owners if atom in run.makers), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """An object of an engine: the call that made the engine, and whether the script has handed the object over."""
+
+    maker: Event
+    is_client: bool
+
+
+def owned_by(run: RunQuery, parameter: str, at: int) -> dict[Instance, Owned]:
+    """Return the objects that engines own: what they got by a parameter, and what comes back at a position."""
+    found: dict[Instance, Owned] = {}
+    for made in run.occurrences("makes-engine"):
+        maker = made.event
+        for atom in instances(maker.arguments.get(parameter)):
+            found.setdefault(atom, Owned(maker, True))
+        result = maker.result.single if maker.result is not None else None
+        for atom in instances(result.items[at]) if isinstance(result, Tuple) and at < len(result.items) else ():
+            found.setdefault(atom, Owned(maker, False))
+    return found
 
 
 def micro_batches(run: RunQuery, owners: list[Instance], kind: str) -> MicroBatches | None:
@@ -132,6 +155,26 @@ def test_text(alt: Alt) -> str:
     return alt.module.text(getattr(alt.node, "test", alt.node))
 
 
+def beside(found: Happening, tag: str) -> list[Event]:
+    """Return the events with a tag that run in the same turn of the innermost loop, in order."""
+    loop = next((node for node in reversed(found.around) if isinstance(node, Loop)), None)
+    excluded = inside(arms_of(found))
+    scope = loop.body if loop is not None else found.entry.tree
+    return [event for event in events(scope) if tag in event.tags and id(event) not in excluded]
+
+
+def arms_of(found: Happening) -> list[Arm]:
+    """Return the sides of tests that are not taken where something happens."""
+    return list(other_arms(found.entry.tree, found.around, found.event))
+
+
+def has_other_arm(found: Happening, method: str, *tags: str) -> bool:
+    """Return whether a side that is not taken calls the method as well, on whatever: two ways to train."""
+    wanted, call = frozenset(tags), re.compile(rf"\.{method}\s*\(")
+    arms = arms_of(found)
+    return any(call.search(arm.text) or any(e.tags & wanted for e in events(arm.block)) for arm in arms)
+
+
 def constant_of(value: Value | None) -> object:
     """Return the constant that a value is; `None` for anything else."""
     atom = value.single if value is not None else None
@@ -141,3 +184,36 @@ def constant_of(value: Value | None) -> object:
 def stage_at(run: RunQuery, maker: Event | None) -> int | None:
     """Return the ZeRO stage of an engine: of the run, or of the dictionary that it gets."""
     return run.stage if run.stage is not None or maker is None else maker.stage
+
+
+def asks_for_stage(found: Happening) -> bool:
+    """Return whether a test around something asks for the ZeRO stage."""
+    return any(isinstance(node, Alt) and _STAGE.search(test_text(node)) for node in found.around)
+
+
+def variable_of(maker: Event, at: ast.AST) -> str:
+    """Return the variable that holds what a call has made, first or alone, where that is certain at a place.
+
+    Both stand in one function, and nothing else is bound to the name there.
+    """
+    tree = maker.module.tree
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+    holding = [[n for n in functions if any(inner is node for inner in ast.walk(n))] for node in (maker.node, at)]
+    if holding[0] != holding[1]:
+        return ""
+    scope = holding[0][-1] if holding[0] else tree
+    first = target_of(maker, scope)
+    name = first.id if isinstance(first, ast.Name) and first.id != "_" else ""
+    bound = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
+    return name if len(bound) == 1 else ""
+
+
+def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:
+    """Return what the first thing that a call has made, or the only one, is assigned to."""
+    target = next((n.targets[0] for n in ast.walk(scope) if isinstance(n, ast.Assign) and _is_of(n, maker.node)), None)
+    return target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
+
+
+def _is_of(statement: ast.Assign, node: ast.AST) -> bool:
+    value = statement.value.value if isinstance(statement.value, ast.Subscript) else statement.value
+    return value is node and len(statement.targets) == 1

@@ -22,14 +22,19 @@ returned optimizer raises `KeyError`; both steps raise `TypeError` at stage 2 an
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
-from dslint.model.script.training.enginewords import ENGINE, steps_another
+from dslint.python.events import Event
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.training import asks_for_stage, beside, has_other_arm, owned_by, stage_at, target_of, variable_of
 
 META = RuleMeta(
     code="DSL215",
@@ -38,13 +43,135 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="an optimizer that a DeepSpeed engine owns is stepped by the script",
     fix="safe",
-    markers=(r"\.step\(", *ENGINE),
+    markers=(r"deepspeed",),
     references=(
         "https://www.deepspeed.ai/getting-started/#training",
         "DeepSpeedEngine._take_model_step in deepspeed/runtime/engine.py",
     ),
     depends_on_run=True,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of an optimizer that an engine owns: handed over by the script, or come back."""
+
+    found: Happening
+    maker: Event
+    is_client: bool
+
+    @property
+    def text(self) -> str:
+        """Return how the optimizer is called."""
+        node = self.found.event.node
+        value = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
+        return " ".join(self.found.event.module.text(value).split())
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each step of an optimizer that certainly belongs to an engine."""
+    owned = owned_by(run, "optimizer", 1)
+    engines = _texts(run) if owned else frozenset()
+    seen: set[int] = set()
+    for found in run.occurrences("optimizer-step") if owned else ():
+        event = found.event
+        owners = [owned[atom] for atom in instances(event.receiver) if atom in owned]
+        is_sure = event.receiver is not None and len(owners) == len(event.receiver.atoms) > 0
+        if not is_sure or "engine-step" in event.tags or id(event.node) in seen:
+            continue
+        if has_other_arm(found, "step", "engine-step", "optimizer-step") or (
+            run.stage is None and asks_for_stage(found)
+        ):
+            continue
+        told = _finding(run, _Step(found, owners[0].maker, owners[0].is_client), engines)
+        if told is not None:
+            seen.add(id(event.node))
+            yield told
+
+
+def _texts(run: RunQuery) -> frozenset[str]:
+    """Return how the engines of a run are called in the code."""
+    found = set()
+    for event in (e.event for e in run.happenings("engine-step", "engine-backward", "engine-forward")):
+        node = event.node.func if isinstance(event.node, ast.Call) else event.node
+        name = event.api.rpartition(".")[2]
+        found.add(event.module.text(node.value if isinstance(node, ast.Attribute) and node.attr == name else node))
+    return frozenset(found)
+
+
+def _finding(run: RunQuery, step: _Step, engines: frozenset[str]) -> Finding | None:
+    event = step.found.event
+    stage = stage_at(run, step.maker)
+    both = [e for e in beside(step.found, "engine-step") if _is_of(run, e, step.maker)]
+    judged = _judged("client" if step.is_client else "returned", stage, bool(both))
+    if judged is None or (both and step.is_client and not _is_before(step.found, both)):
+        return None
+    severity, what = judged
+    made = target_of(step.maker, step.maker.module.tree)
+    named = engines | {step.maker.module.text(made)} if made is not None else engines
+    if step.text.rpartition(".")[0] in named and not both:
+        severity = Severity.INFO  # ``engine.optimizer.step()``: somebody meant it
+    name = variable_of(step.maker, event.node) if step.maker.module is event.module else ""
+    engine = name or "engine"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        what.format(name=f"`{step.text}.step()`"),
+        hint=f"Remove it: `{engine}.step()` does the step" if both else f"Call `{engine}.step()` instead",
+        related=(run.location(step.maker.module, step.maker.node, "the engine is made here"),),
+        severity=severity,
+        fix=None if both else _fix(run, event, name),
+        facts={"who": "client" if step.is_client else "returned", "stage": stage, "both": bool(both)},
+    )
+
+
+def _is_of(run: RunQuery, event: Event, maker: Event) -> bool:
+    found = instances(event.receiver)
+    return any(run.makers.get(atom) is maker for atom in found if isinstance(atom, Instance))
+
+
+def _is_before(found: Happening, others: list[Event]) -> bool:
+    together = [*beside(found, "optimizer-step")]
+    at = next((n for n, event in enumerate(together) if event is found.event), 0)
+    return any(event is other for event in together[at:] for other in others)
+
+
+def _fix(run: RunQuery, event: Event, engine: str) -> Fix | None:
+    """`engine.step()`, where the engine is a variable of the same function and nothing else was bound to it."""
+    node = event.node
+    if not engine or not isinstance(node, ast.Call) or node.args or node.keywords or event.module.path != run.path:
+        return None
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    edit = Edit(run.path, event.module.span(node.func.value), engine)
+    return Fix("Let the engine step", (edit,), Safety.SAFE)
+
+
+def _judged(kind: str, stage: int | None, is_both: bool) -> tuple[Severity, str] | None:
+    """How bad the step is, and what it does; `None` where it does nothing."""
+    if kind == "client":
+        if is_both:
+            twice = "{name} before `engine.step()` moves the weights twice in each step at stage 0"
+            return (Severity.ERROR, twice) if stage == 0 else None
+        if stage == 0:
+            return Severity.WARNING, (
+                "{name} steps the optimizer that the engine owns: the engine counts no step, so that accumulation, "
+                "clipping and the schedule are passed over"
+            )
+        return Severity.ERROR, (
+            "{name} steps the optimizer that was handed to `deepspeed.initialize`: under ZeRO the weights never move, "
+            "since only `engine.step()` fills what it holds"
+        )
+    if is_both:
+        raises = "{name} beside `engine.step()` raises `TypeError` under ZeRO: the gradients are gone by then"
+        severity = Severity.ERROR if stage in (1, 2, 3) else Severity.WARNING
+        return (severity, raises) if stage != 0 else None
+    return Severity.WARNING, (
+        "{name} steps the optimizer of the engine without the engine, which counts no step: its accumulation, its "
+        "schedule and its checkpoints know nothing of this one"
+    )
+
 
 _HEAD = """\
 import deepspeed
@@ -147,96 +274,3 @@ def train(args, generator, judge, loader):
         },
     ),
 )
-
-precheck = steps_another
-
-
-class Check(ScriptCheck):
-    """Looks at every `.step()` of an optimizer."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on a step of an optimizer that certainly belongs to an engine."""
-        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "step":
-            return
-        optimizer = node.func.value
-        kind = self.ctx.kind(optimizer)
-        if kind not in ("client_optimizer", "ds_optimizer"):
-            return
-        if self.ctx.training.has_other_arm(node, "step"):
-            return  # ``if args.deepspeed: engine.step()``, ``else: optimizer.step()``
-        maker = self.ctx.objects.taken(optimizer) if kind == "client_optimizer" else self.ctx.objects.made(optimizer)
-        stage = self.ctx.zero.at(node).stage
-        is_both = self._engine_steps_too(node, maker)
-        found = _judged(kind, stage, is_both)
-        if found is None or (is_both and not self._is_before(node) and kind == "client_optimizer"):
-            return
-        severity, what = found
-        if isinstance(optimizer, cst.Attribute) and self.ctx.kind(optimizer.value) == "engine" and not is_both:
-            severity = Severity.INFO  # ``engine.optimizer.step()``: somebody meant it
-        text = self.ctx.text(optimizer)
-        related = (self.ctx.location(maker, "the engine is made here"),) if maker is not None else ()
-        engine = (self._engine_name(maker) if maker is not None else "") or "engine"
-        self.report(
-            node,
-            what.format(name=f"`{text}.step()`"),
-            hint=f"Remove it: `{engine}.step()` does the step" if is_both else f"Call `{engine}.step()` instead",
-            related=related,
-            severity=severity,
-            fix=None if is_both else self._fix(node, optimizer, maker),
-            facts={"who": "client" if kind == "client_optimizer" else "returned", "stage": stage, "both": is_both},
-        )
-
-    def _engine_steps_too(self, node: cst.Call, maker: cst.Call | None) -> bool:
-        beside = self.ctx.training.beside(node, "engine", "step")
-        return any(self.ctx.objects.made(_receiver(call)) in (maker, None) for call in beside)
-
-    def _is_before(self, node: cst.Call) -> bool:
-        beside = self.ctx.training.beside(node, "engine", "step")
-        return any(self.ctx.tree.position(node) < self.ctx.tree.position(call) for call in beside)
-
-    def _fix(self, node: cst.Call, optimizer: cst.BaseExpression, maker: cst.Call | None) -> Fix | None:
-        """`engine.step()`, where the engine is a variable of the same function and nothing else was bound to it."""
-        if maker is None or node.args or self.ctx.tree.function(maker) is not self.ctx.tree.function(node):
-            return None
-        name = self._engine_name(maker)
-        bound = self.ctx.names.bindings(name, node) if name else []
-        if len(bound) != 1 or not self.ctx.tree.contains(self.ctx.tree.parent(maker) or maker, bound[0].node):
-            return None
-        return Fix("Let the engine step", (Edit(self.ctx.doc.path, self.ctx.span(optimizer), name),), Safety.SAFE)
-
-    def _engine_name(self, maker: cst.Call) -> str:
-        statement = self.ctx.parent(maker)
-        if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
-            return ""
-        target = statement.targets[0].target
-        first = target.elements[0].value if isinstance(target, cst.Tuple | cst.List) and target.elements else None
-        return first.value if isinstance(first, cst.Name) and first.value != "_" else ""
-
-
-def _receiver(call: cst.Call) -> cst.BaseExpression:
-    return call.func.value if isinstance(call.func, cst.Attribute) else call.func
-
-
-def _judged(kind: str, stage: int | None, is_both: bool) -> tuple[Severity, str] | None:
-    """How bad the step is, and what it does; `None` where it does nothing."""
-    if kind == "client_optimizer":
-        if is_both:
-            twice = "{name} before `engine.step()` moves the weights twice in each step at stage 0"
-            return (Severity.ERROR, twice) if stage == 0 else None
-        if stage == 0:
-            return Severity.WARNING, (
-                "{name} steps the optimizer that the engine owns: the engine counts no step, so that accumulation, "
-                "clipping and the schedule are passed over"
-            )
-        return Severity.ERROR, (
-            "{name} steps the optimizer that was handed to `deepspeed.initialize`: under ZeRO the weights never move, "
-            "since only `engine.step()` fills what it holds"
-        )
-    if is_both:
-        raises = "{name} beside `engine.step()` raises `TypeError` under ZeRO: the gradients are gone by then"
-        severity = Severity.ERROR if stage in (1, 2, 3) else Severity.WARNING
-        return (severity, raises) if stage != 0 else None
-    return Severity.WARNING, (
-        "{name} steps the optimizer of the engine without the engine, which counts no step: its accumulation, its "
-        "schedule and its checkpoints know nothing of this one"
-    )
