@@ -6,10 +6,11 @@ import textwrap
 
 import libcst as cst
 import pytest
-from script_helpers import call, findings, script
+from script_helpers import call, queried, script
+from script_helpers import findings as visited
 
 from dslint.core.fact import absent, known, unknown
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.batch import Batch, accumulation_of
 from dslint.probe.experiment import Subject
@@ -32,6 +33,10 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 o = torch.optim.SGD(p, lr=1.0)
 e, r, _, s = deepspeed.initialize(args=a, model=m, optimizer=o)
 """
+
+
+def findings(module: object, code: str, context: Context | None = None) -> list[Finding]:
+    return (queried if hasattr(module, "query") else visited)(module, code, context)
 
 
 def stage(number: int) -> Context:

@@ -1455,11 +1455,7 @@ RULES: tuple[RuleInfo, ...] = (
         severity="error",
         summary="the loss of a DeepSpeed engine runs its own backward where the engine does not hear of it",
         module="dslint.rules.script.dsl216_engine_bypass_loss_backward",
-        markers=(
-            "\\.backward\\(",
-            "deepspeed",
-            "deepspeed\\.initialize|\\binitialize\\(|model_engine|ds_engine|deepspeed_engine|DeepSpeedEngine",
-        ),
+        markers=("deepspeed",),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dslint.core.source import Location, labelled
 from dslint.python.events import Alt, Event, Loop, events
 from dslint.python.queries.arms import Arm, inside, other_arms
+from dslint.python.source import Module
 from dslint.python.values import Const, Instance, Tuple, Value
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
@@ -196,16 +197,25 @@ def variable_of(maker: Event, at: ast.AST) -> str:
 
     Both stand in one function, and nothing else is bound to the name there.
     """
-    tree = maker.module.tree
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
-    holding = [[n for n in functions if any(inner is node for inner in ast.walk(n))] for node in (maker.node, at)]
-    if holding[0] != holding[1]:
+    scope = function_of(maker.module, maker.node)
+    if scope is not function_of(maker.module, at):
         return ""
-    scope = holding[0][-1] if holding[0] else tree
     first = target_of(maker, scope)
     name = first.id if isinstance(first, ast.Name) and first.id != "_" else ""
     bound = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
     return name if len(bound) == 1 else ""
+
+
+def function_of(module: Module, node: ast.AST) -> ast.AST:
+    """Return the innermost function around a node, else the module."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    outer = [n for n in ast.walk(module.tree) if isinstance(n, kinds) and any(inner is node for inner in ast.walk(n))]
+    return outer[-1] if outer else module.tree
+
+
+def node_arguments(node: ast.AST) -> bool:
+    """Return whether a call passes any arguments."""
+    return isinstance(node, ast.Call) and bool(node.args or node.keywords)
 
 
 def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:

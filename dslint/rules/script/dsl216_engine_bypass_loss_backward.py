@@ -22,17 +22,26 @@ raises `RuntimeError`; stages 1, 2 (also with accumulation) and 3 give the weigh
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.script.training.enginewords import ENGINE, plain_backward
+from dslint.model.script.training.enginewords import plain_backward
 from dslint.model.script.training.jointforwards import JointForwards
 from dslint.model.versions.resolve import covers
+from dslint.python.events import Event
+from dslint.python.places import ordered
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
 from dslint.rules.snippets import TWO_ARMS
+from dslint.rules.training import ENGINE, asks_for_stage, function_of, has_other_arm, node_arguments, stage_at
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -42,7 +51,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="the loss of a DeepSpeed engine runs its own backward where the engine does not hear of it",
     fix="safe",
-    markers=(r"\.backward\(", *ENGINE),
+    markers=(r"deepspeed",),
     versions=("deepspeed<0.18.3",),
     references=("https://github.com/deepspeedai/DeepSpeed/pull/7665",),
     depends_on_run=True,
@@ -51,6 +60,87 @@ META = RuleMeta(
 _SINCE = "0.18.3"
 # What was seen to fail; 0.18.3 was seen to work.
 _TWICE = "0.19.8"
+
+
+def applies(_path: str, context: Context) -> bool:
+    """A release that misses a plain backward, of one forward or of two, or stage 0, may be in use."""
+    if covers(context.deepspeed, f"<{_SINCE}") == "yes" or covers(context.deepspeed, f">={_TWICE}") == "yes":
+        return True
+    return not context.zero_stage.is_known or context.zero_stage.get() == 0
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each backward of a loss that comes from an engine alone, which does not hear of it."""
+    is_old = covers(run.context.deepspeed, f"<{_SINCE}") == "yes"
+    seen: set[int] = set()
+    for found in run.occurrences("backward"):
+        event = found.event
+        made_by = event.snapshot.get("self", (0, 0, frozenset()))[2]
+        engines = [atom for atom in ordered(made_by) if isinstance(atom, Instance)]
+        if "engine-backward" in event.tags or id(event.node) in seen or not _are_engines(run, engines):
+            continue
+        stage = stage_at(run, run.makers.get(engines[0]))
+        is_asked = run.stage is None and asks_for_stage(found)
+        if not (is_old or stage == 0) or is_asked or has_other_arm(found, "backward", "backward"):
+            continue
+        told = _of_run(run, event, engines[0], stage, is_old)
+        if told is not None:
+            seen.add(id(event.node))
+            yield told
+
+
+def _are_engines(run: RunQuery, made_by: list[Instance]) -> bool:
+    kinds = [isinstance(atom.cls, str) and run.machine.libraries.is_class(atom.cls, ENGINE) for atom in made_by]
+    return bool(kinds) and all(kinds)
+
+
+def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, is_old: bool) -> Finding | None:
+    node, module = event.node, event.module
+    called = node.func if isinstance(node, ast.Call) else None
+    loss = called.value if isinstance(called, ast.Attribute) else None
+    if called is None or (loss is not None and _is_scaled(loss)):
+        return None
+    text = run.text(module, loss) if loss is not None else "loss"
+    name, is_here = _called(run, engine, event)
+    version = version_named(run.context.deepspeed)
+    what = f"{version} does not hear of it, and the gradients are neither averaged over the ranks nor handed on"
+    if not is_old:
+        what = "DeepSpeed raises `RuntimeError` for it at stage 0"
+    fixed = f"{name}.backward({module.text(loss)})" if loss is not None else ""
+    can_fix = (
+        is_here and loss is not None and "\n" not in fixed and module.path == run.path and not node_arguments(node)
+    )
+    return run.finding(
+        META,
+        module,
+        node,
+        f"`{run.text(module, called)}()` passes over the engine that computed the loss: {what}",
+        hint=f"Call `{name}.backward({text})`",
+        related=version_origin(run.context.deepspeed) if is_old else (),
+        fix=Fix("Let the engine run the backward", (Edit(run.path, module.span(node), fixed),)) if can_fix else None,
+        facts={"stage": stage, "forwards": 1},
+    )
+
+
+def _is_scaled(node: ast.expr) -> bool:
+    """`scaler.scale(loss)`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "scale"
+
+
+def _called(run: RunQuery, engine: Instance, event: Event) -> tuple[str, bool]:
+    """Return how the engine is called, and whether it is called so in the function of an event."""
+    for found in run.happenings("engine-forward"):
+        node = found.event.node
+        if (
+            found.event.module is event.module
+            and isinstance(node, ast.Call)
+            and engine in instances(found.event.receiver)
+        ):
+            is_here = function_of(event.module, node) is function_of(event.module, event.node)
+            return event.module.text(node.func).removesuffix(".forward"), is_here
+    return "engine", False
+
+
 _TRAIN = """\
 import deepspeed
 import torch.nn.functional as F
@@ -142,59 +232,35 @@ EXAMPLES = (
 precheck = plain_backward
 
 
-def applies(_path: str, context: Context) -> bool:
-    """A release that misses a plain backward, of one forward or of two, or stage 0, may be in use."""
-    if covers(context.deepspeed, f"<{_SINCE}") == "yes" or covers(context.deepspeed, f">={_TWICE}") == "yes":
-        return True
-    return not context.zero_stage.is_known or context.zero_stage.get() == 0
-
-
 class Check(ScriptCheck):
-    """Looks at every `loss.backward()`."""
+    """Looks at every `loss.backward()` of a release that fails with two forwards in a loss."""
 
     def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the loss certainly comes from an engine that does not hear of it."""
+        """Fire when two forwards of one engine are certainly in the loss."""
         if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward" or node.args:
             return
         stage = self.ctx.zero.at(node).stage
-        is_old = covers(self.ctx.run.deepspeed, f"<{_SINCE}") == "yes"
         loss = node.func.value
-        joint = [] if is_old or stage == 0 else self._joint(loss)
-        if not (is_old or stage == 0 or len(joint) > 1):
+        if stage == 0 or covers(self.ctx.run.deepspeed, f">={_TWICE}") != "yes":
             return
-        forwards = self.ctx.training.forwards(loss)
+        joint = JointForwards(self.ctx.tree, self.ctx.names, self.ctx.training).of(loss)
+        forwards = self.ctx.training.forwards(loss) if len(joint) > 1 else []
         if not forwards or any(self.ctx.training.forward_kind(f) != "engine" for f in forwards):
             return
         if self.ctx.training.has_other_arm(node, "backward"):
             return
         engine = self.ctx.text(forwards[0].func).removesuffix(".forward")
         text = self.ctx.text(loss)
-        if stage == 0 and not is_old:
-            what = "DeepSpeed raises `RuntimeError` for it at stage 0"
-        elif joint:
-            version = version_named(self.ctx.run.deepspeed)
-            what = f"{version} misses the gradients of a loss with two forwards, and `step()` raises `KeyError`"
-        else:
-            version = version_named(self.ctx.run.deepspeed)
-            what = f"{version} does not hear of it, and the gradients are neither averaged over the ranks nor handed on"
+        version = version_named(self.ctx.run.deepspeed)
         self.report(
             node,
-            f"`{text}.backward()` passes over the engine that computed the loss: {what}",
+            f"`{text}.backward()` passes over the engine that computed the loss: {version} misses the gradients of a "
+            "loss with two forwards, and `step()` raises `KeyError`",
             hint=f"Call `{engine}.backward({text})`",
-            related=(
-                version_origin(self.ctx.run.deepspeed)
-                if is_old
-                else tuple(self.ctx.location(f, "a forward of the engine") for f in joint[:2])
-            ),
+            related=tuple(self.ctx.location(f, "a forward of the engine") for f in joint[:2]),
             fix=self._fix(node, f"{engine}.backward({text})"),
-            facts={"stage": stage, "forwards": len(joint) or len(forwards)},
+            facts={"stage": stage, "forwards": len(joint)},
         )
-
-    def _joint(self, loss: cst.BaseExpression) -> list[cst.Call]:
-        """The forwards of one engine that are certainly in the loss, where the release fails with two."""
-        if covers(self.ctx.run.deepspeed, f">={_TWICE}") != "yes":
-            return []
-        return JointForwards(self.ctx.tree, self.ctx.names, self.ctx.training).of(loss)
 
     def _fix(self, node: cst.Call, text: str) -> Fix | None:
         if "\n" in text:
