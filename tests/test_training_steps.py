@@ -30,7 +30,7 @@ import deepspeed
 import torch
 from accelerate import Accelerator
 from torch.nn.parallel import DistributedDataParallel as DDP
-o = torch.optim.SGD(p, lr=1.0)
+m, o = torch.nn.Linear(4, 1), torch.optim.SGD(p, lr=1.0)
 e, r, _, s = deepspeed.initialize(args=a, model=m, optimizer=o)
 """
 
@@ -260,7 +260,7 @@ def test_dsl219_asks_whose_parameters(given: str, number: int | None, expected: 
 
 
 def test_dsl219_judges_what_accelerate_prepared_only_where_the_run_uses_zero() -> None:
-    code = "import torch\nfrom accelerate import Accelerator\na = Accelerator()\nm = a.prepare_model(q)\n"
+    code = "import torch\nfrom accelerate import Accelerator\na = Accelerator()\nm = a.prepare_model(q())\n"
     code += "torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)\n"
     assert severities(dsl219, code) == []
     assert severities(dsl219, code, stage(2)) == ["error"]

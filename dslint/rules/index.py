@@ -1460,6 +1460,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL217",
@@ -1500,14 +1501,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="error",
         summary="gradients are clipped after ZeRO has moved them elsewhere",
         module="dslint.rules.script.dsl219_clip_grad_with_engine",
-        markers=(
-            "clip_grad_",
-            "deepspeed\\.initialize|\\binitialize\\(|model_engine|ds_engine|deepspeed_engine|DeepSpeedEngine|\\.prepare\\(",
-        ),
+        markers=("deepspeed|accelerat",),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL220",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from dslint.core.source import Location, labelled
 from dslint.python.events import Alt, Event, Loop, events
 from dslint.python.queries.arms import Arm, inside, other_arms
-from dslint.python.source import Module
 from dslint.python.values import Const, Instance, Tuple, Value
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
@@ -47,10 +46,15 @@ def maker_of(run: RunQuery, owners: list[Instance]) -> Event | None:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """An object of an engine: the call that made the engine, and whether the script has handed the object over."""
+    """An object of an engine: where the engine was made, and whether the script has handed the object over."""
 
-    maker: Event
+    made: Happening
     is_client: bool
+
+    @property
+    def maker(self) -> Event:
+        """Return the call that made the engine."""
+        return self.made.event
 
 
 def owned_by(run: RunQuery, parameter: str, at: int) -> dict[Instance, Owned]:
@@ -59,10 +63,24 @@ def owned_by(run: RunQuery, parameter: str, at: int) -> dict[Instance, Owned]:
     for made in run.occurrences("makes-engine"):
         maker = made.event
         for atom in instances(maker.arguments.get(parameter)):
-            found.setdefault(atom, Owned(maker, True))
+            found.setdefault(atom, Owned(made, True))
         result = maker.result.single if maker.result is not None else None
         for atom in instances(result.items[at]) if isinstance(result, Tuple) and at < len(result.items) else ():
-            found.setdefault(atom, Owned(maker, False))
+            found.setdefault(atom, Owned(made, False))
+    return found
+
+
+def first_of(value: Value | None) -> list[Instance]:
+    """Return the objects that a value may be; of a tuple its first part."""
+    atom = value.single if value is not None else None
+    return instances(atom.items[0] if isinstance(atom, Tuple) and atom.items else value)
+
+
+def parameter_owners(run: RunQuery) -> dict[ast.AST, list[Instance]]:
+    """Return the models that calls of `parameters()` ask, by the node of the call."""
+    found: dict[ast.AST, list[Instance]] = {}
+    for asked in run.occurrences("parameters"):
+        found.setdefault(asked.event.node, []).extend(instances(asked.event.receiver))
     return found
 
 
@@ -176,6 +194,25 @@ def has_other_arm(found: Happening, method: str, *tags: str) -> bool:
     return any(call.search(arm.text) or any(e.tags & wanted for e in events(arm.block)) for arm in arms)
 
 
+def excludes(one: Happening, other: Happening) -> bool:
+    """Return whether a test that both depend on is true for one of two happenings and false for the other."""
+    mine, theirs = _decided(one), _decided(other)
+    return any(mine[number] != theirs[number] for number in mine.keys() & theirs.keys())
+
+
+def _decided(found: Happening) -> dict[object, bool]:
+    """Return the tests that are decided where something happens, by their numbers."""
+    decided: dict[object, bool] = {}
+    for arm in arms_of(found):
+        number: object = arm.alt.test.number if arm.alt.test is not None else None
+        holds = not arm.holds
+        while isinstance(number, tuple) and len(number) == 2 and number[0] == "not":
+            number, holds = number[1], not holds
+        if number is not None:
+            decided[number] = holds
+    return decided
+
+
 def constant_of(value: Value | None) -> object:
     """Return the constant that a value is; `None` for anything else."""
     atom = value.single if value is not None else None
@@ -190,40 +227,3 @@ def stage_at(run: RunQuery, maker: Event | None) -> int | None:
 def asks_for_stage(found: Happening) -> bool:
     """Return whether a test around something asks for the ZeRO stage."""
     return any(isinstance(node, Alt) and _STAGE.search(test_text(node)) for node in found.around)
-
-
-def variable_of(maker: Event, at: ast.AST) -> str:
-    """Return the variable that holds what a call has made, first or alone, where that is certain at a place.
-
-    Both stand in one function, and nothing else is bound to the name there.
-    """
-    scope = function_of(maker.module, maker.node)
-    if scope is not function_of(maker.module, at):
-        return ""
-    first = target_of(maker, scope)
-    name = first.id if isinstance(first, ast.Name) and first.id != "_" else ""
-    bound = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
-    return name if len(bound) == 1 else ""
-
-
-def function_of(module: Module, node: ast.AST) -> ast.AST:
-    """Return the innermost function around a node, else the module."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    outer = [n for n in ast.walk(module.tree) if isinstance(n, kinds) and any(inner is node for inner in ast.walk(n))]
-    return outer[-1] if outer else module.tree
-
-
-def node_arguments(node: ast.AST) -> bool:
-    """Return whether a call passes any arguments."""
-    return isinstance(node, ast.Call) and bool(node.args or node.keywords)
-
-
-def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:
-    """Return what the first thing that a call has made, or the only one, is assigned to."""
-    target = next((n.targets[0] for n in ast.walk(scope) if isinstance(n, ast.Assign) and _is_of(n, maker.node)), None)
-    return target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
-
-
-def _is_of(statement: ast.Assign, node: ast.AST) -> bool:
-    value = statement.value.value if isinstance(statement.value, ast.Subscript) else statement.value
-    return value is node and len(statement.targets) == 1

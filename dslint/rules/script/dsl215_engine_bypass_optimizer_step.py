@@ -31,10 +31,11 @@ from dslint.core.fix import Edit, Fix, Safety
 from dslint.python.events import Event
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.enginenames import target_of, variable_of
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.training import asks_for_stage, beside, has_other_arm, owned_by, stage_at, target_of, variable_of
+from dslint.rules.training import asks_for_stage, beside, excludes, has_other_arm, owned_by, stage_at
 
 META = RuleMeta(
     code="DSL215",
@@ -77,7 +78,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         owners = [owned[atom] for atom in instances(event.receiver) if atom in owned]
         is_sure = event.receiver is not None and len(owners) == len(event.receiver.atoms) > 0
-        if not is_sure or "engine-step" in event.tags or id(event.node) in seen:
+        if not is_sure or "engine-step" in event.tags or id(event.node) in seen or excludes(owners[0].made, found):
             continue
         if has_other_arm(found, "step", "engine-step", "optimizer-step") or (
             run.stage is None and asks_for_stage(found)

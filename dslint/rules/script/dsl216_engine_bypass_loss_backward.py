@@ -38,10 +38,11 @@ from dslint.python.events import Event
 from dslint.python.places import ordered
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.enginenames import function_of, node_arguments
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.training import ENGINE, asks_for_stage, function_of, has_other_arm, node_arguments, stage_at
+from dslint.rules.training import ENGINE, asks_for_stage, has_other_arm, stage_at
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(

@@ -20,17 +20,17 @@ those without clipping; at stage 0 they are those of `gradient_clipping`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.core.source import Location
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.training.enginewords import ENGINE_WORDS
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, events
+from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances, wrapped_by
+from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.snippets import TWO_ARMS
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.training import arms_of, asks_for_stage, excludes, first_of, parameter_owners, stage_at
 
 META = RuleMeta(
     code="DSL219",
@@ -38,20 +38,97 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="gradients are clipped after ZeRO has moved them elsewhere",
-    markers=(r"clip_grad_", rf"{ENGINE_WORDS}|\.prepare\("),
+    markers=(r"deepspeed|accelerat",),
     references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
     depends_on_run=True,
 )
 
-_CLIPS = frozenset(
-    f"torch.nn.utils.{module}{name}"
-    for module in ("", "clip_grad.")
-    for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
-)
-# The norm of an engine, or of its optimizer under ZeRO and fp16.
-_ENGINE_NORMS = frozenset({"get_global_grad_norm", "scaled_global_norm", "_global_grad_norm"})
-_INSIDE = ("engine", "engine_module")
-_PREPARED = ("prepared_model", "prepared_module")
+
+@dataclass(slots=True)
+class _Models:
+    """The models of engines in a run, and those that accelerate prepared, by where that happened."""
+
+    inside: dict[Instance, Happening]
+    prepared: dict[Instance, Happening]
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each call that clips gradients of parameters which are certainly those of an engine."""
+    models = _models(run)
+    owners = parameter_owners(run) if models.inside or models.prepared else {}
+    seen: set[int] = set()
+    for found in run.occurrences("clip-grad") if owners else ():
+        event = found.event
+        given = event.arguments.get("parameters")
+        if event.receiver is not None or "collective" in event.tags or given is None or id(event.node) in seen:
+            continue
+        told = _judged(run, found, _owners(given, event, owners), models)
+        if told is not None:
+            seen.add(id(event.node))
+            yield told
+
+
+def _models(run: RunQuery) -> _Models:
+    found = _Models({}, {})
+    for made in run.occurrences("makes-engine"):
+        for atom in (*first_of(made.event.result), *instances(made.event.arguments.get("model"))):
+            found.inside.setdefault(atom, made)
+    for made in run.occurrences("prepares"):
+        for inner, outer in wrapped_by(made.event):
+            for atom in (*instances(inner), *instances(outer)):
+                found.prepared.setdefault(atom, made)
+    return found
+
+
+def _owners(given: Value, event: Event, owners: dict[ast.AST, list[Instance]]) -> list[Instance]:
+    """Return the models of the parameters, also of `filter(..., model.parameters())` and lists of them."""
+    places = [*(atom.node for atom in instances(given)), event.nodes.get("parameters")]
+    calls = {id(n): n for place in places if isinstance(place, ast.expr) for n in ast.walk(place) if n in owners}
+    return [atom for call in calls.values() for atom in owners[call]]
+
+
+def _judged(run: RunQuery, found: Happening, models: list[Instance], known: _Models) -> Finding | None:
+    """Return the finding for gradients of these models; `None` where they may be reduced, or lie where they were."""
+    is_inside = bool(models) and all(atom in known.inside for atom in models)
+    if not models or not (is_inside or all(atom in known.prepared for atom in models)):
+        return None
+    made = (known.inside if is_inside else known.prepared)[models[0]]
+    stage = stage_at(run, made.event)
+    if stage == 0 or (stage is None and (not is_inside or asks_for_stage(found))):
+        return None
+    if is_inside and not run.has("engine-step", "engine-backward"):
+        return None  # what is clipped is not another use of the model
+    tags = {e_tag for arm in arms_of(found) for e in events(arm.block) for e_tag in e.tags}
+    if tags & {"engine-step", "engine-backward"} or excludes(made, found):
+        return None
+    if stage is None and "gradient-norm" in tags:
+        return None  # ``if fp32: clip else: optimizer.scaled_global_norm()``: the norm of the engine is for ZeRO
+    return _finding(run, found.event, made.event, stage, is_inside)
+
+
+def _finding(run: RunQuery, event: Event, made: Event, stage: int | None, is_inside: bool) -> Finding:
+    node, named = event.node, event.nodes.get("parameters")
+    owner = named.func.value if isinstance(named, ast.Call) and isinstance(named.func, ast.Attribute) else None
+    what = f"the parameters of `{run.text(event.module, owner)}`" if owner is not None else "these parameters"
+    origins = run.context.zero_stage.origins
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`{event.api.rpartition('.')[2]}` on {what} clips nothing under "
+        f"{'ZeRO' if stage is None else f'ZeRO stage {stage}'}: the gradients have left them when `backward` returns,"
+        " and the norm is 0.0",
+        hint='Set `"gradient_clipping"` in the DeepSpeed config'
+        if is_inside
+        else "Call `accelerator.clip_grad_norm_`, and set `gradient_clipping` in the DeepSpeed config",
+        related=(
+            run.location(made.module, made.node, "the engine is made here"),
+            *(place.labelled(place.label or "ZeRO stage") for place in origins),
+        ),
+        severity=Severity.WARNING if stage is None else Severity.ERROR,
+        facts={"stage": stage},
+    )
+
 
 _HEAD = """\
 import deepspeed
@@ -148,76 +225,3 @@ def train(model, loader):
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A call clips."""
-    return any(call_name(call).startswith("clip_grad_") for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at the parameters of every clipping call."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the parameters are certainly those of an engine."""
-        if not self.ctx.called(node).startswith("clip_grad_") or self.ctx.qualified_name(node.func) not in _CLIPS:
-            return
-        given = self.ctx.argument(node, "parameters", 0)
-        owner = _owner(given)
-        kind = self.ctx.kind(owner) if owner is not None else ""
-        here = self.ctx.zero.at(node)
-        if given is None or owner is None or here.stage == 0 or not here.may_be(1, 2, 3):
-            return
-        is_known = here.is_among(1, 2, 3)
-        if kind not in _INSIDE and not (kind in _PREPARED and is_known):
-            return
-        if kind in _INSIDE and not self._trains():
-            return
-        if not is_known and self._is_other_arm(node):
-            return
-        text = self.ctx.text(owner)
-        stage = f"ZeRO stage {here.stage}" if here.stage is not None else "ZeRO"
-        self.report(
-            node,
-            f"`{last_name(node.func)}` on the parameters of `{text}` clips nothing under {stage}: the gradients have "
-            "left them when `backward` returns, and the norm is 0.0",
-            hint='Set `"gradient_clipping"` in the DeepSpeed config'
-            if kind in _INSIDE
-            else "Call `accelerator.clip_grad_norm_`, and set `gradient_clipping` in the DeepSpeed config",
-            related=self._related(node, owner),
-            severity=Severity.ERROR if is_known else Severity.WARNING,
-            facts={"stage": here.stage},
-        )
-
-    def _is_other_arm(self, node: cst.Call) -> bool:
-        """``if fp32: clip else: optimizer.scaled_global_norm()``: the norm of the engine is for ZeRO."""
-        for outer in self.ctx.tree.parents(node):
-            if isinstance(outer, cst.FunctionDef):
-                break
-            if isinstance(outer, cst.If) and outer.orelse is not None:
-                arm = outer.orelse if self.ctx.tree.contains(outer.body, node) else outer.body
-                if any(
-                    isinstance(n, cst.Attribute) and n.attr.value in _ENGINE_NORMS for n in self.ctx.descendants(arm)
-                ):
-                    return True
-        return False
-
-    def _trains(self) -> bool:
-        """An engine steps in this file: what is clipped is not another use of the model."""
-        return bool(self.ctx.training.methods("engine", "step") or self.ctx.training.methods("engine", "backward"))
-
-    def _related(self, node: cst.Call, owner: cst.BaseExpression) -> tuple[Location, ...]:
-        maker = self.ctx.objects.taken(owner) or self.ctx.objects.made(owner)
-        made = (self.ctx.location(maker, "the engine is made here"),) if maker is not None else ()
-        return (*made, *self.ctx.zero.origins(self.ctx.zero.at(node)))
-
-
-def _owner(given: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """The model of `model.parameters()`, also in `filter(..., model.parameters())` and comprehensions over it."""
-    if isinstance(given, cst.Call) and isinstance(given.func, cst.Attribute):
-        return given.func.value if given.func.attr.value == "parameters" else None
-    if isinstance(given, cst.Call) and last_name(given.func) in ("filter", "list", "tuple") and given.args:
-        return _owner(given.args[-1].value)
-    if isinstance(given, cst.GeneratorExp | cst.ListComp):
-        return _owner(given.for_in.iter)
-    return None

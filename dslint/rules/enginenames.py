@@ -1,0 +1,45 @@
+"""How the code calls what an engine is, for hints and fixes."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python.events import Event
+from dslint.python.source import Module
+
+
+def variable_of(maker: Event, at: ast.AST) -> str:
+    """Return the variable that holds what a call has made, first or alone, where that is certain at a place.
+
+    Both stand in one function, and nothing else is bound to the name there.
+    """
+    scope = function_of(maker.module, maker.node)
+    if scope is not function_of(maker.module, at):
+        return ""
+    first = target_of(maker, scope)
+    name = first.id if isinstance(first, ast.Name) and first.id != "_" else ""
+    bound = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]
+    return name if len(bound) == 1 else ""
+
+
+def function_of(module: Module, node: ast.AST) -> ast.AST:
+    """Return the innermost function around a node, else the module."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    outer = [n for n in ast.walk(module.tree) if isinstance(n, kinds) and any(inner is node for inner in ast.walk(n))]
+    return outer[-1] if outer else module.tree
+
+
+def node_arguments(node: ast.AST) -> bool:
+    """Return whether a call passes any arguments."""
+    return isinstance(node, ast.Call) and bool(node.args or node.keywords)
+
+
+def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:
+    """Return what the first thing that a call has made, or the only one, is assigned to."""
+    target = next((n.targets[0] for n in ast.walk(scope) if isinstance(n, ast.Assign) and _is_of(n, maker.node)), None)
+    return target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
+
+
+def _is_of(statement: ast.Assign, node: ast.AST) -> bool:
+    value = statement.value.value if isinstance(statement.value, ast.Subscript) else statement.value
+    return value is node and len(statement.targets) == 1
