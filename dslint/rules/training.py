@@ -175,11 +175,14 @@ def test_text(alt: Alt) -> str:
 
 
 def beside(found: Happening, tag: str) -> list[Event]:
-    """Return the events with a tag that run in the same turn of the innermost loop, in order."""
-    loop = next((node for node in reversed(found.around) if isinstance(node, Loop)), None)
+    """Return the events with a tag that run in the same turn of the innermost loop that has some, in order."""
     excluded = inside(arms_of(found))
-    scope = loop.body if loop is not None else found.entry.tree
-    return [event for event in events(scope) if tag in event.tags and id(event) not in excluded]
+    loops = [node.body for node in reversed(found.around) if isinstance(node, Loop)]
+    for scope in loops or [found.entry.tree]:
+        kept = [event for event in events(scope) if tag in event.tags and id(event) not in excluded]
+        if kept:
+            return kept
+    return []
 
 
 def arms_of(found: Happening) -> list[Arm]:

@@ -23,16 +23,24 @@ https://github.com/allenai/open-instruct/pull/1498
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.core.source import Location, labelled
-from dslint.model.script.behind import question
-from dslint.model.script.quick import flat
-from dslint.model.script.training.enginewords import ENGINE, method_calls
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Event, Loop, events, walk
+from dslint.python.values import Instance
+from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training import (
+    ENGINE,
+    arms_of,
+    asks_for_stage,
+    maker_of,
+    micro_batches,
+    owners_of,
+    stage_at,
+)
 
 META = RuleMeta(
     code="DSL218",
@@ -40,7 +48,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="a DeepSpeed engine is stepped on every n-th micro batch only",
-    markers=(r"\.backward\(", r"\.step\(", r"%", *ENGINE),
+    markers=(r"deepspeed",),
     references=(
         "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters",
         "https://github.com/allenai/open-instruct/pull/1498",
@@ -48,7 +56,122 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-_BOUNDARY = frozenset({"set_gradient_accumulation_boundary", "is_gradient_accumulation_boundary"})
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where a remainder decides on the step of an engine and not on its backward."""
+    told = any(owners_of(run, found.event.receiver, ENGINE) for found in run.happenings("accumulate"))
+    seen: set[int] = set()
+    for found in () if told else run.occurrences("engine-step"):
+        event = found.event
+        owners = owners_of(run, event.receiver, ENGINE)
+        loop = _loop(found)
+        if not owners or loop is None or id(event.node) in seen:
+            continue
+        test = _remainder(found, loop)
+        if test is None or not _is_backward_outside(run, found, test[0], loop) or _steps_otherwise(run, found, loop):
+            continue
+        finding = _finding(run, found, owners, *test)
+        if finding is not None:
+            seen.add(id(event.node))
+            yield finding
+
+
+def _loop(found: Happening) -> Loop | None:
+    """Return the loop over micro batches: the innermost one in which an engine runs a backward."""
+    loops = (node for node in reversed(found.around) if isinstance(node, Loop))
+    return next((loop for loop in loops if any("engine-backward" in e.tags for e in events(loop.body))), None)
+
+
+def _remainder(found: Happening, loop: Loop) -> tuple[Alt, ast.expr] | None:
+    """Return the test `x % n == 0` that decides on a step within its loop, with the `n`."""
+    inner = {id(node) for node in walk(loop.body)}
+    for arm in reversed(arms_of(found)):
+        for asked in expressions_of(arm.alt) if id(arm.alt) in inner else ():
+            for part in ast.walk(asked):
+                if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
+                    is_one = isinstance(part.right, ast.Constant) and part.right.value == 1
+                    is_text = isinstance(part.left, ast.Constant | ast.JoinedStr)
+                    return None if is_one or is_text else (arm.alt, part.right)
+    return None
+
+
+def _is_same(run: RunQuery, found: Happening, event: Event) -> bool:
+    mine = {run.makers.get(atom) for atom in instances(found.event.receiver)}
+    return any(run.makers.get(atom) in mine for atom in instances(event.receiver))
+
+
+def _is_backward_outside(run: RunQuery, found: Happening, alt: Alt, loop: Loop) -> bool:
+    """The same engine runs its backward in the loop, and the test does not decide on it."""
+    inside = {id(event) for event in events(loop.body)}
+    arms = {id(arm.alt): arm.holds for arm in arms_of(found)}
+    for other in run.occurrences("engine-backward"):
+        if id(other.event) in inside and _is_same(run, found, other.event):
+            theirs = {id(arm.alt): arm.holds for arm in arms_of(other)}
+            if id(alt) not in theirs and not any(arms.get(key, holds) != holds for key, holds in theirs.items()):
+                return True
+    return False
+
+
+def _steps_otherwise(run: RunQuery, found: Happening, loop: Loop) -> bool:
+    """The same engine steps in the same loop elsewhere: it may step on every micro batch."""
+    others = (e for e in events(loop.body) if "engine-step" in e.tags and e.node is not found.event.node)
+    return any(_is_same(run, found, e) for e in others)
+
+
+def _finding(run: RunQuery, found: Happening, owners: list[Instance], alt: Alt, every: ast.expr) -> Finding | None:
+    event = found.event
+    steps = micro_batches(run, owners, ENGINE)
+    count = steps.count if steps is not None else None
+    maker = maker_of(run, owners)
+    stage = stage_at(run, maker)
+    if stage is None and asks_for_stage(found):
+        return None
+    severity, what = _judged(stage, count, _is_own_count(run, alt, every))
+    if severity is None:
+        return None
+    called = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else "engine.step"
+    origins = (place.labelled(place.label or "ZeRO stage") for place in run.context.zero_stage.origins)
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{called}()` runs on every `{run.text(alt.module, every)}`-th micro batch only, but the engine counts micro "
+        f"batches by its calls: {what}",
+        hint=f"Call `{called}()` after every `backward` and set `gradient_accumulation_steps` in the DeepSpeed config",
+        related=(
+            run.location(alt.module, getattr(alt.node, "test", alt.node), "this test skips the step"),
+            *(steps.places if steps is not None and count is not None else ()),
+            *origins,
+        ),
+        severity=severity,
+        facts={"stage": stage, "gas": count},
+    )
+
+
+def _judged(stage: int | None, count: int | None, is_own: bool) -> tuple[Severity | None, str]:
+    if count is not None and count > 1:
+        return Severity.ERROR, f"with `gradient_accumulation_steps` {count} it steps less often by that factor"
+    if is_own:
+        again = "it waits for that many calls itself, and steps less often by that factor"
+        return (None if count is not None else Severity.WARNING), again
+    thrown = "ZeRO stages 1 and 2 keep the gradients of the last micro batch only and throw the others away"
+    if stage in (1, 2):
+        return Severity.ERROR, thrown
+    if stage is not None:
+        return None, ""
+    return Severity.WARNING, f"{thrown}, unless the config accumulates, which then comes on top"
+
+
+def _is_own_count(run: RunQuery, alt: Alt, every: ast.expr) -> bool:
+    """The number is what the engine says, or a variable that was given it."""
+    asked = {id(found.event.node) for found in run.happenings("counts-micro-batches")}
+    if not asked:
+        return False
+    text = alt.module.text(every)
+    given = (n for n in ast.walk(alt.module.tree) if isinstance(n, ast.Assign) and id(n.value) in asked)
+    return id(every) in asked or any(alt.module.text(target) == text for n in given for target in n.targets)
+
+
 _TRAIN = """\
 import deepspeed
 
@@ -155,105 +278,3 @@ def train(args, generator, judge, loader):
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A test of a remainder has a step behind it."""
-    nodes = flat(tree)
-    if not any(isinstance(n.op, ast.Mod) for n in nodes.nodes(ast.BinOp)):
-        return False
-    return any(True for _ in method_calls(nodes, "step")) and any(
-        call.args for _, call in method_calls(nodes, "backward")
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at the test before every step of an engine."""
-
-    def start(self) -> None:
-        """A file that speaks of the boundary tells the engine."""
-        self.is_told = (
-            any(n.attr.value in _BOUNDARY for n in self.ctx.tree.every(cst.Attribute))
-            or "managed_gradient_accumulation" in self.ctx.doc.source.text
-        )
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when a remainder decides on the step and not on the backward."""
-        called = node.func
-        if self.is_told or not isinstance(called, cst.Attribute) or called.attr.value != "step":
-            return
-        if self.ctx.kind(called.value) != "engine":
-            return
-        found = self._remainder(node)
-        if found is None or not self._has_backward_outside(node, found[0]) or self._steps_otherwise(node, found[0]):
-            return
-        every = self.ctx.text(found[1])
-        severity, what = self._judged(node, found[1])
-        if severity is None:
-            return
-        self.report(
-            node,
-            f"`{self.ctx.text(called)}()` runs on every `{every}`-th micro batch only, but the engine counts micro "
-            f"batches by its calls: {what}",
-            hint=f"Call `{self.ctx.text(called)}()` after every `backward` and set `gradient_accumulation_steps` in the"
-            " DeepSpeed config",
-            related=(self.ctx.location(found[0].test, "this test skips the step"), *self._origins(node)),
-            severity=severity,
-            facts={"stage": self.ctx.zero.at(node).stage, "gas": self.ctx.accumulation.steps.get_or(None)},
-        )
-
-    def _origins(self, node: cst.Call) -> tuple[Location, ...]:
-        return (
-            *labelled(self.ctx.accumulation.steps.origins, "accumulates"),
-            *self.ctx.zero.origins(self.ctx.zero.at(node)),
-        )
-
-    def _judged(self, node: cst.Call, every: cst.BaseExpression) -> tuple[Severity | None, str]:
-        steps, here = self.ctx.accumulation.steps, self.ctx.zero.at(node)
-        if steps.is_known and steps.get() > 1:
-            return (
-                Severity.ERROR,
-                f"with `gradient_accumulation_steps` {steps.get()} it steps less often by that factor",
-            )
-        if self.ctx.training.is_the_engines_count(every):
-            again = "it waits for that many calls itself, and steps less often by that factor"
-            return (None if steps.is_known else Severity.WARNING), again
-        thrown = "ZeRO stages 1 and 2 keep the gradients of the last micro batch only and throw the others away"
-        if here.is_among(1, 2):
-            return Severity.ERROR, thrown
-        if not here.may_be(1, 2) or here.stage is not None:
-            return None, ""
-        return Severity.WARNING, f"{thrown}, unless the config accumulates, which then comes on top"
-
-    def _remainder(self, node: cst.Call) -> tuple[cst.If | cst.IfExp, cst.BaseExpression] | None:
-        """The `if x % n == 0` around a step, within its loop, with the `n`."""
-        loops = self.ctx.loops(node)
-        for outer in self.ctx.parents(node) if loops else ():
-            if outer is loops[0]:
-                return None
-            if isinstance(outer, cst.If | cst.IfExp) and not self.ctx.tree.contains(outer.test, node):
-                for part in self.ctx.descendants(question(self.ctx.names, outer.test)[0]):
-                    if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Modulo):
-                        return (outer, part.right) if self.ctx.constant(part.right).get_or(0) != 1 else None
-        return None
-
-    def _has_backward_outside(self, node: cst.Call, test: cst.If | cst.IfExp) -> bool:
-        """The same engine runs its backward in the loop without the test."""
-        mine = self.ctx.objects.made(node.func.value) if isinstance(node.func, cst.Attribute) else None
-        for call in self.ctx.training.beside(node, "engine", "backward"):
-            outside = not self.ctx.tree.contains(test, call)
-            if outside and isinstance(call.func, cst.Attribute) and self.ctx.objects.made(call.func.value) is mine:
-                return True
-        return False
-
-    def _steps_otherwise(self, node: cst.Call, test: cst.If | cst.IfExp) -> bool:
-        """The same engine steps in the same loop where the test is false: it may step on every micro batch."""
-        loop = self.ctx.loops(node)[0]
-        mine = self.ctx.objects.made(node.func.value) if isinstance(node.func, cst.Attribute) else None
-        return any(
-            isinstance(call.func, cst.Attribute)
-            and self.ctx.objects.made(call.func.value) is mine
-            and self.ctx.tree.contains(loop, call)
-            and not self.ctx.tree.contains(test.body, call)
-            for call in self.ctx.training.methods("engine", "step")
-        )

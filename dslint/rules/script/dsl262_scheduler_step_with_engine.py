@@ -17,14 +17,17 @@ rise at twice the speed and more. `DeepSpeedEngine._take_model_step` in deepspee
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
+from collections.abc import Iterator
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.training.enginewords import ENGINE, steps_another
+from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+from dslint.rules.training import beside, excludes, has_other_arm, owned_by, stage_at
 
 META = RuleMeta(
     code="DSL262",
@@ -33,12 +36,68 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="the script steps a learning-rate schedule that the DeepSpeed engine steps as well",
     fix="safe",
-    markers=(r"\.step\(", *ENGINE, r"(?i:sched|lr)"),
+    markers=(r"deepspeed",),
     references=(
         "https://www.deepspeed.ai/getting-started/#training",
         "DeepSpeedEngine._take_model_step in deepspeed/runtime/engine.py",
     ),
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each step of a schedule beside a step of the engine that owns it."""
+    owned = owned_by(run, "lr_scheduler", 3)
+    seen: set[int] = set()
+    for found in run.occurrences("scheduler-step") if owned else ():
+        event = found.event
+        owners = [owned[atom] for atom in instances(event.receiver) if atom in owned]
+        is_sure = event.receiver is not None and len(owners) == len(event.receiver.atoms) > 0
+        if not is_sure or "engine-step" in event.tags or id(event.node) in seen or excludes(owners[0].made, found):
+            continue
+        mine = [e for e in beside(found, "engine-step") if _is_of(run, e, owners[0].maker)]
+        if not mine or has_other_arm(found, "step", "engine-step", "scheduler-step", "optimizer-step"):
+            continue
+        seen.add(id(event.node))
+        yield _finding(run, event, mine[0], owners[0].maker)
+
+
+def _is_of(run: RunQuery, event: Event, maker: Event) -> bool:
+    return any(run.makers.get(atom) is maker for atom in instances(event.receiver))
+
+
+def _finding(run: RunQuery, event: Event, step: Event, maker: Event) -> Finding:
+    called = [run.text(e.module, e.node.func if isinstance(e.node, ast.Call) else e.node) for e in (event, step)]
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{called[0]}()` steps a schedule that `{called[1]}()` steps as well: the learning rate runs through its "
+        "schedule at twice the speed or more",
+        hint="Delete the call",
+        related=(
+            run.location(step.module, step.node, "steps the schedule as well"),
+            run.location(maker.module, maker.node, "the engine gets the schedule here"),
+        ),
+        fix=_fix(run, event),
+        facts={"stage": stage_at(run, maker)},
+    )
+
+
+def _fix(run: RunQuery, event: Event) -> Fix | None:
+    """Delete the line, where the call is all of it and other statements stay in the block."""
+    module = event.module
+    blocks = (getattr(node, name, None) for node in ast.walk(module.tree) for name in ("body", "orelse", "finalbody"))
+    lists = [block for block in blocks if isinstance(block, list)]
+    block = next((b for b in lists if any(isinstance(s, ast.Expr) and s.value is event.node for s in b)), None)
+    if block is None or len(block) < 2 or module.path != run.path:
+        return None
+    text, span = module.source.text, module.span(event.node)
+    start = text.rfind("\n", 0, span.start) + 1
+    end = text.find("\n", span.end) + 1 or len(text)
+    if text[start : span.start].strip() or text[span.end : end].strip():
+        return None
+    return Fix("Leave the schedule to the engine", (Edit(run.path, Span(start, end), ""),))
+
 
 _TRAIN = """\
 import deepspeed
@@ -124,50 +183,3 @@ def train(model, optimizer, loader):
         },
     ),
 )
-
-precheck = steps_another
-
-
-class Check(ScriptCheck):
-    """Looks at every `.step()` of a schedule."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire beside a step of the engine that owns the schedule."""
-        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "step":
-            return
-        schedule = node.func.value
-        kind = self.ctx.kind(schedule)
-        if kind not in ("client_scheduler", "ds_scheduler"):
-            return
-        objects = self.ctx.objects
-        maker = objects.taken(schedule) if kind == "client_scheduler" else objects.made(schedule)
-        steps = self.ctx.training.beside(node, "engine", "step")
-        mine = [s for s in steps if isinstance(s.func, cst.Attribute) and objects.made(s.func.value) in (maker, None)]
-        if not mine or self.ctx.training.has_other_arm(node, "step"):
-            return
-        text = self.ctx.text(schedule)
-        related = [self.ctx.location(mine[0], "steps the schedule as well")]
-        related += [self.ctx.location(maker, "the engine gets the schedule here")] if maker is not None else []
-        self.report(
-            node,
-            f"`{text}.step()` steps a schedule that `{self.ctx.text(mine[0].func)}()` steps as well: the learning rate "
-            "runs through its schedule at twice the speed or more",
-            hint="Delete the call",
-            related=tuple(related),
-            fix=self._fix(node),
-            facts={"stage": self.ctx.stage},
-        )
-
-    def _fix(self, node: cst.Call) -> Fix | None:
-        """Delete the line, where the call is all of it and other statements stay in the block."""
-        statement = self.ctx.parent(node)
-        line = self.ctx.parent(statement) if isinstance(statement, cst.Expr) else None
-        block = self.ctx.parent(line) if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
-        if line is None or not isinstance(block, cst.IndentedBlock | cst.Module) or len(block.body) < 2:
-            return None
-        text, span = self.ctx.doc.source.text, self.ctx.span(node)
-        start = text.rfind("\n", 0, span.start) + 1
-        end = text.find("\n", span.end) + 1 or len(text)
-        if text[start : span.start].strip() or text[span.end : end].strip():
-            return None
-        return Fix("Leave the schedule to the engine", (Edit(self.ctx.doc.path, Span(start, end), ""),))

@@ -1,0 +1,58 @@
+"""What the code of a test asks: its expression, what its names were given, and what functions in it return."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.python.events import Alt
+from dslint.python.source import Module
+from dslint.rules.enginenames import function_of
+
+_DEPTH = 3
+
+
+def expressions_of(alt: Alt) -> Iterator[ast.expr]:
+    """Yield the expressions behind a test, nearest first."""
+    node = alt.node
+    tests = (
+        node.values[:-1] if isinstance(node, ast.BoolOp) else [getattr(node, "test", getattr(node, "subject", None))]
+    )
+    for test in tests:
+        if isinstance(test, ast.expr):
+            yield from _behind(alt.module, test, 0)
+
+
+def _behind(module: Module, node: ast.expr, depth: int) -> Iterator[ast.expr]:
+    yield node
+    if depth >= _DEPTH:
+        return
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            for value in _given(module, part):
+                yield from _behind(module, value, depth + 1)
+        elif isinstance(part, ast.Call):
+            for value in _returned(module, part):
+                yield from _behind(module, value, depth + 1)
+
+
+def _given(module: Module, name: ast.Name) -> Iterator[ast.expr]:
+    """Yield what is assigned to a name in its function, and the tests that decide on a flag."""
+    for node in ast.walk(function_of(module, name)):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
+            yield node.value
+        elif isinstance(node, ast.If) and any(
+            isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in n.targets)
+            for n in node.body
+        ):
+            yield node.test
+
+
+def _returned(module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """Yield what the functions of the module return that a call may mean by its name."""
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            returns = (n for n in ast.walk(node) if isinstance(n, ast.Return))
+            yield from (n.value for n in returns if n.value is not None)
