@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import libcst as cst
@@ -11,8 +12,12 @@ from script_helpers import findings as visited
 
 from dslint.core.fact import absent, known, unknown
 from dslint.core.finding import Finding, Severity
+from dslint.core.source import SourceFile
+from dslint.engine.judge import Job
+from dslint.engine.runs import run_queries
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.batch import Batch, accumulation_of
+from dslint.parse.python import parse_ast
 from dslint.probe.experiment import Subject
 from dslint.probe.registry import of_finding
 from dslint.rules.script import dsl215_engine_bypass_optimizer_step as dsl215
@@ -78,19 +83,20 @@ def test_the_accumulation_is_worked_out_as_deepspeed_does(batch: Batch, world: o
         ("c = {'gradient_accumulation_steps': 4}", 4),
         ("n = 2\nc = {'gradient_accumulation_steps': n * 2}", 4),
         ("c = {'gradient_accumulation_steps': args.n}", None),
-        ("c = {'gradient_accumulation_steps': 4}\nd = {'gradient_accumulation_steps': 2}", None),
+        ("c = {'gradient_accumulation_steps': 4}\nc['gradient_accumulation_steps'] = 2", 2),
         ("c = {'train_batch_size': 4, 'fp16': {}}", 1),
         ("c = {'train_batch_size': 4, **more, 'fp16': {}}", None),
         ("c = {}", None),
     ],
 )
-def test_the_accumulation_that_a_file_states(code: str, steps: int | None) -> None:
-    assert script(code).accumulation.steps.value == steps
-
-
-def test_the_accumulation_of_the_run_comes_first() -> None:
-    run = Context(accumulation=known(8))
-    assert script("c = {'gradient_accumulation_steps': 4}", run).accumulation.steps.get() == 8
+def test_the_accumulation_of_a_dictionary(code: str, steps: int | None) -> None:
+    source = SourceFile("train.py", f"import deepspeed\n{code}\ne = deepspeed.initialize(model=q(), config=c)[0]\n")
+    tree = parse_ast(source)
+    assert isinstance(tree, ast.Module)
+    run = run_queries(Job("train.py", source.text.encode(), "script", (), Context()), source, tree, None)
+    (made,) = run.happenings("makes-engine")
+    known = made.event.accumulation.constants if made.event.accumulation is not None else None
+    assert (known[0] if known is not None else None) == steps
 
 
 @pytest.mark.parametrize(
@@ -343,7 +349,8 @@ def test_dsl262_keeps_a_line_that_holds_more() -> None:
     ],
 )
 def test_dsl263_by_what_the_accelerator_does(made: str, context: Context, severity: Severity) -> None:
-    code = f"from accelerate import Accelerator\na = Accelerator({made})\nm, o = a.prepare(m, o)\nloss = m(b).loss\n"
+    code = f"from accelerate import Accelerator\na = Accelerator({made})\nm, o = a.prepare(q(), q())\n"
+    code += "loss = m(b).loss\n"
     (found,) = findings(dsl263, code + "loss.backward()\n", context)
     assert found.severity is severity
     assert found.fix is not None

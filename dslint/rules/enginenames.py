@@ -43,3 +43,8 @@ def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:
 def _is_of(statement: ast.Assign, node: ast.AST) -> bool:
     value = statement.value.value if isinstance(statement.value, ast.Subscript) else statement.value
     return value is node and len(statement.targets) == 1
+
+
+def is_scaled(node: ast.expr) -> bool:
+    """Return whether a loss is scaled by hand: `scaler.scale(loss)`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "scale"

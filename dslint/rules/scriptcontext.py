@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from dslint.model.script.setup.startup import Startup
     from dslint.model.script.traces.data import DataDivergences
     from dslint.model.script.traces.divergence import Divergences
-    from dslint.model.script.training.accumulation import Accumulation
     from dslint.model.script.training.trainingstep import TrainingSteps
     from dslint.model.script.zero.zero3 import ZeroStages
     from dslint.model.script.zero.zeromodels import ZeroModels
@@ -249,13 +248,6 @@ class ScriptContext:
         from dslint.model.script.training.trainingstep import TrainingSteps
 
         return TrainingSteps(self.tree, self.names, self.objects)
-
-    @cached_property
-    def accumulation(self) -> Accumulation:
-        """How many micro batches DeepSpeed takes for a step."""
-        from dslint.model.script.training.accumulation import Accumulation
-
-        return Accumulation(self.tree, self.constants, self.run)
 
     @cached_property
     def zero(self) -> ZeroStages:

@@ -70,6 +70,16 @@ def owned_by(run: RunQuery, parameter: str, at: int) -> dict[Instance, Owned]:
     return found
 
 
+def owners_by_object(run: RunQuery) -> dict[Instance, Happening]:
+    """Return where the engine was made whose gradients an object holds: the engine, its model, and optimizers."""
+    found: dict[Instance, Happening] = {}
+    for made in run.occurrences("makes-engine"):
+        given = [made.event.arguments.get(name) for name in ("model", "optimizer")]
+        for atom in (*first_of(made.event.result), *(a for value in given for a in instances(value))):
+            found.setdefault(atom, made)
+    return {**{atom: owned.made for atom, owned in owned_by(run, "optimizer", 1).items()}, **found}
+
+
 def first_of(value: Value | None) -> list[Instance]:
     """Return the objects that a value may be; of a tuple its first part."""
     atom = value.single if value is not None else None

@@ -38,7 +38,7 @@ from dslint.python.events import Event
 from dslint.python.places import ordered
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of, node_arguments
+from dslint.rules.enginenames import function_of, is_scaled, node_arguments
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 from dslint.rules.snippets import TWO_ARMS
@@ -99,7 +99,7 @@ def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, is
     node, module = event.node, event.module
     called = node.func if isinstance(node, ast.Call) else None
     loss = called.value if isinstance(called, ast.Attribute) else None
-    if called is None or (loss is not None and _is_scaled(loss)):
+    if called is None or (loss is not None and is_scaled(loss)):
         return None
     text = run.text(module, loss) if loss is not None else "loss"
     name, is_here = _called(run, engine, event)
@@ -121,11 +121,6 @@ def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, is
         fix=Fix("Let the engine run the backward", (Edit(run.path, module.span(node), fixed),)) if can_fix else None,
         facts={"stage": stage, "forwards": 1},
     )
-
-
-def _is_scaled(node: ast.expr) -> bool:
-    """`scaler.scale(loss)`."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "scale"
 
 
 def _called(run: RunQuery, engine: Instance, event: Event) -> tuple[str, bool]:

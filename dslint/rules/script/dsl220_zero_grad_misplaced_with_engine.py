@@ -18,15 +18,24 @@ not.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.core.source import labelled
-from dslint.model.script.quick import flat
-from dslint.model.script.training.enginewords import ENGINE, method_calls
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, Loop
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training import (
+    ENGINE,
+    MicroBatches,
+    arms_of,
+    beside,
+    excludes,
+    first_of,
+    micro_batches,
+    owners_by_object,
+    stage_at,
+)
 
 META = RuleMeta(
     code="DSL220",
@@ -34,12 +43,57 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="gradients are cleared after each of the micro batches that a DeepSpeed engine accumulates",
-    markers=(r"\.zero_grad\(", *ENGINE),
+    markers=(r"deepspeed",),
     references=("https://github.com/deepspeedai/DeepSpeed/pull/6554",),
     depends_on_run=True,
 )
 
-_OWNED = ("engine", "client_optimizer", "ds_optimizer", "engine_module")
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each call that clears gradients in every micro batch of an engine that accumulates several."""
+    owned = owners_by_object(run)
+    seen: set[int] = set()
+    for found in run.occurrences("zero-grad") if owned else ():
+        event = found.event
+        made = [owned[atom] for atom in instances(event.receiver) if atom in owned]
+        is_sure = event.receiver is not None and len(made) == len(event.receiver.atoms) > 0
+        if not is_sure or "engine-step" in event.tags or id(event.node) in seen or excludes(made[0], found):
+            continue
+        steps = micro_batches(run, first_of(made[0].event.result), ENGINE)
+        in_loop = any(isinstance(node, Loop) for node in found.around)
+        if steps is None or steps.count is None or steps.count <= 1 or not in_loop:
+            continue
+        if beside(found, "engine-step") and _runs_with_backward(run, found):
+            seen.add(id(event.node))
+            yield _finding(run, event, made[0].event, steps)
+
+
+def _runs_with_backward(run: RunQuery, found: Happening) -> bool:
+    """No test stands before the call that does not stand before a backward in the same turn."""
+    near = {id(event) for event in beside(found, "engine-backward")}
+    mine = {(id(arm.alt), arm.holds) for arm in arms_of(found)}
+    others = (other for other in run.occurrences("engine-backward") if id(other.event) in near)
+    return any(mine <= {(id(arm.alt), arm.holds) for arm in arms_of(other)} for other in others)
+
+
+def _finding(run: RunQuery, event: Event, maker: Event, steps: MicroBatches) -> Finding:
+    stage = stage_at(run, maker)
+    what = "at stage 0 the gradients of all but the last are lost, under ZeRO it does nothing"
+    if stage == 0:
+        what = "the gradients of all but the last are lost"
+    called = run.text(event.module, event.node.func if isinstance(event.node, ast.Call) else event.node)
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{called}()` runs after each of the {steps.count} micro batches of a step: {what}",
+        hint="Delete it: `engine.step()` clears the gradients when it has used them",
+        related=steps.places,
+        severity=Severity.WARNING if stage == 0 else Severity.INFO,
+        facts={"stage": stage, "gas": steps.count},
+    )
+
+
 _TRAIN = """\
 import deepspeed
 
@@ -89,43 +143,3 @@ def train(args, model, loader):
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something is cleared in a file with a backward of an engine."""
-    nodes = flat(tree)
-    return any(call.args for _, call in method_calls(nodes, "backward"))
-
-
-class Check(ScriptCheck):
-    """Looks at every `zero_grad`."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on one that each micro batch reaches."""
-        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "zero_grad":
-            return
-        steps = self.ctx.accumulation.steps
-        if steps.get_or(1) <= 1 or not self.ctx.loops(node) or self.ctx.kind(node.func.value) not in _OWNED:
-            return
-        backward = self.ctx.training.beside(node, "engine", "backward")
-        if not backward or not self.ctx.training.beside(node, "engine", "step") or not self._runs_with(node, backward):
-            return
-        stage = self.ctx.zero.at(node).stage
-        is_lost = stage == 0
-        what = (
-            "the gradients of all but the last are lost"
-            if is_lost
-            else "at stage 0 the gradients of all but the last are lost, under ZeRO it does nothing"
-        )
-        self.report(
-            node,
-            f"`{self.ctx.text(node.func)}()` runs after each of the {steps.get()} micro batches of a step: {what}",
-            hint="Delete it: `engine.step()` clears the gradients when it has used them",
-            related=labelled(steps.origins, "accumulates"),
-            severity=Severity.WARNING if is_lost else Severity.INFO,
-            facts={"stage": stage, "gas": steps.get()},
-        )
-
-    def _runs_with(self, node: cst.Call, backward: list[cst.Call]) -> bool:
-        """No test stands before it that does not stand before the backward."""
-        return any(self.ctx.implies(call, node) for call in backward)

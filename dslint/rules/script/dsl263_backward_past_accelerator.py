@@ -20,14 +20,20 @@ with `accelerator.backward`; without accumulation they agree. `Accelerator.backw
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
+from collections.abc import Iterator
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Location
-from dslint.model.script.training.enginewords import plain_backward
+from dslint.python.events import Event
+from dslint.python.places import ordered
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.enginenames import function_of, is_scaled, node_arguments
+from dslint.rules.plateaus import instances, wrapped_by
+from dslint.rules.runs import RunQuery
+from dslint.rules.training import ACCELERATOR, constant_of, has_other_arm, maker_of, micro_batches, owners_of
 
 META = RuleMeta(
     code="DSL263",
@@ -36,10 +42,89 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="a loss runs its own backward although accelerate prepared its model",
     fix="safe",
-    markers=(r"\.backward\(", r"accelerat", r"\.prepare\(|prepare_model\(", r"\.backward\(\s*\)|\.backward\(\s*\w+="),
+    markers=(r"accelerat",),
     references=("https://huggingface.co/docs/accelerate/basic_tutorials/migration#backward",),
     depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each backward of a loss that certainly comes from prepared models alone."""
+    prepared = _prepared(run)
+    seen: set[int] = set()
+    for found in run.occurrences("backward") if prepared else ():
+        event = found.event
+        made_by = [a for a in ordered(event.snapshot.get("self", (0, 0, frozenset()))[2]) if isinstance(a, Instance)]
+        if "engine-backward" in event.tags or not made_by or id(event.node) in seen:
+            continue
+        if any(atom not in prepared for atom in made_by) or has_other_arm(found, "backward", "backward"):
+            continue
+        told = _finding(run, event, prepared[made_by[0]])
+        if told is not None:
+            seen.add(id(event.node))
+            yield told
+
+
+def _prepared(run: RunQuery) -> dict[Instance, Event]:
+    """Return the objects that come out of a call that prepares them, with the call."""
+    found: dict[Instance, Event] = {}
+    for made in run.occurrences("prepares"):
+        for _, outer in wrapped_by(made.event):
+            for atom in instances(outer) if owners_of(run, made.event.receiver, ACCELERATOR) else ():
+                found.setdefault(atom, made.event)
+    return found
+
+
+def _finding(run: RunQuery, event: Event, made: Event) -> Finding | None:
+    node, module = event.node, event.module
+    loss = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    if loss is None or is_scaled(loss):
+        return None
+    severity, what, related = _effect(run, owners_of(run, made.receiver, ACCELERATOR))
+    owner = _called(made, event)
+    fixed = f"{owner}.backward({module.text(loss)})"
+    can_fix = bool(owner) and "\n" not in fixed and module.path == run.path and not node_arguments(node)
+    return run.finding(
+        META,
+        module,
+        node,
+        f"`{run.text(module, loss)}.backward()` passes over the Accelerator that prepared the model: {what}",
+        hint=f"Call `{owner or 'accelerator'}.backward({run.text(module, loss)})`",
+        related=related,
+        severity=severity,
+        facts={"accumulates": "micro batches" in what},
+        fix=Fix("Let the Accelerator run the backward", (Edit(run.path, module.span(node), fixed),))
+        if can_fix
+        else None,
+    )
+
+
+def _effect(run: RunQuery, owners: list[Instance]) -> tuple[Severity, str, tuple[Location, ...]]:
+    """What is lost, as far as the script and the run say."""
+    stage = run.context.zero_stage
+    if stage.is_known:
+        return Severity.WARNING, "the DeepSpeed engine steps inside `accelerator.backward` only", stage.origins
+    steps, maker = micro_batches(run, owners, ACCELERATOR), maker_of(run, owners)
+    if steps is not None and steps.count != 1:
+        places = tuple(place.labelled("accumulates") for place in steps.places)
+        return Severity.WARNING, "the gradients of the micro batches of a step are added up, not averaged", places
+    if maker is not None and constant_of(maker.arguments.get("mixed_precision")) == "fp16":
+        node = maker.nodes.get("mixed_precision", maker.node)
+        place = (run.location(maker.module, node, "needs a scaled loss"),)
+        return Severity.WARNING, "the loss is not scaled for fp16, and small gradients become 0", place
+    return Severity.INFO, "accumulation, fp16 scaling and DeepSpeed, which the launch may ask for, are left out", ()
+
+
+def _called(made: Event, event: Event) -> str:
+    """How the Accelerator is called where the backward stands; empty when nobody knows."""
+    node = made.node.func if isinstance(made.node, ast.Call) else None
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    if not isinstance(owner, ast.Name) or made.module is not event.module:
+        return ""
+    scopes = [function_of(event.module, place) for place in (made.node, event.node)]
+    is_here = scopes[0] is scopes[1] or scopes[0] is event.module.tree
+    return owner.id if is_here else ""
+
 
 _TRAIN = """\
 import torch
@@ -75,72 +160,3 @@ EXAMPLES = (
         {"train.py": (_TRAIN % (_FOUR, "loss.backward()")).replace("loss = model", "loss = judge")},
     ),
 )
-
-precheck = plain_backward
-
-
-class Check(ScriptCheck):
-    """Looks at every `loss.backward()`."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the loss certainly comes from a prepared model."""
-        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward" or node.args:
-            return
-        loss = node.func.value
-        forwards = self.ctx.training.forwards(loss)
-        if not forwards or any(self.ctx.training.forward_kind(f) != "prepared_model" for f in forwards):
-            return
-        if self.ctx.training.has_other_arm(node, "backward"):
-            return
-        made = self.ctx.objects.made(_model(forwards[0]))
-        severity, what, related = self._effect(made)
-        text = self.ctx.text(loss)
-        owner = self._accelerator(made, node)
-        self.report(
-            node,
-            f"`{text}.backward()` passes over the Accelerator that prepared the model: {what}",
-            hint=f"Call `{owner or 'accelerator'}.backward({text})`",
-            related=related,
-            severity=severity,
-            facts={"accumulates": "micro batches" in what},
-            fix=self._fix(node, f"{owner}.backward({text})") if owner and "\n" not in text else None,
-        )
-
-    def _effect(self, made: cst.Call | None) -> tuple[Severity, str, tuple[Location, ...]]:
-        """What is lost, as far as the file and the run say."""
-        stage = self.ctx.run.zero_stage
-        if stage.is_known:
-            return Severity.WARNING, "the DeepSpeed engine steps inside `accelerator.backward` only", stage.origins
-        owner = made.func.value if made is not None and isinstance(made.func, cst.Attribute) else None
-        accelerator = self.ctx.objects.made(owner) if owner is not None else None
-        if accelerator is not None:
-            steps = self.ctx.argument(accelerator, "gradient_accumulation_steps", 3)
-            if steps is not None and self.ctx.constant(steps).get_or(2) != 1:
-                place = (self.ctx.location(steps, "accumulates"),)
-                return (
-                    Severity.WARNING,
-                    "the gradients of the micro batches of a step are added up, not averaged",
-                    place,
-                )
-            precision = self.ctx.argument(accelerator, "mixed_precision", 2)
-            if precision is not None and self.ctx.constant(precision).get_or("") == "fp16":
-                place = (self.ctx.location(precision, "needs a scaled loss"),)
-                return Severity.WARNING, "the loss is not scaled for fp16, and small gradients become 0", place
-        what = "accumulation, fp16 scaling and DeepSpeed, which the launch may ask for, are left out"
-        return Severity.INFO, what, ()
-
-    def _accelerator(self, made: cst.Call | None, node: cst.Call) -> str:
-        """How the Accelerator is called where the backward stands; empty when nobody knows."""
-        owner = made.func.value if made is not None and isinstance(made.func, cst.Attribute) else None
-        if not isinstance(owner, cst.Name) or made is None:
-            return ""
-        same = self.ctx.names.bindings(owner.value, made) == self.ctx.names.bindings(owner.value, node)
-        return owner.value if same else ""
-
-    def _fix(self, node: cst.Call, text: str) -> Fix:
-        return Fix("Let the Accelerator run the backward", (Edit(self.ctx.doc.path, self.ctx.span(node), text),))
-
-
-def _model(forward: cst.Call) -> cst.BaseExpression:
-    called = forward.func
-    return called.value if isinstance(called, cst.Attribute) and called.attr.value == "forward" else called

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import libcst as cst
 
 from dslint.model.script.behind import with_callees
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objectkinds import MODELS
 from dslint.model.script.objects.objects import Objects
@@ -28,7 +26,6 @@ ADMINISTRATIVE = frozenset(
         *("requires_grad_", "apply", "register_buffer", "save_pretrained", "named_children", "get_parameter"),
     }
 )
-_COUNTS = re.compile(r"accum|^gas$|grad_acc", re.I)
 
 
 class TrainingSteps:
@@ -38,34 +35,6 @@ class TrainingSteps:
         self._tree = tree
         self._names = names
         self._objects = objects
-        self._methods: dict[tuple[str, str], list[cst.Call]] = {}
-
-    def methods(self, kind: str, method: str) -> list[cst.Call]:
-        """The calls of a method of objects that are certainly of a kind: ``methods("engine", "step")``."""
-        found = self._methods.get((kind, method))
-        if found is None:
-            found = [
-                node
-                for node in self._tree.every(cst.Call)
-                if isinstance(node.func, cst.Attribute)
-                and node.func.attr.value == method
-                and self._objects.kind(node.func.value) == kind
-            ]
-            self._methods[kind, method] = found
-        return found
-
-    def beside(self, node: cst.CSTNode, kind: str, method: str) -> list[cst.Call]:
-        """Those calls that stand in the same function, and in the same innermost loop when there is one."""
-        return [call for call in self.methods(kind, method) if self.is_beside(node, call)]
-
-    def is_beside(self, node: cst.CSTNode, other: cst.CSTNode) -> bool:
-        """The two run in the same turn of a loop, or in the same function without one, in arms that agree."""
-        if self._tree.function(node) is not self._tree.function(other) or self._objects.conditions.excludes(
-            node, other
-        ):
-            return False
-        mine, theirs = self._tree.loops(node), self._tree.loops(other)
-        return (mine[0] in theirs or (bool(theirs) and theirs[0] in mine)) if mine else not theirs
 
     def has_other_arm(self, node: cst.CSTNode, method: str) -> bool:
         """The opposite arm of a test around ``node`` calls the method, on whatever: the arms are two ways to train."""
@@ -191,25 +160,6 @@ class TrainingSteps:
             found = [*found, *fresh]
             pending += [b for b in fresh if b.kind == "augmented"]
         return found
-
-    # -- the accumulation steps ------------------------------------------------------------------------
-
-    def is_the_engines_count(self, node: cst.BaseExpression) -> bool:
-        """``engine.gradient_accumulation_steps()``, or a variable that certainly holds it."""
-        if isinstance(node, cst.Call):
-            called = node.func
-            is_count = isinstance(called, cst.Attribute) and called.attr.value == "gradient_accumulation_steps"
-            return is_count and isinstance(called, cst.Attribute) and self._objects.kind(called.value) == "engine"
-        bound = self.reached(node) if isinstance(node, cst.Name | cst.Attribute) else []
-        values = [b.value for b in bound if b.kind == "assign"]
-        counts = (isinstance(v, cst.Call) and self.is_the_engines_count(v) for v in values)
-        return bool(bound) and len(values) == len(bound) and all(counts)
-
-    def counts_micro_batches(self, node: cst.BaseExpression) -> bool:
-        """A name speaks of accumulation: ``args.gradient_accumulation_steps``, ``accum_iter``, ``gas``."""
-        if isinstance(node, cst.Call) and not node.args:
-            node = node.func
-        return _COUNTS.search(last_name(node)) is not None
 
 
 def _value_of(binding: Binding, tree: Tree) -> list[cst.CSTNode]:
