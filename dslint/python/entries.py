@@ -253,6 +253,9 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
         from dslint.python.comparisons import compared
 
         return _by_name(compared(m, ast.Eq, by_rank(m, 0), const(0), function.node), function, name)
+    stated = default_of(function.node.args, name)
+    if isinstance(stated, ast.Constant):
+        m.defaults["parameter", id(function.node), name] = const(stated.value)
     if isinstance(annotation, ast.Name) and annotation.id in _SCALARS:
         atom = Unknown(INPUT, f"parameter `{name}`", _SCALARS[annotation.id])
         return Value(frozenset((atom,)), 0, 0, frozenset(), ("parameter", id(function.node), name))

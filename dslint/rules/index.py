@@ -2231,10 +2231,7 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch counts",
         module="dslint.rules.script.dsl268_accumulated_gradients_cleared",
-        markers=(
-            "\\.accumulate\\(",
-            "\\.zero_grad\\(",
-        ),
+        markers=("accelerat",),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,

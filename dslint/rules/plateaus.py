@@ -53,6 +53,11 @@ def wrapped_by(event: Event) -> Iterator[tuple[Value, Value]]:
         yield given[0], event.result
 
 
+def outcomes(event: Event) -> list[Value]:
+    """Return what comes back of a call that prepares, one by one."""
+    return [outer for _, outer in wrapped_by(event)]
+
+
 def instances(value: Value | None) -> list[Instance]:
     """Return the objects that a value may be, in the order of the text."""
     return [atom for atom in ordered(value.atoms) if isinstance(atom, Instance)] if value is not None else []

@@ -29,6 +29,8 @@ class MicroBatches:
     value: Value | None
     count: int | None
     places: tuple[Location, ...] = ()
+    default: int | None = None  # of the option or open parameter that it is
+    is_parameter: bool = False
 
 
 def owners_of(run: RunQuery, value: Value | None, kind: str) -> list[Instance]:
@@ -107,7 +109,16 @@ def micro_batches(run: RunQuery, owners: list[Instance], kind: str) -> MicroBatc
     is_count = known is not None and len(known) == 1 and type(known[0]) is int
     node = maker.nodes.get(_STEPS) or maker.nodes.get("config")
     places = (run.location(maker.module, node or maker.node, "the number of micro batches of a step"),)
-    return MicroBatches(stated, known[0] if is_count and known is not None else None, places)  # type: ignore[arg-type]
+    count = known[0] if is_count and known is not None else None
+    default = constant_of(run.machine.defaults.get(stated.number))
+    is_parameter = isinstance(stated.number, tuple) and stated.number[0] == "parameter"
+    return MicroBatches(
+        stated,
+        count if isinstance(count, int) else None,
+        places,
+        default if isinstance(default, int) else None,
+        is_parameter,
+    )
 
 
 def first_made(run: RunQuery, atom: Instance) -> Instance:

@@ -20,15 +20,18 @@ micro batch, a quarter of its size; with `zero_grad` after the step it is the me
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.script.dotted import dotted
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.rankset import number_of
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.clearing import cleared_in_blocks
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -38,11 +41,17 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="`zero_grad` before the backward inside `accelerator.accumulate`: only the last micro batch counts",
     fix="safe",
-    markers=(r"\.accumulate\(", r"\.zero_grad\("),
+    markers=(r"accelerat",),
     versions=("accelerate",),
     references=("https://github.com/meituan-longcat/LongCat-Image/issues/46",),
     depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where the parts of a block stand in helpers, fields and other files."""
+    yield from cleared_in_blocks(run, META)
+
 
 _TRAIN = """\
 from accelerate import Accelerator
@@ -96,6 +105,15 @@ EXAMPLES = (
         {"train.py": _TRAIN % (_STEPS, f"{_BODY}\n            scheduler.step()\n            optimizer.zero_grad()")},
         "train.py:9 error",
         fixed={"train.py": _TRAIN % (_STEPS, _LATE.replace("step()\n", "step()\n            scheduler.step()\n"))},
+    ),
+    bad(
+        "the parts of the block stand in functions",
+        {
+            "train.py": _TRAIN % (_STEPS, "            step(accelerator, optimizer, model(batch).mean())")
+            + "\n\ndef step(accelerator, optimizer, loss):\n    optimizer.zero_grad()\n    accelerator.backward(loss)\n"
+            "    optimizer.step()\n"
+        },
+        "train.py:13 error",
     ),
     bad(
         "the number of micro batches is up to a config",
