@@ -1512,6 +1512,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL221",
@@ -2157,6 +2158,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL264",
@@ -2236,6 +2238,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL269",
