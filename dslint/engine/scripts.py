@@ -16,6 +16,7 @@ from dslint.engine.cache import Results, digest
 from dslint.engine.inputs import died
 from dslint.engine.judge import Job, Judge, Judged
 from dslint.engine.projectfiles import ProjectFiles
+from dslint.engine.toldonce import own_first
 from dslint.rules.markers import rules_of_all
 from dslint.rules.own import RULE_CRASHED, SYNTAX_ERROR
 
@@ -57,7 +58,7 @@ class ScriptStage:
         self._results = results
         self._files = files
         self._profile = profile
-        self._stored: list[Finding] = []
+        self._stored: list[tuple[str, Finding]] = []
         self._missing: list[tuple[str, Job]] = []
         self._enabled = enabled
         for job in self._marked(jobs, workers):
@@ -66,7 +67,7 @@ class ScriptStage:
             if stored is None:
                 self._missing.append((key, job))
             else:
-                self._stored += stored
+                self._stored += [(job.path, finding) for finding in stored]
         # Large files first, so that no worker ends alone with the largest.
         self._missing.sort(key=lambda item: -len(item[1].raw))
         self._pool: Pool[Job, Judged] | None = None
@@ -102,12 +103,12 @@ class ScriptStage:
         """All findings of all jobs."""
         findings = list(self._stored)
         for (key, job), judged in zip(self._missing, self._judged(), strict=True):
-            findings += judged.findings
+            findings += [(job.path, finding) for finding in judged.findings]
             if self._profile is not None and judged.spent is not None:
                 self._profile.add(judged.spent)
             if self._results:
                 self._keep(self._results, key, job, judged)
-        return findings
+        return own_first(findings)
 
     @staticmethod
     def _keep(results: Results, key: str, job: Job, judged: Judged) -> None:

@@ -49,3 +49,19 @@ def _joined(told: Finding, known: Finding | None) -> Finding:
 
 def _line(finding: Finding) -> tuple[str, str, int]:
     return finding.code, finding.location.path, finding.location.region.line
+
+
+def own_first(judged: Iterable[tuple[str, Finding]]) -> list[Finding]:
+    """The findings of all scripts, each with the path of the script that was judged, without those told before.
+
+    What is said of a place in an imported module counts once: as the module itself tells it, else as the script does
+    that says it gravest.
+    """
+    pairs = list(judged)
+    told = {_line(finding): path for path, finding in pairs if finding.location.path == path}
+    kept = [finding for path, finding in pairs if finding.location.path == path]
+    others = [(path, finding) for path, finding in pairs if finding.location.path != path]
+    for path, finding in sorted(others, key=lambda pair: (-pair[1].severity.rank, pair[0])):
+        if told.setdefault(_line(finding), path) == path:
+            kept.append(finding)
+    return kept
