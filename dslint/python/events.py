@@ -53,6 +53,8 @@ class Event:
     sources: list[Source] = field(default_factory=list)
     accumulation: Value | None = None  # the micro batches of a step, there or in arguments
     nodes: dict[str, ast.expr] = field(default_factory=dict)
+    # What lists and dictionaries hold that name devices.
+    items: dict[str, list[Value]] = field(default_factory=dict)
     open: bool = False  # unpacked arguments may fill any parameter
 
 

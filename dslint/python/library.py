@@ -329,6 +329,11 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     event.origins = {name: place for name, place in origins if place is not None}
     event.open = bound.rest is not None or bound.open_keywords is not None
     event.nodes = bound.nodes
+    event.items = {
+        name: m.elements(value.single)
+        for name, value in given.items()
+        if name in _PLACES and isinstance(value.single, Instance)
+    }
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]
         event.modules = modules_in(m, given.values())

@@ -33,7 +33,7 @@ ENTRY = (
     r"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
     r"|safe_[gs]et_full_|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE|import deepspeed as "
     r"|import accelerate as |from deepspeed import \*|from accelerate import \*"
-    r"|from deepspeed import[^\n]*initialize|from accelerate import[^\n]*Accelerator|deepspeed\s*\\\n"
+    r"|cuda\.set_device\(|cuda:\{|from deepspeed import[^\n]*initialize|from accelerate import[^\n]*Accelerator|deepspeed\s*\\\n"
 )
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.

@@ -20,14 +20,17 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ranks.rankset import number_of
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Event
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import DEVICE_TAGS, choices, is_rank_of_job
+from dslint.rules.runs import Happening, RunQuery
+
+if TYPE_CHECKING:
+    from dslint.python.source import Module
 
 META = RuleMeta(
     code="DSL237",
@@ -45,6 +48,84 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="a process needs a CUDA device to be refused one that is not there",
 )
+
+_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
+_THIS_MACHINE = re.compile(r"[\"']MASTER_ADDR[\"']\]? *[=,] *[\"'](?:localhost|127\.0\.0\.1)[\"']")
+_RANK = re.compile(r"rank|process_index", re.I)
+
+
+def applies(path: str, _context: object) -> bool:
+    """Tests run on one machine."""
+    return _TEST.search(path) is None
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first choice of a device by the rank in the job."""
+    if _is_one_machine(run):
+        return
+    for found in run.happenings(*DEVICE_TAGS):
+        event = found.event
+        if _TEST.search(event.module.path) or _meets_here(run, event):
+            continue
+        for value, node in choices(event):
+            if is_rank_of_job(run, event, value):
+                yield _finding(run, found, node)
+                return
+
+
+def _is_one_machine(run: RunQuery) -> bool:
+    context = run.context
+    if context.world_size.is_known and context.world_size.value == context.processes_per_node.get_or(None):
+        return True
+    return context.nodes.get_or(0) == 1
+
+
+def _meets_here(run: RunQuery, event: Event) -> bool:
+    """Return whether the script starts the processes, and makes them meet on this machine."""
+    modules = {id(m): m for m in (event.module, *(found.event.module for found in run.happenings("spawns")))}
+    return run.has("spawns") and any(_THIS_MACHINE.search(module.source.text) for module in modules.values())
+
+
+def _is_group_optional(run: RunQuery, found: Happening) -> bool:
+    """Return whether the code asks if there is a job at all, and nothing here starts one."""
+    if run.has("starts-group", "spawns") or found.entry.kind != "function":
+        return False
+    tests = [node for node in found.around if isinstance(node, Alt)]
+    return any("is_initialized" in ast.unparse(getattr(alt.node, "test", alt.node)) for alt in tests)
+
+
+def _hint(text: str) -> str:
+    if text.endswith(".process_index"):
+        return f"Use `{text.replace('process_index', 'local_process_index')}`"
+    return f'Use `int(os.environ["LOCAL_RANK"])`, or `{text} % torch.cuda.device_count()`'
+
+
+def _returned(module: Module, node: ast.AST) -> list[ast.expr]:
+    """Return what a function of the same file returns that speaks of the rank."""
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    made = [n for n in module.tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    values = [n.value for function in made for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
+    return [v.body if isinstance(v, ast.IfExp) else v for v in values if _RANK.search(module.text(v))]
+
+
+def _finding(run: RunQuery, found: Happening, node: ast.AST) -> Finding:
+    event = found.event
+    within = _returned(event.module, node)
+    source: ast.AST = within[0] if within else node
+    parts = source.values if isinstance(source, ast.JoinedStr) else []
+    named = [part.value for part in parts if isinstance(part, ast.FormattedValue)]
+    text = ast.unparse(named[0]) if len(named) == 1 else run.text(event.module, source)
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"the GPU is chosen by `{text}`, the rank in the whole job: on the second machine it is larger than the"
+        " index of any GPU there, and the process stops with `invalid device ordinal`",
+        hint=_hint(text),
+        related=tuple(run.location(event.module, value, "the rank comes from here") for value in within),
+        severity=Severity.INFO if _is_group_optional(run, found) else None,
+    )
+
 
 _HEAD = "import os\n\nimport torch\nimport torch.distributed as dist\n\ndist.init_process_group('nccl')\n"
 
@@ -67,6 +148,32 @@ EXAMPLES = (
         "through the arguments",
         {"train.py": _HEAD + "args = parse()\nargs.rank = int(os.environ['RANK'])\ntorch.cuda.set_device(args.rank)\n"},
         at="train.py:9",
+    ),
+    bad(
+        "a field, which a helper has filled",
+        {
+            "train.py": _HEAD + "\ndef rank_of():\n    return dist.get_rank()\n\n\nclass Setup:\n"
+            "    def __init__(self):\n        self.number = rank_of()\n\n\n"
+            "setup = Setup()\ntorch.cuda.set_device(setup.number)\n"
+        },
+        at="train.py:18",
+    ),
+    bad(
+        "in another file",
+        {
+            "train.py": "import torch.distributed as dist\nfrom devices import choose\n\n"
+            "dist.init_process_group('nccl')\nchoose(dist.get_rank())\n",
+            "devices.py": "import torch\n\n\ndef choose(number):\n    torch.cuda.set_device(number)\n",
+        },
+        at="devices.py:5",
+    ),
+    good(
+        "a field, which holds the rest of a division by what one machine has",
+        {
+            "train.py": _HEAD
+            + "\nclass Setup:\n    def __init__(self):\n        self.number = dist.get_rank() % 8\n\n\n"
+            "setup = Setup()\ntorch.cuda.set_device(setup.number)\n"
+        },
     ),
     good(
         "arguments that hold the rest of a division",
@@ -187,100 +294,3 @@ EXAMPLES = (
         },
     ),
 )
-
-_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
-_CHOOSERS = frozenset({"set_device", "device", "cuda"})
-_THIS_MACHINE = frozenset({"localhost", "127.0.0.1"})
-
-
-def applies(path: str, _context: object) -> bool:
-    """Tests run on one machine."""
-    return _TEST.search(path) is None
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some call or text chooses a device by something that is no literal and no arithmetic."""
-    nodes = flat(tree)
-    for call in nodes.nodes(ast.Call):
-        given = [*call.args[-1:], *(k.value for k in call.keywords)] if call_name(call) in _CHOOSERS else []
-        if any(map(_may_be_rank, given)):
-            return True
-        if any(_listed(k) for k in call.keywords):
-            return True
-    if any(_is_map(d) for d in nodes.nodes(ast.Dict)):
-        return True
-    return any(
-        isinstance(value, ast.FormattedValue) and _may_be_rank(value.value)
-        for text in nodes.nodes(ast.JoinedStr)
-        for value in text.values[1:2]
-        if isinstance(text.values[0], ast.Constant) and str(text.values[0].value).endswith(":")
-    )
-
-
-def _listed(keyword: ast.keyword) -> bool:
-    value = keyword.value
-    if keyword.arg == "device_ids" and isinstance(value, ast.List) and len(value.elts) == 1:
-        return _may_be_rank(value.elts[0])
-    return keyword.arg == "device_id" and _may_be_rank(value)
-
-
-def _is_map(node: ast.Dict) -> bool:
-    """``{"": x}``, a map of the whole model."""
-    return len(node.keys) == 1 and isinstance(node.keys[0], ast.Constant) and node.keys[0].value == ""
-
-
-def _may_be_rank(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
-
-
-class Check(ScriptCheck):
-    """Looks at the places that choose a GPU, once for a file."""
-
-    def finish(self) -> None:
-        """Fire on the first choice by the rank in the job."""
-        run = self.ctx.run
-        if run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None):
-            return
-        if run.nodes.get_or(0) == 1:
-            return
-        startup = self.ctx.startup
-        met = [w.text for w in startup.environment_writes if w.name == "MASTER_ADDR"]
-        if met and _THIS_MACHINE.issuperset(met) and startup.starts_processes:
-            return
-        for choice in self.ctx.startup.devices.choices:
-            if startup.devices.is_global_rank(choice.index) and not self._is_number(choice.index):
-                self._report(choice.index)
-                return
-
-    def _is_group_optional(self, index: cst.BaseExpression) -> bool:
-        """Whether there is a job at all is asked around the choice, and this module starts none."""
-        if self.ctx.startup.group_makers or self.ctx.startup.is_entry:
-            return False
-        tests = [n.test for n in self.ctx.tree.parents(index) if isinstance(n, cst.IfExp | cst.If)]
-        inner = (n for test in tests for n in self.ctx.tree.descendants(test) if isinstance(n, cst.Call))
-        return any(self.ctx.called(call) == "is_initialized" for call in inner)
-
-    def _is_number(self, index: cst.BaseExpression) -> bool:
-        """``rank = 0`` is what was assigned last, in the arm without distribution."""
-        if not isinstance(index, cst.Name):
-            return False
-        found = self.ctx.objects.reaching.of_bindings(self.ctx.names.bindings(index.value, index), index)
-        return bool(found) and all(b.value is not None and number_of(b.value) is not None for b in found)
-
-    def _hint(self, text: str) -> str:
-        if text.endswith(".process_index"):
-            return f"Use `{text.replace('process_index', 'local_process_index')}`"
-        return f'Use `int(os.environ["LOCAL_RANK"])`, or `{text} % torch.cuda.device_count()`'
-
-    def _report(self, index: cst.BaseExpression) -> None:
-        devices = self.ctx.startup.devices
-        within = [value for value in devices.returned(index) if devices.is_global_rank(value)]
-        text = self.ctx.text(within[0] if within else index)
-        self.report(
-            index,
-            f"the GPU is chosen by `{text}`, the rank in the whole job: on the second machine it is larger than the"
-            " index of any GPU there, and the process stops with `invalid device ordinal`",
-            hint=self._hint(text),
-            related=tuple(self.ctx.location(value, "the rank comes from here") for value in within),
-            severity=Severity.INFO if self._is_group_optional(index) else None,
-        )
