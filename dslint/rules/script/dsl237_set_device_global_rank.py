@@ -51,6 +51,8 @@ META = RuleMeta(
 
 _TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
 _THIS_MACHINE = re.compile(r"[\"']MASTER_ADDR[\"']\]? *[=,] *[\"'](?:localhost|127\.0\.0\.1)[\"']")
+# Where nothing starts a job, its state is unknown: only the rank itself counts.
+_ASKED = re.compile(r"get_rank\(|process_index|RANK")
 _RANK = re.compile(r"rank|process_index", re.I)
 
 
@@ -63,12 +65,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first choice of a device by the rank in the job."""
     if _is_one_machine(run):
         return
+    starts = run.has("starts-group", "spawns")
     for found in run.happenings(*DEVICE_TAGS):
         event = found.event
         if _TEST.search(event.module.path) or _meets_here(run, event):
             continue
         for value, node in choices(event):
-            if is_rank_of_job(run, event, value):
+            if is_rank_of_job(run, event, value) and (starts or _ASKED.search(run.text(event.module, node))):
                 yield _finding(run, found, node)
                 return
 
