@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from dslint.python import dictionaries, launches, parsers
+from dslint.python.attributes import child, is_escaped
 from dslint.python.dictionaries import known_keys
+from dslint.python.events import Event
 from dslint.python.heap import REST
 from dslint.python.machine import Machine
-from dslint.python.values import Instance, Value, const
+from dslint.python.values import NONE, Instance, Value, const
 
 _STEPS = "gradient_accumulation_steps"
 _BATCH, _MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
@@ -56,3 +61,38 @@ def stated(m: Machine, names: Sequence[str], given: Mapping[str, Value]) -> Valu
 def _item(m: Machine, value: Value | None, key: str) -> Value | None:
     atom = value.single if value is not None else None
     return m.store.get((atom, ("key", key))) if isinstance(atom, Instance) else None
+
+
+def keys_of(m: Machine, value: Value | None) -> frozenset[str] | None:
+    """Return the keys that a configuration may have; `None` where it may have others, or is no dictionary."""
+    atom = value.single if value is not None else None
+    if not isinstance(atom, Instance) or atom.cls != "builtins.dict" or is_escaped(m, atom):
+        return None
+    rest = m.store.get((atom, REST))
+    known = dictionaries.known_keys(m, atom)
+    if (rest is not None and rest.atoms) or not all(isinstance(key, str) for key in known):
+        return None
+    return frozenset(str(key) for key in known)
+
+
+def configured(m: Machine, event: Event, row: Mapping[str, Any]) -> None:
+    """Keep with a call what is known of its configuration: the stage, its keys, and whether an argument names one."""
+    config = event.arguments.get(row["config"])
+    if config is None or config.constants == (None,):
+        config = event.arguments.get(row.get("config_or", ""), config)
+    event.config, event.stage, event.keys = config, stage_of(m, config), keys_of(m, config)
+    if "config_in" in row:
+        argument, _, name = row["config_in"].partition(".")
+        event.named = _named(m, event.arguments.get(argument), name, event.node)
+
+
+def _named(m: Machine, value: Value | None, name: str, node: ast.AST) -> Value | None:
+    """Return the field of a namespace that names a configuration: `None` of Python where it certainly has none."""
+    if value is None or value.constants == (None,):
+        return NONE
+    atom = value.single
+    if not isinstance(atom, Instance):
+        return None
+    if m.store.get((atom, name)) is None and parsers.is_closed(m, atom):
+        return None if launches.is_rewritten(m.frame.module) else NONE
+    return m.store.get((atom, name)) or child(m, atom, name)

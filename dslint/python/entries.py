@@ -31,6 +31,7 @@ from dslint.python.values import (
     Value,
     const,
     one,
+    unknown,
 )
 from dslint.python.varies import DATA, NAMED_DATA, NAMED_RANK
 
@@ -221,7 +222,12 @@ def open_arguments(m: Machine, function: Function, is_method: bool, receiver: In
             values[name] = given if given is not None else values[name]
     only = {p.arg for p in parameters.posonlyargs}
     positional = [values.pop(name) for name in names if name in only and name in values]
-    return Arguments(positional, values)
+    return Arguments(positional, values, _open_star(parameters.vararg), _open_star(parameters.kwarg))
+
+
+def _open_star(star: ast.arg | None) -> Value | None:
+    """Return what `*` or `**` may gather where nobody knows the call."""
+    return unknown(INPUT, f"parameter `{star.arg}`") if star is not None else None
 
 
 # Parameters of these names and another default mean something else: the rank of a matrix.

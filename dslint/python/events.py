@@ -48,7 +48,10 @@ class Event:
     parts: list[Part] = field(default_factory=list)
     # Of the same calls, and of those that load a model: the model, and the modules inside.
     modules: frozenset[Instance] = frozenset()
-    stage: int | None = None  # of the DeepSpeed configuration that is passed, where it is a dictionary
+    config: Value | None = None  # the DeepSpeed configuration that is passed
+    stage: int | None = None  # of the same, where it is a dictionary
+    keys: frozenset[str] | None = None  # of the same dictionary, where all that it may have are known
+    named: Value | None = None  # a second configuration, in a field of an argument; `None` where nobody knows it
     # Of calls that make a loader: where its items and their order come from.
     sources: list[Source] = field(default_factory=list)
     accumulation: Value | None = None  # the micro batches of a step, there or in arguments

@@ -246,8 +246,13 @@ _WRITTEN = re.compile(
 
 def taken_apart(m: Heap, base: Value) -> None:
     """Forget the options in an object whose `__dict__` is read in a module that writes into such dictionaries."""
-    if m.launch is not None and _WRITTEN.search(m.frame.module.source.text):
+    if m.launch is not None and is_rewritten(m.frame.module):
         reopened(m, base)
+
+
+def is_rewritten(module: Module) -> bool:
+    """Return whether a module writes into the dictionary of some object."""
+    return _WRITTEN.search(module.source.text) is not None
 
 
 def words(m: Machine) -> Value | None:

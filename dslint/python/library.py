@@ -7,7 +7,7 @@ import sys
 
 from dslint.python import attributes, paths
 from dslint.python.binding import Arguments, BoundArguments, bind
-from dslint.python.configs import accumulation_of, stage_of, stated
+from dslint.python.configs import accumulation_of, configured, stated
 from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event
@@ -327,7 +327,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     named = [*given.items(), *([("self", base)] if base is not None else [])]
     origins = ((name, m.origin(v)) for name, v in named if event.snapshot[name][0] & DIVERGENT)
     event.origins = {name: place for name, place in origins if place is not None}
-    event.open = bound.rest is not None or bound.open_keywords is not None
+    event.open = bound.rest is not None or bound.open_keywords is not None or bool(bound.maybe)
     event.nodes = bound.nodes
     event.items = {
         name: m.elements(value.single)
@@ -340,8 +340,8 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:
-        config = given.get(row.extra["config"]) or given.get("config_params")
-        event.stage, event.accumulation = stage_of(m, config), accumulation_of(m, config)
+        configured(m, event, row.extra)
+        event.accumulation = accumulation_of(m, event.config)
     elif "micro_batches" in row.extra:
         event.accumulation = stated(m, row.extra["micro_batches"], given)
     if "makes-loader" in row.tags:

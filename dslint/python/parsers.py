@@ -7,9 +7,9 @@ each process (`--local_rank`) holds the number of the process.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from dslint.python import containers, dataclass_parsers
+from dslint.python import attributes, containers, dataclass_parsers
 from dslint.python.binding import BoundArguments
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT, REST
@@ -38,6 +38,8 @@ RANK_FIELDS = {"local_rank": 1, "global_rank": 0, "node_rank": 2, "rank": 0, "wo
 _TYPES = {"int": "builtins.int", "float": "builtins.float", "str": "builtins.str", "bool": "builtins.bool"}
 # Of a parser: its options, the parser that it is a command of, and whether a file may set its defaults.
 _OPTIONS, _PARENT, _OPEN = "#options", "#parser", "#open"
+# Of a parser or namespace: it may have options that nobody has read. Of a namespace: it came from a parser.
+_MORE, _PARSED = "#more", "#parsed"
 _REPEATED = ("append", "extend", "append_const")
 _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
 
@@ -46,6 +48,8 @@ def read_call(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None
     """Return what a method of a parser gives; `None` for methods that the row alone describes."""
     if "dataclasses" in row.extra:
         return dataclass_parsers._into_dataclasses(m, row, bound, receiver, node)
+    if "options" in row.extra:
+        return _add_options(m, row.extra["options"], bound.given.get("parser"))
     handler = _METHODS.get(row.path)
     if handler is None or not isinstance(receiver, Instance):
         return None
@@ -55,8 +59,13 @@ def read_call(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None
 def parser_made(m: Machine, receiver: Instance, bound: BoundArguments) -> None:
     """Take over the options of `parents=[...]`, and the fields of `Namespace(a=1)`."""
     parents = bound.given.get("parents")
-    for item in containers.exact_items(m, parents) or () if parents is not None else ():
+    items = containers.exact_items(m, parents) if parents is not None else []
+    if items is None or bound.rest is not None or bound.open_keywords is not None:
+        m.store.set((receiver, _MORE), const(True))
+    for item in items or ():
         for atom in item.atoms:
+            if not isinstance(atom, Instance) or not _is_read(m, atom):
+                m.store.set((receiver, _MORE), const(True))
             if isinstance(atom, Instance):
                 for name in _options(m, atom):
                     stored = m.store.get((atom, ("option", name)))
@@ -83,6 +92,19 @@ def _keep(m: Machine, parser: Instance, name: str, option: Value) -> None:
     m.store.set((parser, ("option", name)), option)
 
 
+def _is_read(m: Machine, parser: Instance) -> bool:
+    """Return whether all options of a parser are known."""
+    return m.store.get((parser, _MORE)) is None and not attributes.is_escaped(m, parser)
+
+
+def is_closed(m: Machine, namespace: Instance) -> bool:
+    """Return whether a namespace has no fields but those that were read: from a parser, or written out."""
+    is_parsed = m.store.get((namespace, _PARSED)) is not None
+    is_written = namespace.cls == "argparse.Namespace" and m.store.get((namespace, "#arguments")) is not None
+    is_more = m.store.get((namespace, _MORE)) is not None
+    return (is_parsed or is_written) and not is_more and not attributes.is_escaped(m, namespace)
+
+
 def _chain(m: Machine, parser: Instance) -> list[Instance]:
     """Return a parser and those that it is a command of."""
     found: list[Instance] = []
@@ -101,6 +123,8 @@ def _add_argument(m: Machine, parser: Instance, bound: BoundArguments, node: ast
     words = bound.extra_keywords
     dest = _text(words.get("dest")) or _dest(names)
     if not dest:
+        for target in _chain(m, parser):
+            m.store.set((target, _MORE), const(True))
         return None
     nothing = const(None)
     default = words.get("default", nothing)
@@ -115,6 +139,18 @@ def _add_argument(m: Machine, parser: Instance, bound: BoundArguments, node: ast
     for target in _chain(m, parser):
         _keep(m, target, dest, one(Tuple(parts)))
     return None
+
+
+def _add_options(m: Machine, options: Mapping[str, str], parsers: Value | None) -> Value | None:
+    """A library adds options of its own to a parser, and gives it back."""
+    nothing = const(None)
+    for parser in parsers.atoms if parsers is not None else ():
+        for target in _chain(m, parser) if isinstance(parser, Instance) else ():
+            for flag, kind in options.items():
+                action = const("store_true") if kind == "switch" else nothing
+                parts = (one(Tuple((const(flag),))), nothing, nothing, action, nothing, nothing)
+                _keep(m, target, _dest([flag]), one(Tuple(parts)))
+    return parsers
 
 
 def _add_arguments(m: Machine, parser: Instance, bound: BoundArguments, node: ast.AST) -> Value | None:
@@ -192,6 +228,8 @@ def _parse_args(m: Machine, parser: Instance, bound: BoundArguments, node: ast.A
     words = _words(m, bound.given.get("args"))
     # What a file says instead of the defaults is not known.
     is_filled = isinstance(held, Instance) or m.store.get((parser, _OPEN)) is not None
+    if not (isinstance(held, Instance) or is_filled) and _is_read(m, parser):
+        m.store.set((atom, _PARSED), const(True))
     for name in _options(m, parser):
         option = m.store.get((parser, ("option", name)))
         default = m.store.get((parser, ("default", name)))

@@ -29,7 +29,8 @@ BY_RUN = "^"
 # all that it imports. Other modules are judged under the scripts that reach them.
 ENTRY = (
     r"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
-    r"|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
+    r"|deepspeed\.init|(?:from|import) deepspeed\b"
+    r"|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
     r"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
     r"|safe_[gs]et_full_|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE|import deepspeed as "
     r"|import accelerate as |from deepspeed import \*|from accelerate import \*"

@@ -17,15 +17,13 @@ passes `config=args.deepspeed_config` beside `args=args`: with the flag there ar
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.core.source import Location
-from dslint.model.script.quick import call_name, flat
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt
+from dslint.python.values import OPAQUE, Const, Instance, Unknown, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL244",
@@ -33,125 +31,66 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="`deepspeed.initialize` gets a config as argument and in `args`",
-    markers=(r"deepspeed", r"\binitialize\b", r"config(?:_params)?\s*=", r"\bargs?\b|opt"),
+    markers=(r"deepspeed",),
     references=("deepspeed.initialize in deepspeed/__init__.py",),
     depends_on_run=True,
 )
-_CONFIGS = (("config", 10), ("config_params", 12))
-_LOADS = frozenset({"json.load", "json.loads", "yaml.safe_load", "yaml.load", "dict", "hjson.load"})
+_CONFIGS = ("config", "config_params")
 
 
-def precheck(tree: ast.Module) -> bool:
-    """A call of `initialize` gets `args` and a config."""
-    return any(
-        call_name(call) == "initialize"
-        and any(k.arg in ("config", "config_params") for k in call.keywords)
-        and (call.args or any(k.arg == "args" for k in call.keywords))
-        for call in flat(tree).nodes(ast.Call)
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at each call of `deepspeed.initialize` with `args` and a config."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when both certainly hold a config."""
-        if self.ctx.qualified_name(node.func) != "deepspeed.initialize" or self.ctx.has_unpacked_arguments(node):
-            return
-        args = self.ctx.argument(node, "args", 0)
-        config = next((v for name, at in _CONFIGS if (v := self.ctx.argument(node, name, at)) is not None), None)
-        if not isinstance(args, cst.Name) or config is None or self._is_asked(node):
-            return
-        if self._is_same(args, config):
-            self.report(
-                config,
-                f"`config={self.ctx.text(config)}` beside `args={args.value}`: with `--deepspeed_config` there are two"
-                " configs, without it none, and `deepspeed.initialize` stops with an AssertionError",
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Find the engines that get a config as argument and in `args`."""
+    for found in run.happenings("makes-engine"):
+        event = found.event
+        if event.open or event.may or event.config is None or event.named is None or _is_asked(found):
+            continue
+        args = run.text(event.module, event.nodes["args"]) if "args" in event.nodes else "args"
+        where = next((event.nodes[name] for name in _CONFIGS if name in event.nodes), event.node)
+        if _is_given(event.config) and _is_given(event.named):
+            yield run.finding(
+                META,
+                event.module,
+                where,
+                f"a config beside `args={args}`, whose `deepspeed_config` is set as well: `{event.api}`"
+                " stops with an AssertionError on every rank",
+                hint="Drop `config=`, or do not pass `args=`",
+                facts={"arguments": "two-configs"},
+            )
+        elif _is_one_unknown(event.config, event.named):
+            yield run.finding(
+                META,
+                event.module,
+                where,
+                f"`config=` and `args={args}` hold the same `deepspeed_config`: with `--deepspeed_config` there are two"
+                f" configs, without it none, and `{event.api}` stops with an AssertionError",
                 hint="Drop `config=`: DeepSpeed reads `args.deepspeed_config` itself",
                 facts={"arguments": "two-configs"},
             )
-            return
-        where = self._named_in(args)
-        if where is not None and self._is_given(config):
-            self.report(
-                config,
-                f"a config beside `args={args.value}`, whose `deepspeed_config` is set as well: `deepspeed.initialize`"
-                " stops with an AssertionError on every rank",
-                hint="Drop `config=`, or do not pass `args=`",
-                related=where,
-                facts={"arguments": "two-configs"},
-            )
-
-    def _is_asked(self, node: cst.Call) -> bool:
-        """A test around the call asks for `deepspeed_config`."""
-        tests = (p.test for p in self.ctx.parents(node) if isinstance(p, cst.If | cst.IfExp))
-        return any("deepspeed_config" in self.ctx.text(test) for test in tests)
-
-    def _is_same(self, args: cst.Name, config: cst.BaseExpression) -> bool:
-        return (
-            isinstance(config, cst.Attribute)
-            and config.attr.value == "deepspeed_config"
-            and isinstance(config.value, cst.Name)
-            and config.value.value == args.value
-            and not self._assignments()
-        )
-
-    def _is_given(self, config: cst.BaseExpression, depth: int = 0) -> bool:
-        """The expression is certainly not `None`."""
-        if depth > 3:
-            return False
-        known = self.ctx.constant(config)
-        if known.is_known:
-            return known.value is not None
-        if isinstance(config, cst.Dict | cst.FormattedString):
-            return True
-        if isinstance(config, cst.Call):
-            return self.ctx.qualified_name(config.func) in _LOADS or self._returns_config(config, depth)
-        value = self.ctx.names.single_value(config)
-        return value is not None and self._is_given(value, depth + 1)
-
-    def _returns_config(self, call: cst.Call, depth: int) -> bool:
-        function = self.ctx.names.local_function(call)
-        if function is None:
-            return False
-        returned = [n.value for n in self.ctx.tree.own_nodes(function) if isinstance(n, cst.Return)]
-        return bool(returned) and all(v is not None and self._is_given(v, depth + 1) for v in returned)
-
-    def _named_in(self, args: cst.Name) -> tuple[Location, ...] | None:
-        """Where the namespace certainly gets a config; ``None`` when nobody says so."""
-        assigned = self._assignments()
-        if assigned:
-            if not all(self._is_given(n.value) and self._is_of(n, args) for n in assigned):
-                return None
-            return (self.ctx.location(assigned[-1], "set here"),)
-        arguments = self.ctx.constants.arguments
-        if not arguments.is_parsed(args):
-            return None
-        passed = self.ctx.run.arguments.get("deepspeed_config")
-        if passed is not None:
-            return passed.origins if passed.is_known and passed.value else None
-        declared = arguments.named(args, "deepspeed_config")
-        if declared is None or not isinstance(self.ctx.constant(declared.default).get_or(None), str):
-            return None
-        return (self.ctx.location(declared.node, "its default is a config"),)
-
-    def _assignments(self) -> list[cst.Assign]:
-        found = self.ctx.tree.every(cst.Assign)
-        return [n for n in found for t in n.targets if _is_config(t.target)]
-
-    def _is_of(self, assignment: cst.Assign, args: cst.Name) -> bool:
-        target = assignment.targets[0].target
-        return (
-            isinstance(target, cst.Attribute)
-            and isinstance(target.value, cst.Name)
-            and target.value.value == args.value
-            and self.ctx.enclosing_function(assignment) is self.ctx.enclosing_function(args)
-            and not self.ctx.guards.is_conditional(assignment)
-        )
 
 
-def _is_config(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Attribute) and node.attr.value == "deepspeed_config"
+def _is_asked(found: Happening) -> bool:
+    """Return whether a test around the call asks for `deepspeed_config`."""
+    tests = (node for node in found.around if isinstance(node, Alt))
+    return any("deepspeed_config" in t.module.text(getattr(t.node, "test", t.node)) for t in tests)
+
+
+def _is_given(value: Value) -> bool:
+    """Return whether a config is certainly not `None`."""
+    is_option = isinstance(value.number, tuple) and value.number[:1] == ("option",)
+    return bool(value.atoms) and all(
+        (isinstance(atom, Const) and atom.value is not None)
+        or (isinstance(atom, Instance) and bool(atom.cls))
+        or (isinstance(atom, Unknown) and bool(atom.type) and (is_option or atom.kind == OPAQUE))
+        for atom in value.atoms
+    )
+
+
+def _is_one_unknown(config: Value, named: Value) -> bool:
+    """Return whether both are the same value, whatever it is."""
+    if named.constants is not None:
+        return False
+    is_numbered = named.number is not None and named.number == config.number
+    return is_numbered or (isinstance(named.single, Instance) and named.single is config.single)
 
 
 _HEAD = """\
@@ -197,6 +136,17 @@ EXAMPLES = (
             "engine, *_ = deepspeed.initialize(args=args, model=make_model(), config='other.json')\n"
         },
         at="train.py:9 error",
+    ),
+    bad(
+        "a helper gets the arguments and a config",
+        {
+            "train.py": _HEAD
+            + "parser.add_argument('--deepspeed_config', default='ds.json')\n\n\n"
+            + "def make(options, **given):\n"
+            + "    return deepspeed.initialize(args=options, model=make_model(), **given)\n\n\n"
+            + "make(parser.parse_args(), config={'train_batch_size': 8})\n"
+        },
+        at="train.py:11 error",
     ),
     good(
         "the command line does not name one",

@@ -9,9 +9,9 @@ batch computed.
 **Fix.** Name an optimizer in the config (`"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}`), or pass one. That
 `model_parameters` is missing does no harm: DeepSpeed then takes all parameters of the model.
 
-**When it stays quiet.** The engine only evaluates or generates (a reference model); the config is a file, is changed
-after it is made, has no batch size either, or comes from elsewhere; `optimizer` is passed, whatever it is. For config
-files of stage 1 and 2 see DSL468.
+**When it stays quiet.** The engine only evaluates or generates (a reference model); the config is a file, may have
+keys that nobody can read, has no batch size either, or comes from elsewhere; `optimizer` is passed, whatever it is. For
+config files of stage 1 and 2 see DSL468.
 
 **Evidence.** DeepSpeed 0.19.8 `engine.py: backward`, `_configure_zero_optimizer`. Two gloo ranks: stage 1 and 2 stop in
 `initialize`, stage 0 and 3 in `backward`; with an optimizer in the config all train, without `model_parameters`.
@@ -19,14 +19,13 @@ files of stage 1 and 2 see DSL468.
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat, is_none
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL245",
@@ -34,98 +33,44 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="An engine without an optimizer runs a backward pass",
-    markers=(r"deepspeed", r"initialize\s*\(", r"\.backward\("),
+    markers=(r"deepspeed",),
     references=("DeepSpeedEngine.backward in deepspeed/runtime/engine.py",),
 )
 
 _BATCH_SIZES = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu"})
 
 
-def precheck(tree: ast.Module) -> bool:
-    """An engine is made without an optimizer, of a config that is no text."""
-    return any(
-        call_name(call) == "initialize"
-        and not any(k.arg in (None, "optimizer") and not is_none(k.value) for k in call.keywords)
-        and any(k.arg in ("config", "config_params") and isinstance(k.value, _WRITTEN) for k in call.keywords)
-        for call in flat(tree).nodes(ast.Call)
-    )
-
-
-_WRITTEN = (ast.Dict, ast.Name)
-
-
-class Check(ScriptCheck):
-    """Looks at each call of `deepspeed.initialize`."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when no optimizer can be there and the engine trains."""
-        if self.ctx.qualified_name(node.func) != "deepspeed.initialize" or self.ctx.has_unpacked_arguments(node):
-            return
-        optimizer = self.ctx.argument(node, "optimizer", 2)
-        if optimizer is not None and self.ctx.text(optimizer) != "None":
-            return
-        config = self.ctx.argument(node, "config", 10) or self.ctx.argument(node, "config_params", 12)
-        settings = self._settings(config) if config is not None else None
-        # A config without a batch size, which DeepSpeed asks for first, is no whole one.
-        if settings is None or "optimizer" in settings or not settings & _BATCH_SIZES:
-            return
-        backward = self._backward(node)
-        if backward is None:
-            return
-        self.report(
-            node,
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Find the engines that get no optimizer and train."""
+    made = {id(h.event.node): h.event for h in run.happenings("makes-engine") if _has_no_optimizer(h.event)}
+    if not made:
+        return
+    told: set[int] = set()
+    for found in run.occurrences("engine-backward"):
+        engine = found.event.receiver.single if found.event.receiver is not None else None
+        event = run.makers.get(engine) if isinstance(engine, Instance) else None
+        if event is None or found.event.may or id(event.node) not in made or id(event.node) in told:
+            continue
+        told.add(id(event.node))
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
             "the engine gets no optimizer, neither as argument nor in its config, and trains: DeepSpeed stops here"
             " (ZeRO stage 1 and 2) or at the first `backward`",
             hint="Add an `optimizer` section to the config, or pass `optimizer=`",
-            related=(self.ctx.location(backward, "the backward pass"),),
-            facts={"arguments": "no-optimizer", "stage": self.ctx.stage},
+            related=(run.location(found.event.module, found.event.node, "the backward pass"),),
+            facts={"arguments": "no-optimizer", "stage": run.stage if event.stage is None else event.stage},
         )
 
-    def _settings(self, config: cst.BaseExpression) -> set[str] | None:
-        """The keys of a config that the file writes out and does not touch afterwards."""
-        value: cst.BaseExpression | None = config
-        if isinstance(config, cst.Name):
-            value = self.ctx.names.single_value(config)
-            uses = [n for n in self.ctx.tree.order if isinstance(n, cst.Name) and n.value == config.value]
-            # Its assignment, and one for each engine that is made of it.
-            if any(not self._is_plain_use(n) for n in uses):
-                return None
-        if not isinstance(value, cst.Dict):
-            return None
-        keys: set[str] = set()
-        for element in value.elements:
-            if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
-                return None
-            keys.add(str(element.key.evaluated_value))
-        return keys
 
-    def _is_plain_use(self, name: cst.Name) -> bool:
-        parent = self.ctx.parent(name)
-        if isinstance(parent, cst.Arg):
-            owner = self.ctx.parent(parent)
-            # ``config=config`` names the keyword like the variable.
-            if parent.keyword is name:
-                return True
-            return isinstance(owner, cst.Call) and self.ctx.qualified_name(owner.func) == "deepspeed.initialize"
-        return isinstance(parent, cst.AssignTarget | cst.AnnAssign)
-
-    def _backward(self, made: cst.Call) -> cst.Call | None:
-        """The backward pass of the engine that the call makes."""
-        for node in self.ctx.tree.order:
-            if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
-                continue
-            engine = node.func.value
-            if node.func.attr.value != "backward" or self.ctx.kind(engine) != "engine":
-                continue
-            found = []
-            if isinstance(engine, cst.Name):
-                found = self.ctx.names.bindings(engine.value, engine)
-            elif isinstance(engine, cst.Attribute):
-                found = self.ctx.names.attribute_bindings(engine)
-            values = [b.value.value if isinstance(b.value, cst.Subscript) else b.value for b in found]
-            if len(values) == 1 and values[0] is made:
-                return node
-        return None
+def _has_no_optimizer(event: Event) -> bool:
+    """Return whether a call passes none, and its config is a whole one that names none."""
+    optimizer = event.arguments.get("optimizer")
+    if event.open or event.may or (optimizer is not None and optimizer.constants != (None,)):
+        return False
+    # A config without a batch size, which DeepSpeed asks for first, is no whole one.
+    return event.keys is not None and "optimizer" not in event.keys and bool(event.keys & _BATCH_SIZES)
 
 
 _HEAD = """\
@@ -148,6 +93,19 @@ EXAMPLES = (
             )
         },
         at="train.py:5 error",
+    ),
+    bad(
+        "an object makes its engine with a config of its own",
+        {
+            "train.py": (
+                "import deepspeed\n\n\ndef settings(stage):\n"
+                "    made = dict(train_batch_size=8)\n    made['zero_optimization'] = {'stage': stage}\n"
+                "    return made\n\n\nclass Run:\n    def __init__(self, model):\n"
+                "        self.engine, *_ = deepspeed.initialize(model=model, config=settings(2))\n\n"
+                "    def step(self, loss):\n        self.engine.backward(loss)\n        self.engine.step()\n"
+            )
+        },
+        at="train.py:12 error",
     ),
     good(
         "the config names one",
