@@ -29,12 +29,11 @@ BY_RUN = "^"
 # all that it imports. Other modules are judged under the scripts that reach them.
 ENTRY = (
     r"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
-    r"|deepspeed\.init|(?:from|import) deepspeed\b"
-    r"|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\(|Trainer\(|\bspawn\(|Trainer\):"
-    r"|LightningModule|TrainerCallback|DistributedSampler\(|dist\.(?:all_|broadcast|barrier|gather|scatter)"
-    r"|safe_[gs]et_full_|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE|import deepspeed as "
-    r"|import accelerate as |from deepspeed import \*|from accelerate import \*"
-    r"|cuda\.set_device\(|cuda:\{|from deepspeed import[^\n]*initialize|from accelerate import[^\n]*Accelerator|deepspeed\s*\\\n"
+    r"|(?:from|import) deepspeed\b|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\("
+    r"|Trainer\(|\bspawn\(|Trainer\):|LightningModule|TrainerCallback|DistributedSampler\("
+    r"|dist\.(?:all_|broadcast|barrier|gather|scatter)|safe_[gs]et_full_|cuda\.set_device\(|cuda:\{"
+    r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE"
+    r"|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.
