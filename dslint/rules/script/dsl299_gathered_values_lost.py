@@ -112,7 +112,17 @@ def _carries_gradient(found: Happening) -> bool:
     text = event.module.text(event.nodes[given[0]]) if given[0] in event.nodes else ""
     if "detach" in text or function is None or _BY_HAND.search(event.module.text(function)):
         return False
-    return not any(_fills_slot(node, event) for node in ast.walk(function))
+    return not _is_cut_before(found) and not any(_fills_slot(node, event) for node in ast.walk(function))
+
+
+def _is_cut_before(found: Happening) -> bool:
+    """A caller detaches what it hands over: it wants no gradient from there."""
+    return any(
+        "detach(" in call.module.text(function)
+        for call in found.calls[-1:]
+        for function in ast.walk(call.module.tree)
+        if isinstance(function, ast.FunctionDef) and function.lineno <= call.node.lineno <= (function.end_lineno or 0)  # type: ignore[attr-defined]
+    )
 
 
 def _fills_slot(node: ast.AST, event: Event) -> bool:
