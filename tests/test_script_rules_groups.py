@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from script_helpers import call, calls, findings, script
 
 from dslint.core.fact import known
 from dslint.core.finding import Severity
+from dslint.engine.run import check_paths
 from dslint.model.context import Context
 from dslint.model.script.setup.groupsetup import GroupSetup
 from dslint.model.script.setup.ownvalues import OwnValues
@@ -25,6 +28,7 @@ from dslint.rules.script import dsl243_initialize_without_config as dsl243
 from dslint.rules.script import dsl244_initialize_with_two_configs as dsl244
 from dslint.rules.script import dsl245_initialize_without_optimizer as dsl245
 from dslint.rules.script import dsl260_nccl_without_cuda_check as dsl260
+from dslint.settings import make_settings
 
 DIST = "import os\nimport torch\nimport torch.distributed as dist\n"
 NAMES = "import datetime, os, platform, socket, tempfile, time, uuid\nimport torch.distributed as dist\n"
@@ -226,7 +230,7 @@ def test_dsl242_quiet_on_look_alikes(code: str) -> None:
         ("parser = argparse.ArgumentParser()\nextend(parser)\nargs = parser.parse_args()\n", False),
         ("parser = argparse.ArgumentParser()\nargs = parser.parse_args()\nfill(args)\n", False),
         ("parser = argparse.ArgumentParser(parents=[base])\nargs = parser.parse_args()\n", False),
-        ("parser = argparse.ArgumentParser()\nargs, rest = parser.parse_known_args()\n", False),
+        ("parser = argparse.ArgumentParser()\nargs, rest = parser.parse_known_args()\n", True),
         ("parser = make_parser()\nargs = parser.parse_args()\n", False),
         (
             "parser = argparse.ArgumentParser()\nargs = parser.parse_args()\nsetattr(args, 'deepspeed_config', 'a')\n",
@@ -239,15 +243,24 @@ def test_dsl243_knows_what_a_parser_lacks(code: str, fires: bool) -> None:
     assert bool(findings(dsl243, code)) == fires
 
 
-def test_dsl244_needs_a_command_that_names_the_config() -> None:
+def test_dsl244_needs_a_command_that_names_the_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import argparse\nimport deepspeed\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\n"
         "args = parser.parse_args()\ndeepspeed.initialize(args=args, model=m, config={'train_batch_size': 8})\n"
     )
-    assert findings(dsl244, code) == []
-    assert len(findings(dsl244, code, Context(arguments={"deepspeed_config": known("ds.json")}))) == 1
     asked = code.replace("deepspeed.init", "if args.deepspeed_config is None:\n    deepspeed.init")
-    assert findings(dsl244, asked, Context(arguments={"deepspeed_config": known("ds.json")})) == []
+    monkeypatch.chdir(tmp_path)
+    Path("ds.json").write_text('{"train_batch_size": 8}')
+
+    def told(text: str, command: str) -> int:
+        Path("train.py").write_text(text)
+        Path("run.sh").write_text(f"{command}\n")
+        result = check_paths(["."], make_settings({"cache": False, "jobs": 1}, tmp_path))
+        return len([f for f in result.findings if f.code == "DSL244"])
+
+    named = "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json"
+    assert findings(dsl244, code) == []
+    assert (told(code, named), told(asked, named)) == (1, 0)
 
 
 def test_dsl245_follows_the_engine_that_trains() -> None:

@@ -1287,6 +1287,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         asks_runs=True,
     ),
     RuleInfo(
@@ -1303,6 +1304,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         asks_runs=True,
     ),
     RuleInfo(
@@ -1874,6 +1876,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=("deepspeed",),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         asks_runs=True,
     ),
     RuleInfo(
@@ -1899,6 +1902,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=("deepspeed",),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         asks_runs=True,
     ),
     RuleInfo(
@@ -2133,6 +2137,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=("deepspeed",),
         fix="safe",
         since="0.1.0",
+        depends_on_run=True,
         asks_runs=True,
     ),
     RuleInfo(

@@ -50,6 +50,7 @@ META = RuleMeta(
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard",
     ),
     references=("https://github.com/pytorch/pytorch/issues/38174",),
+    depends_on_run=True,
 )
 _BACKWARD = frozenset({"backward", "engine-backward"})
 # A test provokes the exception on every rank.

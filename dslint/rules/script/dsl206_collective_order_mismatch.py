@@ -52,6 +52,7 @@ META = RuleMeta(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast",
         "https://arxiv.org/abs/1310.5552",
     ),
+    depends_on_run=True,
 )
 
 

@@ -31,6 +31,7 @@ META = RuleMeta(
     summary="`deepspeed.initialize` gets no config",
     markers=(r"deepspeed",),
     references=("deepspeed.initialize in deepspeed/__init__.py",),
+    depends_on_run=True,
 )
 
 

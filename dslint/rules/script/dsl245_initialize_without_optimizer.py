@@ -35,6 +35,7 @@ META = RuleMeta(
     summary="An engine without an optimizer runs a backward pass",
     markers=(r"deepspeed",),
     references=("DeepSpeedEngine.backward in deepspeed/runtime/engine.py",),
+    depends_on_run=True,
 )
 
 _BATCH_SIZES = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu"})

@@ -41,6 +41,7 @@ META = RuleMeta(
         "https://www.deepspeed.ai/getting-started/#training",
         "DeepSpeedEngine._take_model_step in deepspeed/runtime/engine.py",
     ),
+    depends_on_run=True,
 )
 
 
