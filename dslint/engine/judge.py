@@ -18,7 +18,7 @@ from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.markers import BY_RUN, IF_IMPORTED, begins_run, waits
+from dslint.rules.markers import BY_RUN, IF_IMPORTED, begins_run, roots_by_rank, waits
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
@@ -161,19 +161,24 @@ class _Look:
         rules = self._left(rules, tree)
         of_runs = [rule for rule in rules if rule.query is not None]
         found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
-        if of_runs and isinstance(tree, ast.Module) and self._is_run(of_runs):
+        if of_runs and isinstance(tree, ast.Module) and self._is_run(tree, of_runs):
             found, more = self._of_runs(source, tree, of_runs, found)
             return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
 
-    def _is_run(self, rules: list[ScriptRule]) -> bool:
-        """A run begins here, or a rule that has no visitor asks for calls that wait."""
+    def _is_run(self, tree: ast.Module, rules: list[ScriptRule]) -> bool:
+        """A run begins here, or a rule that has no visitor asks for calls that only some ranks may make."""
         if begins_run(self.job.raw):
             return True
         asks = [r for r in rules if r.check is None and r.precheck is None and r.meta.also_told_by]
-        if any(map(self._is_certain, asks)) and waits(self.job.raw):
-            return True
-        return bool(asks) and bool(self._waiting_imports())
+        if not asks:
+            return False
+        from dslint.model.script.precheck import has_guarded_collective
+
+        imported = self._waiting_imports()
+        if not imported and not (any(map(self._is_certain, asks)) and waits(self.job.raw)):
+            return False
+        return has_guarded_collective(tree, imported) or roots_by_rank(self.job.raw)
 
     def _of_runs(
         self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule], found: list[Finding]

@@ -32,7 +32,7 @@ ENTRY = (
     r"|(?:from|import) deepspeed\b|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\("
     r"|Trainer\(|\bspawn\(|Trainer\):|LightningModule|TrainerCallback|DistributedSampler\("
     r"|dist\.(?:all_|broadcast|barrier|gather|scatter)|safe_[gs]et_full_|cuda\.set_device\(|cuda:\{"
-    r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?WORLD_SIZE"
+    r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
     r"|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
@@ -110,6 +110,8 @@ _WAITS = re.compile(
     rb"|scatter|wait_for_everyone|synchronize|gather_for_metrics|save_checkpoint|save_state)\("
 )
 
+_ROOTED = re.compile(rb"(?i)(?:src|dst|root\w*)\s*=[^,)\n]*rank|(?:broadcast|reduce|gather|scatter)\w*\([^)\n]*rank")
+
 
 def begins_run(raw: bytes) -> bool:
     """Whether a script with these bytes is interpreted."""
@@ -119,6 +121,11 @@ def begins_run(raw: bytes) -> bool:
 def waits(raw: bytes) -> bool:
     """Whether a module with these bytes may call what waits for other ranks."""
     return _WAITS.search(raw) is not None
+
+
+def roots_by_rank(raw: bytes) -> bool:
+    """Whether the root of a call may come from the rank in a module with these bytes."""
+    return _ROOTED.search(raw) is not None
 
 
 def rules_by_marker(
