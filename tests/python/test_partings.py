@@ -14,6 +14,15 @@ HEAD = "import os\nimport torch\nimport torch.distributed as dist\n"
 RULES = (dsl201, dsl204, dsl206, dsl207)
 
 PARTED = {
+    "rank 0 alone leaves before all others wait": """
+def main(args, rank, words):
+    while True:
+        if dist.get_rank() == 0:
+            words = input()
+            if os.path.exists(words):
+                return
+        dist.broadcast_object_list([words], src=0)
+""",
     "an item of a list that one rank sets": """
 def main(args, rank):
     stop = [False]
@@ -96,6 +105,15 @@ def main(args, stats):
 """,
 }
 TOGETHER = {
+    "rank 0 alone asks until it has a word, and the others wait": """
+def main():
+    while True:
+        if dist.get_rank() == 0:
+            words = input()
+            if not words:
+                continue
+        dist.broadcast_object_list([words], src=0)
+""",
     "the first rank of each machine and the first rank, on one machine": """
 def enter_first():
     if dist.get_rank() != 0:

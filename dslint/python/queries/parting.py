@@ -52,7 +52,9 @@ class Parting:
         origin = self.test.test.origin if isinstance(self.test, Alt) and self.test.test is not None else None
         is_assigned = origin is not None and isinstance(origin[1], ast.If | ast.IfExp)
         is_lone = bool(self.varies & RANKED) and is_assigned
-        return self.by_lanes or is_lone or bool(self.varies & (DATA | CLOCK)) or (self.is_alone and bool(self.exit))
+        # Who comes alone and continues may ask again, until it goes on as the others expect.
+        leaves_alone = self.is_alone and self.exit in ("return", "break")
+        return self.by_lanes or is_lone or leaves_alone or bool(self.varies & (DATA | CLOCK))
 
     @property
     def is_membership(self) -> bool:
