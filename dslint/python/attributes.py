@@ -135,6 +135,9 @@ def _read(m: Machine, atom: Atom, base: Value, name: str, node: ast.AST) -> Valu
         return of_class(m, atom, name, atom) or m.store.get((atom, name)) or _class_special(atom, name)
     if isinstance(atom, Super):
         return of_super(m, atom, name, node)
+    if isinstance(atom, Const) and not hasattr(atom.kind, name):
+        # It would raise, and whoever runs the script would have seen it: rather we do not know what is here.
+        return unknown(OPAQUE, f"`{name}` of `{atom.value!r}`")
     if isinstance(atom, Const | PerRank | Tuple):
         return one(Bound(f"builtins.{_type_name(atom)}.{name}", atom))
     if isinstance(atom, Unknown):

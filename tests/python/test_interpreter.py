@@ -405,3 +405,8 @@ def test_a_list_that_one_rank_reverses_is_not_the_same() -> None:
         "y = sorted([1, 2, 3], reverse=len(open('f').read()) > 1)[0]\ny\n",
     ):
         assert not held(RANK + text, "y")[1] & DIVERGENT
+
+
+def test_what_none_lacks_is_unknown() -> None:
+    text = "def go(args=None):\n    x = args.quick\n    if x:\n        raise NotImplementedError\n    dist.barrier()\ngo()"
+    assert words(RANK + text) == ["barrier"]
