@@ -190,10 +190,11 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
     outcomes = [Outcome(m.store.changes(mark), m.lanes, m.control)] if m.alive else []
     on_the_way = way_states(m, mark, raised)
     m.store.undo(mark)
+    by = _raised_by(m, raised, lanes)
     for handler in node.handlers:
         seq = Seq()
         tree.handlers.append(seq)
-        m.events, m.alive, m.lanes, m.control = seq.items, True, lanes, control
+        m.events, m.alive, m.lanes, m.control = seq.items, True, lanes, control | by
         m.store.apply(on_the_way)
         wanted = evaluate(m, handler.type) if handler.type is not None else None
         if handler.name:
@@ -204,5 +205,5 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
         m.store.undo(mark)
     m.events, m.lanes, m.control = outer, lanes, control
     m.asked = (node, None)
-    m.meet(outcomes, _raised_by(m, raised, lanes))
+    m.meet(outcomes, by)
     m.asked = None

@@ -29,7 +29,12 @@ def asks_for_job(node: ast.AST | None, value: Value | None) -> bool:
 
 def _names(test: ast.AST) -> list[str]:
     found = []
-    for node in ast.walk(test):
+    todo: list[ast.AST] = [test]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.List | ast.Set | ast.Dict) and node is not test:
+            continue  # `f([rank, step])` puts the rank among other things, and asks nothing about it
+        todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.Name):
             found.append(node.id)
         elif isinstance(node, ast.Attribute):

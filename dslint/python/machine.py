@@ -302,6 +302,8 @@ class Machine(Heap):
         columns = [self._column(value) for value in (first, second)]
         if columns[0] is None or columns[1] is None:
             return None
+        if UNKNOWN_LANE in columns[0] and UNKNOWN_LANE in columns[1]:
+            return None  # two things of which nothing is known: not one thing that is the same on all ranks
         values: list[object] = []
         for lane in range(self.worlds.count):
             if first_lanes >> lane & 1:

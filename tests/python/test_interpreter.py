@@ -408,5 +408,33 @@ def test_a_list_that_one_rank_reverses_is_not_the_same() -> None:
 
 
 def test_what_none_lacks_is_unknown() -> None:
-    text = "def go(args=None):\n    x = args.quick\n    if x:\n        raise NotImplementedError\n    dist.barrier()\ngo()"
+    text = (
+        "def go(args=None):\n    x = args.quick\n    if x:\n        raise NotImplementedError\n    dist.barrier()\ngo()"
+    )
     assert words(RANK + text) == ["barrier"]
+
+
+def test_a_rank_in_a_list_asks_for_no_job() -> None:
+    text = "a = len(torch.randn(2))\ndef g():\n    if a == len({i for i in [rank, 1]}):\n        return rank\n    return 7\nx = g()\nx"
+    assert constants(RANK + text) == {7, ...}
+
+
+def test_two_unknown_values_by_rank_are_not_one() -> None:
+    text = "import torch\na = len(torch.randn(2))\nif rank == 0:\n    x = a > 3\nelse:\n    x = bool(torch.isnan(torch.ones(a)).any())\nx"
+    assert held(RANK + text)[1] & DIVERGENT
+
+
+def test_what_a_handler_does_differs_where_some_ranks_raise() -> None:
+    text = """
+log = []
+for again in range(3):
+    try:
+        if rank:
+            raise ValueError
+    except ValueError:
+        log.append(7)
+        continue
+x = sum(log)
+x
+"""
+    assert held(RANK + text)[1] & DIVERGENT
