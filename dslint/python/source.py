@@ -33,6 +33,20 @@ class Module:
         """Return the path that the user sees."""
         return self.source.path
 
+    @cached_property
+    def imported(self) -> dict[str, list[tuple[str, str]]]:
+        """Return where each name is imported from and as what, in functions too; of modules the whole path."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                home = f"{'.' * node.level}{node.module or ''}"
+                for alias in node.names:
+                    found.setdefault(alias.asname or alias.name, []).append((home, alias.name))
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    found.setdefault(alias.asname or alias.name, []).append((alias.name, ""))
+        return found
+
     @property
     def names(self) -> tuple[str, ...]:
         """Return the dotted names that it may be imported by, from one of the folders around it."""

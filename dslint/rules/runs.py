@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
@@ -106,20 +107,33 @@ class RunQuery:
 
     def happenings(self, *tags: str) -> Iterator[Happening]:
         """Yield the events that have one of the tags, each node once, with what is around them."""
-        wanted = frozenset(tags)
         seen: set[int] = set()
-        for entry, tree in self.trees():
-            for happening in happenings_of(tree, entry):
-                event = happening.event
-                if event.tags & wanted and id(event.node) not in seen:
-                    seen.add(id(event.node))
-                    yield happening
+        for happening in self.occurrences(*tags):
+            node = id(happening.event.node)
+            if node not in seen:
+                seen.add(node)
+                yield happening
 
     def occurrences(self, *tags: str) -> Iterator[Happening]:
         """Yield the events that have one of the tags, as often as something leads to their node."""
-        wanted = frozenset(tags)
+        tagged = self._tagged
+        if len(tags) == 1:
+            yield from (happening for _, happening in tagged.get(tags[0], ()))
+            return
+        found = {at: happening for tag in tags for at, happening in tagged.get(tag, ())}
+        yield from (found[at] for at in sorted(found))
+
+    @cached_property
+    def _tagged(self) -> dict[str, list[tuple[int, Happening]]]:
+        """Return the events of all entries by their tags, numbered in the order of the source."""
+        found: dict[str, list[tuple[int, Happening]]] = {}
+        numbers = count()
         for entry, tree in self.trees():
-            yield from (happening for happening in happenings_of(tree, entry) if happening.event.tags & wanted)
+            for happening in happenings_of(tree, entry):
+                at = next(numbers)
+                for tag in happening.event.tags:
+                    found.setdefault(tag, []).append((at, happening))
+        return found
 
     @cached_property
     def makers(self) -> dict[Instance, Event]:
@@ -136,8 +150,7 @@ class RunQuery:
 
     def has(self, *tags: str) -> bool:
         """Return whether any event has one of the tags."""
-        wanted = frozenset(tags)
-        return any(isinstance(n, Event) and n.tags & wanted for _, tree in self.trees() for n in walk(tree))
+        return any(tag in self._tagged for tag in tags)
 
     # -- places and words ---------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def _defined(program: Program, module: Module, words: tuple[str, ...], depth: in
         for statement in module.tree.body:
             if (isinstance(statement, _DEFINITIONS) and statement.name == name) or _assigns(statement, name):
                 yield module, statement
-    for home, inner in _imports(module, name) if depth < 3 else ():
+    for home, inner in module.imported.get(name, ()) if depth < 3 else ():
         named = f"{home}{'' if home.endswith('.') or not inner else '.'}{inner}"
         path, wanted = (named, tuple(rest)) if rest else (home, (inner,))
         file = program.resolve(module, path)
@@ -55,13 +55,3 @@ def _defined(program: Program, module: Module, words: tuple[str, ...], depth: in
 def _assigns(statement: ast.stmt, name: str) -> bool:
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return any(isinstance(target, ast.Name) and target.id == name for target in targets)
-
-
-def _imports(module: Module, name: str) -> Iterator[tuple[str, str]]:
-    """Yield where a name is imported from and as what, in functions too; of modules the whole path."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ImportFrom):
-            home = f"{'.' * node.level}{node.module or ''}"
-            yield from ((home, alias.name) for alias in node.names if (alias.asname or alias.name) == name)
-        elif isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names if (alias.asname or alias.name) == name)
