@@ -8,6 +8,7 @@ from typing import Any
 
 from dslint.python import statements
 from dslint.python.events import Alt, Seq, Try
+from dslint.python.events import events as all_events
 from dslint.python.exceptions import caught
 from dslint.python.expressions import evaluate
 from dslint.python.heap import Outcome
@@ -136,7 +137,7 @@ def _joined_events(m: Machine, tree: Try, events: list[list[Any]]) -> Seq:
 
 
 def _lanes(found: list[Any]) -> int:
-    return max((bin(getattr(e, "lanes", 0)).count("1") for e in found), default=0)
+    return max((bin(event.lanes).count("1") for node in found for event in all_events(node)), default=0)
 
 
 def way_states(m: Machine, mark: int, raised: list[Outcome]) -> dict[Any, Value]:

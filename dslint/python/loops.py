@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 
 from dslint.python import containers, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
@@ -91,6 +92,8 @@ def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], i
         varies |= outcome.control
     for key in dict.fromkeys(key for outcome in back for key in outcome.changes):
         old = m.store.get(key)
+        # A list that had some unknown number of items has another one after a turn.
+        is_counted = key[1] == LENGTH and key not in before
         before.setdefault(key, old)
         new = old if old is not None else NOTHING
         for outcome in back:
@@ -120,6 +123,8 @@ def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], i
         if old is None or new != old:
             m.store.set(key, new)
             changed = True
+        elif is_counted:
+            m.store.set(key, replace(new))
     return changed
 
 
@@ -158,7 +163,7 @@ def _after(
     if varies & (DIVERGENT | LOST):
         for key, old in before.items():
             now = m.store.get(key)
-            if now is not None and old is not None and old.atoms and now != old:
+            if now is not None and old is not None and old.atoms and (now != old or key[1] == LENGTH):
                 m.store.set(key, now.with_(varies, varies))
     mark, control, lanes = m.store.mark(), m.control, m.lanes
     outcomes: list[Outcome] = []

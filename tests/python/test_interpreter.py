@@ -438,3 +438,8 @@ x = sum(log)
 x
 """
     assert held(RANK + text)[1] & DIVERGENT
+
+
+def test_a_loop_on_some_ranks_lengthens_a_list_there() -> None:
+    text = "log = []\nfor y in range(3):\n    log.append(y)\nif rank == 0:\n    for y in range(3):\n        log.append(y)\n"
+    assert held(RANK + text + "x = len(log)\nx")[1] & DIVERGENT
