@@ -89,6 +89,11 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
     return found
 
 
+def _may_be_array(m: Machine, value: Value) -> bool:
+    """Return whether a value is a piece of the data, which compares item by item where it is a tensor."""
+    return bool(m.varies(value) & DATA) and any(isinstance(a, Unknown) and not a.type for a in value.atoms)
+
+
 def _test_number(op: type[ast.cmpop], left: Value, right: Value) -> object:
     """Return the number of a comparison: the same for `a == b`, `b == a` and, turned round, `a != b`."""
     sides = None if op in (ast.In, ast.NotIn) else arithmetic._numbers(left, right)
