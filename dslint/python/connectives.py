@@ -53,7 +53,7 @@ def one_more(
     def ends() -> None:
         results[False] = (expressions._only(m, left, holds=not is_and), m.lanes)
 
-    alt = Alt(operand, m.frame.module, left, go, stay, varies, Seq(), Seq())
+    alt = Alt(operand, m.frame.module, left, go, stay, varies, Seq(), Seq(), node or left_node)
     expressions._branched(m, alt, goes_on, ends, left.number if is_and else None)
     m.asked = (left_node, left)
     found = expressions._met(m, results, varies, bool(go & stay))

@@ -88,7 +88,8 @@ class Seq:
 class Alt:
     """A test: `then` runs on `then_lanes`, `orelse` on `else_lanes`; a lane in both is decided by something unknown.
 
-    `varies` are the causes for which ranks may decide differently where a lane is in both masks.
+    `varies` are the causes for which ranks may decide differently where a lane is in both masks. `asks` is the
+    expression that decides where `node` is the part of it that runs then: the `b` of `a and b`.
     """
 
     node: ast.AST
@@ -99,6 +100,7 @@ class Alt:
     varies: int
     then: Seq
     orelse: Seq
+    asks: ast.expr | None = None
 
 
 @dataclass(slots=True, eq=False)

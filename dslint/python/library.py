@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, paths
+from dslint.python import attributes, durations, paths
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, stated
 from dslint.python.dictionaries import known_keys
@@ -101,6 +101,8 @@ def initialize(
     if row.kind == "device":
         _numbered(m, bound, receiver)
     result = made or const(None)
+    if row.kind == "duration" and not unpacked and bound.open_keywords is None:
+        result = durations.made(result, bound.given)
     if row.kind == "path" and made is not None:
         result = paths.made(m, paths.joined([paths.known(m, v) for v in arguments.positional], result, node=node))
     if row.constructor.tags:

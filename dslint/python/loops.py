@@ -301,6 +301,7 @@ def while_loop(m: Machine, node: ast.While) -> None:
     number = m.new_loop(node)
     loop = Loop(node, m.frame.module, None, 0, Seq(), Seq())
     endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    loop.at_least_once = endless
 
     def turn() -> None:
         test = evaluate(m, node.test)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Container
 
 from dslint.python import attributes
 from dslint.python.binding import Arguments
@@ -186,7 +187,23 @@ def _dataclass_fields(m: Machine, cls: ClassAtom, made: Value, arguments: Argume
             from dslint.python.frames import call_function
 
             call_function(m, function, [made], node, owner=function.owner)
+    _library_base(m, cls, atom, arguments, names.keys(), node)
     return True
+
+
+def _library_base(
+    m: Machine, cls: ClassAtom, atom: Instance, arguments: Arguments, own: Container[object], node: ast.AST
+) -> None:
+    """Run the constructor of the library class that a dataclass derives from, with the arguments that are for it."""
+    from dslint.python.library import initialize
+
+    base = next((b for b in attributes.lineage(m, cls) if isinstance(b, str) and m.libraries.class_(b)), "")
+    row = m.libraries.class_(base)
+    if row is not None and row.constructor.tags and m.store.get((atom, "#arguments")) is None:
+        kept = {name: value for name, value in arguments.keywords.items() if name not in own}
+        nodes = {key: value for key, value in arguments.nodes.items() if key not in own}
+        given = Arguments(arguments.positional, kept, arguments.rest, arguments.open_keywords, nodes)
+        initialize(m, base, given, atom, node)
 
 
 def _field_default(m: Machine, cls: ClassAtom, name: str, statement: ast.AnnAssign, node: ast.AST) -> Value:

@@ -72,7 +72,7 @@ def parser_made(m: Machine, receiver: Instance, bound: BoundArguments) -> None:
                     if stored is not None:
                         _keep(m, receiver, name, stored)
     for name, value in bound.extra_keywords.items():
-        if receiver.cls == "argparse.Namespace":
+        if receiver.cls in ("argparse.Namespace", "types.SimpleNamespace"):
             m.store.set((receiver, name), value)
 
 

@@ -108,7 +108,7 @@ class Relevance:
         self._calls: dict[int, list[int]] = {}
 
     def add(self, module: Module) -> None:
-        """Take the functions and classes of a module into the index."""
+        """Take the functions and classes of a module into the index, and other names for them."""
         for statement in module.tree.body:
             self._add(statement, module)
         self._known = {key: known for key, known in self._known.items() if known}
@@ -121,6 +121,15 @@ class Relevance:
                 if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                     name = node.name if inner.name in ("__init__", "__post_init__", "__new__") else inner.name
                     self._defined.setdefault(name, []).append((inner, module))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
+            # Another name for a function.
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    self._defined.setdefault(target.id, []).append((node, module))
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if alias.asname is not None:
+                    self._defined.setdefault(alias.asname, []).append((node, module))
         elif isinstance(node, ast.If | ast.Try):
             for part in ast.iter_child_nodes(node):
                 self._add(part, module)

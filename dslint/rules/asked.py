@@ -14,7 +14,7 @@ _DEPTH = 3
 
 def expressions_of(alt: Alt) -> Iterator[ast.expr]:
     """Yield the expressions behind a test, nearest first."""
-    node = alt.node
+    node = alt.asks or alt.node
     tests = (
         node.values[:-1] if isinstance(node, ast.BoolOp) else [getattr(node, "test", getattr(node, "subject", None))]
     )
@@ -38,7 +38,8 @@ def _behind(module: Module, node: ast.expr, depth: int) -> Iterator[ast.expr]:
 
 def _given(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """Yield what is assigned to a name in its function, and the tests that decide on a flag."""
-    for node in ast.walk(function_of(module, name)):
+    function = function_of(module, name)
+    for node in (*ast.walk(function), *(module.tree.body if function is not module.tree else ())):
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
             yield node.value
         elif isinstance(node, ast.If) and any(

@@ -26,12 +26,12 @@ def choices(event: Event) -> Iterator[tuple[Value, ast.AST]]:
     names = event.arguments if event.tags & _NAMING else [name for name in _PLACES if name in event.arguments]
     for name in names:
         if name != "self":
-            node = _written(event, name)
+            node = written(event, name)
             yield from ((value, _item(event, name, node)) for value in event.items.get(name, []))
             yield event.arguments[name], node
 
 
-def _written(event: Event, name: str) -> ast.AST:
+def written(event: Event, name: str) -> ast.AST:
     """Return the code of an argument; of the call where it is unpacked."""
     call = event.node
     if name in event.nodes or not isinstance(call, ast.Call):

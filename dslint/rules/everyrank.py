@@ -206,11 +206,16 @@ def written_as(event: Event, node: ast.expr | None) -> list[str]:
 
 
 def row_of(run: RunQuery, event: Event) -> Mapping[str, Any]:
-    """Return the keys of the row of an event."""
+    """Return the keys of the row of an event; of a constructor those of the bases of the class, too."""
     libraries = run.machine.libraries
     owner, _, name = event.api.rpartition(".")
     row = libraries.function(event.api) or libraries.method(owner, name)
-    return row.extra if row is not None else {}
+    if row is not None:
+        return row.extra
+    found: dict[str, Any] = {}
+    for base in libraries.lineage(event.api):
+        found = {**base.constructor.extra, **found}
+    return found
 
 
 __all__ = ["Arrival", "arrivals", "row_of", "written_as"]

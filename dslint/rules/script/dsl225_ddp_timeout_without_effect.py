@@ -10,7 +10,7 @@ first long wait ends the job although the arguments allow hours.
 `dist.init_process_group(timeout=timedelta(hours=2))`.
 
 **When it stays quiet.** The earlier call gets a timeout as well; it stands in a branch of its own, or in another
-function than `TrainingArguments` (a helper of the file that always makes the group counts); `ddp_timeout` is left at
+function, and may not run before `TrainingArguments`; `ddp_timeout` is left at
 its default; `TrainingArguments` in front. `--ddp_timeout` counts when every launch command of the project passes it.
 
 **Evidence.** transformers 5.23 `TrainingArguments._setup_devices`. Two gloo ranks: after `init_process_group` with a
@@ -20,18 +20,14 @@ waits 7,200 s.
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
-from dslint.model.script.dotted import is_none
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
-from dslint.model.script.setup.timeouts import has_timeout
+from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import after_group, argument_text, called, may_have_timeout, timeout_of
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL225",
@@ -39,82 +35,68 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="`ddp_timeout` comes when the process group exists already",
-    markers=(
-        r"ddp_timeout\s*=|parse_args_into_dataclasses\(",
-        r"init_process_group|init_distributed|PartialState|Accelerator\(|use_cpu|no_cuda",
-    ),
+    markers=(r"transformers|trl", r"Arguments|Config|parse_args_into_dataclasses|import \*"),
     references=("TrainingArguments._setup_devices in transformers/training_args.py",),
     versions=("transformers>=4.31",),
     depends_on_run=True,
 )
 _DEFAULT = 1800
-_PARSE = "parse_args_into_dataclasses"
-_MAKERS = frozenset({"init_process_group", "init_distributed", "PartialState", "Accelerator", "AcceleratorState"})
+_HINT = "Pass `timeout=timedelta(seconds=...)` where the process group is made, or let the Trainer make it"
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Some call gets `ddp_timeout`, or makes the arguments of the command line."""
-    calls = flat(tree).nodes(ast.Call)
-    if any(k.arg == "ddp_timeout" for call in calls for k in call.keywords):
-        return True
-    # In this order only where the group comes first.
-    return any(call_name(call) == _PARSE for call in calls) and any(call_name(call) in _MAKERS for call in calls)
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the arguments of a Trainer whose timeout certainly has no effect."""
+    seen: set[int] = set()
+    for event, past in after_group(run, "training-arguments"):
+        if id(event.node) in seen or event.may or any(may_have_timeout(run, first) for first in past.done):
+            continue
+        first = past.done[0]
+        why = f"`{called(run, first)}` has made the process group already"
+        found = _finding(run, event, why, run.location(first.module, first.node, "the group is made here"))
+        if found is not None:
+            seen.add(id(event.node))
+            yield found
+    for _, tree in run.trees():
+        for event in events(tree):
+            if "training-arguments" in event.tags and id(event.node) not in seen and _is_on_cpu(event):
+                found = _finding(run, event, "with `use_cpu` transformers does not pass it on", None)
+                if found is not None:
+                    seen.add(id(event.node))
+                    yield found
 
 
-class Check(ScriptCheck):
-    """Looks at each `TrainingArguments(ddp_timeout=...)`."""
+def _is_on_cpu(event: Event) -> bool:
+    """Return whether the arguments ask for the CPU for certain."""
+    given = [event.arguments.get(name) for name in ("use_cpu", "no_cuda")]
+    return any(value is not None and value.constants == (True,) for value in given)
 
-    def start(self) -> None:
-        """Where the file makes its process group."""
-        self.setup = GroupSetup(self.ctx.tree, self.ctx.names)
 
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the timeout certainly has no effect."""
-        if self.ctx.called(node) == _PARSE:
-            self._check_command(node)
-            return
-        timeout = self.ctx.argument(node, "ddp_timeout", None)
-        if timeout is None or self.ctx.kind(node) != "training_arguments":
-            return
-        if self.ctx.constant(timeout).get_or(None) == _DEFAULT or is_none(timeout):
-            return
-        made = self.setup.before(node)
-        if made is not None and not has_timeout(made.call):
-            self._report(timeout, f"`{self.ctx.text(made.call.func)}` has made the process group already", made)
-            return
-        cpu = self.ctx.argument(node, "use_cpu", None) or self.ctx.argument(node, "no_cuda", None)
-        if made is None and cpu is not None and self.ctx.constant(cpu).get_or(None) is True:
-            self._report(timeout, "with `use_cpu` transformers does not pass it on", None, self.ctx.location(cpu))
-
-    def _check_command(self, node: cst.Call) -> None:
-        """The launch commands pass `--ddp_timeout`, and `TrainingArguments` are made here."""
-        passed = self.ctx.run.arguments.get("ddp_timeout")
-        if passed is None or not passed.is_known or passed.value == str(_DEFAULT):
-            return
-        made = self.setup.before(node)
-        if made is None or has_timeout(made.call):
-            return
-        self.report(
-            node,
-            f"`--ddp_timeout {passed.value}` of the launch command has no effect: `{self.ctx.text(made.call.func)}` has"
-            " made the process group already, and ranks that wait give up after its default",
-            hint="Pass `timeout=timedelta(seconds=...)` where the process group is made, or let the Trainer make it",
-            related=(self.ctx.location(made.site, "the group is made here"), *passed.origins),
-            facts={"taker": "ddp_timeout"},
-        )
-
-    def _report(
-        self, timeout: cst.BaseExpression, why: str, made: GroupMade | None, place: Location | None = None
-    ) -> None:
-        related = place or (self.ctx.location(made.site, "the group is made here") if made is not None else None)
-        self.report(
-            timeout,
-            f"`ddp_timeout={self.ctx.text(timeout)}` has no effect: {why}, and ranks that wait give up after the"
-            " default",
-            hint="Pass `timeout=timedelta(seconds=...)` where the process group is made, or let the Trainer make it",
-            related=(related,) if related is not None else (),
-            facts={"taker": "ddp_timeout" if made is not None else "ddp_timeout-use_cpu"},
-        )
+def _finding(run: RunQuery, event: Event, why: str, made: Location | None) -> Finding | None:
+    """Tell of a timeout that the code states, or else of one that every launch command passes."""
+    timeout = timeout_of(run, event)
+    if timeout is None:
+        return None
+    is_option = isinstance(timeout.number, tuple) and timeout.number[:1] == ("option",)
+    passed = run.context.arguments.get("ddp_timeout") if is_option else None
+    if is_option and (passed is None or not passed.is_known or passed.value == str(_DEFAULT) or made is None):
+        return None
+    if timeout.constants in ((None,), (_DEFAULT,)):
+        return None
+    text, node = argument_text(run, event, "ddp_timeout")
+    what = f"`ddp_timeout={text}`"
+    if passed is not None:
+        node, what = event.node, f"`--ddp_timeout {passed.value}` of the launch command"
+    cpu = event.nodes.get("use_cpu") or event.nodes.get("no_cuda") or event.node
+    places = (made,) if made is not None else (run.location(event.module, cpu),)
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"{what} has no effect: {why}, and ranks that wait give up after the default",
+        hint=_HINT,
+        related=(*places, *(passed.origins if passed is not None else ())),
+        facts={"taker": "ddp_timeout" if made is not None else "ddp_timeout-use_cpu"},
+    )
 
 
 _HEAD = "import torch.distributed as dist\nfrom transformers import TrainingArguments\n\n"
@@ -153,6 +135,20 @@ EXAMPLES = (
             "run.sh": "deepspeed --num_gpus 8 train.py --output_dir out --ddp_timeout 36000\n",
         },
         at="train.py:6 warning",
+    ),
+    bad(
+        "a field of a class of the project, after a helper of another file",
+        {
+            "train.py": (
+                "from dataclasses import dataclass\n\nfrom parallel import start\n"
+                "from transformers import TrainingArguments\n\n\n@dataclass\n"
+                "class Arguments(TrainingArguments):\n    extra: int = 3\n\n\n"
+                "options = {'output_dir': 'out', 'ddp_timeout': 36000}\nstart()\n"
+                "arguments = Arguments(**options)\n"
+            ),
+            "parallel.py": "import deepspeed\n\n\ndef start():\n    deepspeed.init_distributed()\n",
+        },
+        at="train.py:14 warning",
     ),
     good("before anything else", {"train.py": _HEAD + _LONG + "print(dist.is_initialized())\n"}),
     good(

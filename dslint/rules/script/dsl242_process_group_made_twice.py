@@ -8,8 +8,8 @@ are ignored without a word, so that the long wait which the timeout allows for e
 **Fix.** Make the group once, with the timeout and the backend that it shall have.
 
 **When it stays quiet.** The second call gets neither a timeout nor a backend, or the same; it is guarded by
-`if not dist.is_initialized():`; the two stand in different branches or functions (a helper of the file that always
-makes the group counts); `destroy_process_group` lies between them.
+`if not dist.is_initialized():`; the two stand in different branches, or
+something may leave the first one out; `destroy_process_group` lies between them.
 
 **Evidence.** Two gloo ranks: after `init_process_group(timeout=60 s)` the group keeps 60 s whatever
 `deepspeed.init_distributed`, `InitProcessGroupKwargs` and `PartialState` are given; the second `init_process_group`
@@ -19,18 +19,28 @@ raises. Alone, `PartialState` uses its timeout. DeepSpeed 0.19.8 `comm/comm.py: 
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.behind import wording
-from dslint.model.script.dotted import is_none
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.groupsetup import GroupMade, GroupSetup
-from dslint.model.script.setup.timeouts import timedelta_seconds, timeout_position
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import RAISE, Event, Try
+from dslint.python.queries.order import Before, ends
+from dslint.python.values import Value
+from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import (
+    after_group,
+    argument_text,
+    backend_name,
+    backend_of,
+    called,
+    is_open,
+    is_same_duration,
+    may_be_none,
+    timeout_name,
+    timeout_of,
+)
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL242",
@@ -38,99 +48,84 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="The timeout or backend of a process group comes when the group exists already",
-    markers=(
-        r"init_(?:process_group|distributed)\s*\(|InitProcessGroupKwargs|PartialState\s*\([^)\n]*timeout",
-        r"timeout|backend|nccl|gloo|mpi|ccl|init_process_group",
-        r"(?s)(?:init_process_group|init_distributed|PartialState|Accelerator)\s*\("
-        r".*?(?:init_process_group\s*\(|init_distributed\s*\(|PartialState\s*\(|InitProcess)",
-    ),
+    markers=(r"distributed|deepspeed|accelerate|transformers|trl|lightning",),
     references=("init_distributed in deepspeed/comm/comm.py", "PartialState in accelerate/state.py"),
+    depends_on_run=True,
 )
-_TORCH = "init_process_group"
-_MAKERS = frozenset({_TORCH, "init_distributed", "PartialState", "Accelerator", "AcceleratorState"})
-_TAKERS = frozenset({_TORCH, "init_distributed", "PartialState", "InitProcessGroupKwargs"})
+_TORCH = "torch.distributed.init_process_group"
+_ASKS = re.compile("initialized|available")
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Two calls could make the group."""
-    calls = [call_name(call) for call in flat(tree).nodes(ast.Call)]
-    return sum(name in _MAKERS or name in _TAKERS for name in calls) > 1
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a second group of torch, and on options that come too late."""
+    seen: set[int] = set()
+    for event, past in after_group(run, "default-group", "group-options"):
+        if id(event.node) in seen or "training-arguments" in event.tags or event.may:
+            continue
+        found = _second(run, event, past) if event.api == _TORCH else _late(run, event, past)
+        if found is not None:
+            seen.add(id(event.node))
+            yield found
 
 
-class Check(ScriptCheck):
-    """Looks at what is said about the process group after it is made."""
+def _second(run: RunQuery, event: Event, past: Before) -> Finding | None:
+    """Tell of a call that raises, unless a test or a handler stands in between."""
+    if past.tests or any(isinstance(node, Try) and any(ends(h) != RAISE for h in node.handlers) for node in past.way):
+        return None
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{called(run, past.done[0])}` has made the default process group already: this call raises a ValueError on"
+        " every rank",
+        hint="Make the group once, or ask `dist.is_initialized()` first",
+        related=(run.location(past.done[0].module, past.done[0].node, "the group is made here"),),
+        severity=Severity.ERROR,
+        facts={"taker": "init_process_group"},
+    )
 
-    def start(self) -> None:
-        """Where the file makes its process group."""
-        self.setup = GroupSetup(self.ctx.tree, self.ctx.names)
 
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on a second group of torch, and on options that come too late."""
-        taker = self.ctx.called(node)
-        if taker not in _TAKERS or not timeout_position(self.ctx.qualified_name(node.func))[0]:
-            return
-        made = self.setup.before(node)
-        if made is None or self._is_asked(node, made):
-            return
-        if taker == _TORCH:
-            if not any(True for _ in self.setup.deciding_tests(node, made.site)):
-                self._report_second(node, made)
-            return
-        for name, position in (("timeout", timeout_position(self.ctx.qualified_name(node.func))[1]), ("backend", 0)):
-            keyword = "dist_backend" if name == "backend" and taker == "init_distributed" else name
-            given = self.ctx.argument(node, keyword, position if taker == "init_distributed" else None)
-            if given is not None and self._differs(given, made, name):
-                self._report_late(given, node, made, name)
-                return
+def _late(run: RunQuery, event: Event, past: Before) -> Finding | None:
+    """Tell of a timeout or backend that the group does not get, which it has otherwise on every way."""
+    if any(_ASKS.search(test.module.text(node)) for test in past.tests for node in expressions_of(test)):
+        return None
+    for option in ("timeout", "backend"):
+        name, given = _option(run, event, option)
+        if given is not None and all(_differs(run, first, given, option) for first in past.done):
+            text, node = argument_text(run, event, name)
+            return run.finding(
+                META,
+                event.module,
+                node,
+                f"the {option} `{text}` has no effect: `{called(run, past.done[0])}` has made the process group"
+                " already, and it is adopted as it is",
+                hint=f"Pass the {option} to the first call, or drop that call",
+                related=(run.location(past.done[0].module, past.done[0].node, "the group is made here"),),
+                facts={"taker": event.api.rpartition(".")[2], "option": option},
+            )
+    return None
 
-    def _is_asked(self, node: cst.Call, made: GroupMade) -> bool:
-        """A test around the second call asks whether there is a group."""
-        tests = self.setup.deciding_tests(node, made.site)
-        asked = [wording(self.ctx.names, test) for test in tests]
-        return any("initialized" in text or "available" in text for text in asked)
 
-    def _differs(self, given: cst.BaseExpression, made: GroupMade, name: str) -> bool:
-        """The first call certainly says something else, or leaves the timeout at its default."""
-        if is_none(given):
-            return False
-        if self.ctx.has_unpacked_arguments(made.call) or self.ctx.argument(made.call, "kwargs_handlers", None):
-            return False
-        position = timeout_position(self.ctx.qualified_name(made.call.func))[1] if name == "timeout" else 0
-        first = self.ctx.argument(made.call, name, position) or self.ctx.argument(made.call, "dist_backend", None)
-        if name == "timeout":
-            return first is None or self._is_other(first, given)
-        return first is not None and self._is_other(first, given)
+def _option(run: RunQuery, event: Event, option: str) -> tuple[str, Value | None]:
+    if option == "timeout":
+        return timeout_name(run, event), timeout_of(run, event)
+    return backend_name(run, event), backend_of(run, event)
 
-    def _is_other(self, first: cst.BaseExpression, given: cst.BaseExpression) -> bool:
-        if self.ctx.text(first) == self.ctx.text(given):
-            return False
-        one, two = self.ctx.constant(first), self.ctx.constant(given)
-        if one.is_known and two.is_known:
-            # "cpu:gloo,cuda:nccl" holds both.
-            return not (str(one.value) in str(two.value) or str(two.value) in str(one.value))
-        seconds = [timedelta_seconds(self.ctx.names, self.ctx.constants, value) for value in (first, given)]
-        return None not in seconds and seconds[0] != seconds[1]
 
-    def _report_second(self, node: cst.Call, made: GroupMade) -> None:
-        first = self.ctx.text(made.call.func)
-        self.report(
-            node,
-            f"`{first}` has made the default process group already: this call raises a ValueError on every rank",
-            hint="Make the group once, or ask `dist.is_initialized()` first",
-            related=(self.ctx.location(made.site, "the group is made here"),),
-            severity=Severity.ERROR,
-            facts={"taker": _TORCH},
-        )
-
-    def _report_late(self, given: cst.BaseExpression, node: cst.Call, made: GroupMade, name: str) -> None:
-        self.report(
-            given,
-            f"the {name} `{self.ctx.text(given)}` has no effect: `{self.ctx.text(made.call.func)}` has made the process"
-            " group already, and it is adopted as it is",
-            hint=f"Pass the {name} to the first call, or drop that call",
-            related=(self.ctx.location(made.site, "the group is made here"),),
-            facts={"taker": self.ctx.called(node), "option": name},
-        )
+def _differs(run: RunQuery, first: Event, given: Value, option: str) -> bool:
+    """Return whether the first call certainly says something else, or leaves the timeout at its default."""
+    if may_be_none(given) or is_open(first):
+        return False
+    _, stated = _option(run, first, option)
+    if stated is None:
+        return option == "timeout"
+    if option == "timeout":
+        return is_same_duration(stated, given) is False
+    one, two = stated.constants, given.constants
+    if one is None or two is None or len(one) != 1 or len(two) != 1:
+        return False
+    # "cpu:gloo,cuda:nccl" holds both.
+    return not (str(one[0]) in str(two[0]) or str(two[0]) in str(one[0]))
 
 
 _HEAD = "from datetime import timedelta\n\nimport deepspeed\nimport torch.distributed as dist\n"
@@ -166,6 +161,57 @@ EXAMPLES = (
             "    dist.init_process_group('nccl', timeout=timedelta(hours=2))\n"
         },
         at="train.py:9 error",
+    ),
+    bad(
+        "a helper of another file, a class, and a timeout in a field",
+        {
+            "train.py": "from datetime import timedelta\n\nimport deepspeed\nfrom parallel import Setup\n\n\n"
+            "class Job:\n    def __init__(self, hours):\n        self.limit = timedelta(hours=hours)\n"
+            "        self.setup = Setup('nccl')\n\n    def run(self):\n"
+            "        deepspeed.init_distributed(timeout=self.limit)\n\n\nJob(3).run()\n",
+            "parallel.py": "import torch.distributed as dist\n\n\nclass Setup:\n    def __init__(self, backend):\n"
+            "        if not dist.is_initialized():\n            dist.init_process_group(backend=backend)\n"
+            "        self.rank = dist.get_rank()\n",
+        },
+        at="train.py:13 warning",
+    ),
+    bad(
+        "on both ways",
+        {
+            "train.py": _HEAD + "\n\ndef start(tcp):\n    if tcp:\n"
+            "        dist.init_process_group('nccl', None)\n    else:\n        deepspeed.init_distributed()\n"
+            "\n\nstart(None)\ndeepspeed.init_distributed(timeout=timedelta(hours=2))\n"
+        },
+        at="train.py:15 warning",
+    ),
+    bad(
+        "the arguments of the Trainer make it, and a strategy of Lightning comes late",
+        {
+            "train.py": _HEAD + _ACCELERATE + "from transformers import TrainingArguments\n\n"
+            "arguments = TrainingArguments('out')\n"
+            "accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(hours=2))])\n",
+            "fit.py": _HEAD + "from lightning.pytorch.strategies import DDPStrategy\n\n"
+            "dist.init_process_group('nccl')\nstrategy = DDPStrategy(timeout=timedelta(hours=2))\n",
+        },
+        at=("train.py:9 warning", "fit.py:8 warning"),
+    ),
+    good(
+        "the group is destroyed by a helper, and made by a child",
+        {
+            "train.py": _HEAD + "import torch.multiprocessing as mp\n\n\ndef leave():\n"
+            "    dist.destroy_process_group()\n\n\ndef work(rank):\n"
+            "    dist.init_process_group('nccl', rank=rank, world_size=2, timeout=timedelta(hours=3))\n\n\n"
+            "if __name__ == '__main__':\n    dist.init_process_group('gloo')\n    leave()\n"
+            "    dist.init_process_group('gloo')\n    mp.spawn(work, nprocs=2)\n"
+        },
+    ),
+    good(
+        "a helper that asks",
+        {
+            "train.py": _HEAD + "\n\ndef start(limit):\n    if dist.is_initialized():\n        return\n"
+            "    deepspeed.init_distributed(timeout=limit)\n\n\n"
+            "dist.init_process_group('nccl')\nstart(timedelta(hours=2))\n"
+        },
     ),
     good(
         "once",

@@ -70,16 +70,6 @@ class GroupSetup:
             return False
         return all(tree.contains(block, node) for block in self._conditional_blocks(first))
 
-    def deciding_tests(self, node: cst.CSTNode, unless: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-        """The tests around a node that do not stand around another one."""
-        for outer in self._tree.parents(node):
-            if isinstance(outer, cst.FunctionDef):
-                return
-            if isinstance(outer, cst.If | cst.IfExp | cst.While) and not self._tree.contains(outer, unless):
-                yield outer.test
-            elif isinstance(outer, cst.BooleanOperation) and not self._tree.contains(outer, unless):
-                yield outer.left
-
     def _conditional_blocks(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         inner = node
         for outer in self._tree.parents(node):

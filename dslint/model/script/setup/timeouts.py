@@ -7,7 +7,6 @@ import libcst as cst
 from dslint.core.fix import Edit
 from dslint.core.source import Span
 from dslint.model.script.constants import Constants
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 
 # Calls that create the default process group, with the position of ``timeout`` where it may be positional.
@@ -90,16 +89,6 @@ def import_edit(path: str, text: str) -> Edit:
             return Edit(path, Span(offset, offset), f"from datetime import timedelta{newline}")
         offset += len(line)
     return Edit(path, Span(0, 0), "from datetime import timedelta\n")
-
-
-def has_timeout(call: cst.Call) -> bool:
-    """A call that makes a process group gets or may get a timeout: by name, position, or handlers of accelerate."""
-    if any(a.star or (a.keyword is not None and a.keyword.value in ("timeout", "kwargs_handlers")) for a in call.args):
-        return True
-    position = max(GROUP_CREATORS.values())
-    if last_name(call.func) == "init_process_group":
-        position = GROUP_CREATORS["torch.distributed.init_process_group"]
-    return sum(a.keyword is None for a in call.args) > position
 
 
 def timedelta_seconds(names: Names, constants: Constants, value: cst.BaseExpression) -> float | None:
