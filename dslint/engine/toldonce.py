@@ -54,14 +54,21 @@ def _line(finding: Finding) -> tuple[str, str, int]:
 def own_first(judged: Iterable[tuple[str, Finding]]) -> list[Finding]:
     """The findings of all scripts, each with the path of the script that was judged, without those told before.
 
-    What is said of a place in an imported module counts once: as the module itself tells it, else as the script does
-    that says it gravest.
+    What is said of a place in an imported module counts once: as the one says it that says it gravest, and as the
+    module itself tells it where others say no more.
     """
     pairs = list(judged)
-    told = {_line(finding): path for path, finding in pairs if finding.location.path == path}
-    kept = [finding for path, finding in pairs if finding.location.path == path]
+    own = [finding for path, finding in pairs if finding.location.path == path]
     others = [(path, finding) for path, finding in pairs if finding.location.path != path]
+    told: dict[tuple[str, str, int], tuple[str, int]] = {}
+    for finding in own:
+        known = told.get(_line(finding))
+        rank = max(finding.severity.rank, known[1]) if known is not None else finding.severity.rank
+        told[_line(finding)] = finding.location.path, rank
+    kept = []
     for path, finding in sorted(others, key=lambda pair: (-pair[1].severity.rank, pair[0])):
-        if told.setdefault(_line(finding), path) == path:
+        teller, rank = told.get(_line(finding), ("", -1))
+        if rank < finding.severity.rank or teller == path:
+            told[_line(finding)] = path, finding.severity.rank
             kept.append(finding)
-    return kept
+    return [*(finding for finding in own if told[_line(finding)][0] == finding.location.path), *kept]

@@ -1565,14 +1565,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="A subgroup does not have the timeout of the default process group",
         module="dslint.rules.script.dsl224_subgroup_timeout_missing",
-        markers=(
-            "init_(?:process_group|distributed)\\b",
-            "new_group\\b|new_subgroups|init_device_mesh\\b|HYBRID_SHARD",
-            "timeout|timedelta",
-        ),
+        markers=("distributed|deepspeed|accelerate",),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL225",

@@ -8,10 +8,11 @@ the timeout was shortened to find hangs early, one on the subgroup is found late
 **Fix.** `dist.new_group(ranks, timeout=timeout)` with the same value. A device mesh takes no timeout; make its groups
 before with `new_group` and `DeviceMesh.from_group`, or let no rank be late there.
 
-A group of all ranks on which a barrier of the same file waits is there for what takes long: that is a warning.
+A group of all ranks on which a barrier waits is there for what takes long: that is a warning.
 
-**When it stays quiet.** No call in the file gives the default group a timeout; the subgroup gets one; a mesh of one
-dimension, which takes the default group itself when it holds all ranks. One finding a file.
+**When it stays quiet.** Nothing gives the default group a timeout, or only some of the calls that make it do; the
+subgroup gets one; a mesh of one dimension, which takes the default group itself when it holds all ranks. One finding
+a file.
 
 **Evidence.** Two gloo ranks, torch 2.13: with a default group of 7,200 s (60 s) `new_group`, `new_subgroups` and the
 second dimension of a device mesh wait 1,800 s; a mesh of one dimension waits 7,200 s.
@@ -20,16 +21,16 @@ second dimension of a device mesh wait 1,800 s; a mesh of one dimension waits 7,
 from __future__ import annotations
 
 import ast
-import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.timeouts import GROUP_CREATORS, timedelta_seconds
+from dslint.core.finding import Finding, Severity
+from dslint.python.durations import seconds_of
+from dslint.python.events import Event
+from dslint.python.values import Api, Instance, Tuple, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import argument_text, called, is_open, may_be_none, timeout_name, timeout_of
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL224",
@@ -37,108 +38,113 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="A subgroup does not have the timeout of the default process group",
-    markers=(
-        r"init_(?:process_group|distributed)\b",
-        r"new_group\b|new_subgroups|init_device_mesh\b|HYBRID_SHARD",
-        r"timeout|timedelta",
-    ),
+    markers=(r"distributed|deepspeed|accelerate",),
     references=(
         "https://github.com/pytorch/pytorch/issues/135352",
         "https://github.com/pytorch/pytorch/issues/121676",
     ),
+    depends_on_run=True,
 )
-# The position of ``timeout``; a device mesh takes none.
-_MAKERS = {
-    "torch.distributed.new_group": 1,
-    "torch.distributed.new_subgroups": 2,
-    "torch.distributed.new_subgroups_by_enumeration": 1,
-    "torch.distributed.init_device_mesh": None,
-    "torch.distributed.device_mesh.init_device_mesh": None,
-}
-_NAMES = frozenset(name.rpartition(".")[2] for name in _MAKERS)
-_FSDP = "FullyShardedDataParallel"
-# A barrier on a group.
-_BARRIER = re.compile(r"\bbarrier\(\s*(?:group\s*=\s*)?(?!None\b)[\w.]*(?:group|pg)[\w.]*\s*[,)]")
 _HYBRID = frozenset({"HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 
 
-def precheck(tree: ast.Module) -> bool:
-    """A subgroup is made without a timeout, and the default group with one."""
-    calls = flat(tree).nodes(ast.Call)
-    made = (c for c in calls if call_name(c) in ("init_process_group", "init_distributed"))
-    if not any(len(c.args) > 2 or any(k.arg == "timeout" for k in c.keywords) for c in made):
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first subgroup of each module that waits otherwise than the default group."""
+    given = _default_timeout(run)
+    if given is None:
+        return
+    first: dict[str, tuple[Event, str]] = {}
+    for found in run.happenings("makes-group", "wraps-model"):
+        event = found.event
+        maker = _maker(run, event)
+        known = first.get(event.module.path)
+        if maker and (known is None or _line(event) < _line(known[0])):
+            first[event.module.path] = event, maker
+    for event, maker in first.values():
+        yield _finding(run, event, maker, given)
+
+
+def _line(event: Event) -> int:
+    return getattr(event.node, "lineno", 0)
+
+
+def _default_timeout(run: RunQuery) -> Event | None:
+    """Return a call that gives the default group its timeout, where all that make it do so."""
+    found: list[Event] = []
+    for made in run.happenings("default-group", "group-options"):
+        tags = made.event.tags
+        if "takes-timeout" in tags and "training-arguments" not in tags:
+            found.append(made.event)
+    given = [(event, timeout_of(run, event)) for event in found]
+    stated = [event for event, value in given if value is not None and not may_be_none(value)]
+    return stated[0] if stated and len(stated) == len(given) else None
+
+
+def _maker(run: RunQuery, event: Event) -> str:
+    """Return what makes a group without a timeout; empty where nothing does."""
+    tags, name = event.tags, event.api.rpartition(".")[2]
+    if event.may or is_open(event):
+        return ""
+    if {"makes-group", "takes-timeout"} <= tags and "collective" not in tags:
+        return name if timeout_of(run, event) is None else ""
+    if "makes-group" in tags and _is_a(run, event.result, "mesh"):
+        return "init_device_mesh" if _has_several_dimensions(event) else ""
+    if not _is_a(run, event.result, "fsdp"):
+        return ""
+    given = [event.arguments.get(name) for name in ("process_group", "device_mesh")]
+    strategy = event.arguments.get("sharding_strategy")
+    atom = strategy.single if strategy is not None else None
+    is_hybrid = isinstance(atom, Api) and atom.path.rpartition(".")[2] in _HYBRID
+    return "new_subgroups" if is_hybrid and all(v is None or v.constants == (None,) for v in given) else ""
+
+
+def _is_a(run: RunQuery, value: Value | None, kind: str) -> bool:
+    atom = value.single if value is not None else None
+    is_known = isinstance(atom, Instance) and isinstance(atom.cls, str)
+    return is_known and run.machine.libraries.is_class(str(getattr(atom, "cls", "")), kind)
+
+
+def _has_several_dimensions(event: Event) -> bool:
+    shape, node = event.arguments.get("mesh_shape"), event.nodes.get("mesh_shape")
+    atom = shape.single if shape is not None else None
+    if isinstance(atom, Tuple):
+        return len(atom.items) > 1
+    return isinstance(node, ast.List) and len(node.elts) > 1
+
+
+def _finding(run: RunQuery, event: Event, maker: str, default: Event) -> Finding:
+    timeout = timeout_of(run, default)
+    text, place = argument_text(run, default, timeout_name(run, default))
+    is_fsdp = "wraps-model" in event.tags
+    here = f"timeout={text}" if event.module is default.module else "timeout=..."
+    hint = f"Pass `{here}` here as well"
+    if is_fsdp:
+        hint = "Make both groups with `new_group(timeout=...)` and pass them as `process_group=`"
+    elif maker == "init_device_mesh":
+        hint = "Let no rank be late for this mesh, or make its groups with `new_group(timeout=...)`"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{called(run, event)}` does not take over the timeout of the default group (`{text}`):"
+        f" {'its groups wait' if is_fsdp else 'this group waits'} 10 minutes with NCCL and 30 with gloo",
+        hint=hint,
+        related=(run.location(default.module, place, "the timeout of the default group"),),
+        severity=Severity.WARNING if _is_waited_on(run, event) else None,
+        facts={
+            "maker": "new_subgroups" if maker.startswith("new_subgroups") else maker,
+            "timeout": seconds_of(timeout),
+        },
+    )
+
+
+def _is_waited_on(run: RunQuery, event: Event) -> bool:
+    """Return whether a group of all ranks is there to wait on, for what the timeout was given: it holds a barrier."""
+    ranks = event.arguments.get("ranks")
+    if not event.api.endswith(".new_group") or (ranks is not None and ranks.constants != (None,)):
         return False
-    if any(n.attr in _HYBRID for n in flat(tree).nodes(ast.Attribute)):
-        return True
-    return any(call_name(c) in _NAMES and not any(k.arg in (None, "timeout") for k in c.keywords) for c in calls)
-
-
-_HINTS = {
-    "init_device_mesh": "Let no rank be late for this mesh, or make its groups with `new_group(timeout=...)`",
-    _FSDP: "Make both groups with `new_group(timeout=...)` and pass them as `process_group=`",
-}
-
-
-class Check(ScriptCheck):
-    """Looks at the first subgroup without a timeout."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the file gives the default group a timeout."""
-        name = self.ctx.qualified_name(node.func) or ""
-        maker = name.rpartition(".")[2]
-        if self.findings or self.ctx.has_unpacked_arguments(node):
-            return
-        if not (self._is_hybrid(node) if maker == _FSDP else self._lacks_timeout(node, name)):
-            return
-        given = self._default_timeout()
-        if given is None:
-            return
-        text = self.ctx.text(given)
-        self.report(
-            node,
-            f"`{self.ctx.text(node.func)}` does not take over the timeout of the default group (`{text}`):"
-            f" {'its groups wait' if maker == _FSDP else 'this group waits'} 10 minutes with NCCL and 30 with gloo",
-            hint=_HINTS.get(maker, f"Pass `timeout={text}` here as well"),
-            related=(self.ctx.location(given, "the timeout of the default group"),),
-            severity=Severity.WARNING if self._is_waited_on(node) else None,
-            facts={
-                "maker": "new_subgroups" if maker.startswith("new_subgroups") or maker == _FSDP else maker,
-                "timeout": timedelta_seconds(self.ctx.names, self.ctx.constants, given),
-            },
-        )
-
-    def _is_waited_on(self, node: cst.Call) -> bool:
-        """The group of all ranks is there to wait on, for what the timeout was given: it holds a barrier."""
-        name = self.ctx.qualified_name(node.func) or ""
-        if not name.endswith(".new_group") or self.ctx.argument(node, "ranks", 0) is not None:
-            return False
-        return bool(_BARRIER.search(self.ctx.doc.source.text))
-
-    def _lacks_timeout(self, node: cst.Call, name: str) -> bool:
-        if name not in _MAKERS or self.ctx.argument(node, "timeout", _MAKERS[name]) is not None:
-            return False
-        return not name.endswith("init_device_mesh") or self._has_several_dimensions(node)
-
-    def _is_hybrid(self, node: cst.Call) -> bool:
-        """FSDP makes the groups of `HYBRID_SHARD` itself, with `new_subgroups`, unless it gets them."""
-        strategy = self.ctx.argument(node, "sharding_strategy", 2)
-        given = [self.ctx.argument(node, "process_group", 1), self.ctx.argument(node, "device_mesh", None)]
-        return strategy is not None and last_name(strategy) in _HYBRID and given == [None, None]
-
-    def _has_several_dimensions(self, node: cst.Call) -> bool:
-        shape = self.ctx.argument(node, "mesh_shape", 1)
-        value = (self.ctx.names.single_value(shape) or shape) if shape is not None else None
-        return isinstance(value, cst.Tuple | cst.List) and len(value.elements) > 1
-
-    def _default_timeout(self) -> cst.BaseExpression | None:
-        """The timeout that the file certainly gives to the default group."""
-        found = []
-        for node in self.ctx.tree.order:
-            name = self.ctx.qualified_name(node.func) if isinstance(node, cst.Call) else None
-            if isinstance(node, cst.Call) and name in GROUP_CREATORS:
-                found.append(self.ctx.argument(node, "timeout", GROUP_CREATORS[name]))
-        values = [v for v in found if v is not None and last_name(v) != "None"]
-        return values[0] if values and len(values) == len(found) else None
+    made = set(instances(event.result))
+    return any(made & set(instances(found.event.arguments.get("group"))) for found in run.happenings("barrier"))
 
 
 _HEAD = """\
@@ -186,6 +192,18 @@ EXAMPLES = (
             + "    def wait(self):\n        dist.barrier(group=self.cpu_group)\n"
         },
         at="env.py:9 warning",
+    ),
+    bad(
+        "a helper of another file, and a barrier on its group",
+        {
+            "train.py": _HEAD + "from parallel import Groups, start\n\n"
+            "start('nccl', timeout=timedelta(hours=3))\ngroups = Groups()\ngroups.wait()\ndist.barrier()\n",
+            "parallel.py": "import torch.distributed as dist\n\n\ndef start(backend, **options):\n"
+            "    dist.init_process_group(backend, **options)\n\n\nclass Groups:\n    def __init__(self):\n"
+            "        self.all = dist.new_group(backend='gloo')\n\n"
+            "    def wait(self):\n        dist.barrier(self.all)\n",
+        },
+        at="parallel.py:10 warning",
     ),
     good(
         "the same timeout",
