@@ -72,7 +72,8 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
         return m.thing(node, "comparison of tensors", (left, right), arithmetic._tensor(m, left, right))
     identity = op in (ast.Is, ast.IsNot) and _is_none(right)
     operands = (left, right)
-    found = arithmetic.scalar(m, operands, "builtins.bool", number)
+    by_item = op not in (ast.Is, ast.IsNot, ast.In, ast.NotIn) and any(_may_be_array(m, value) for value in operands)
+    found = arithmetic.scalar(m, operands, "" if by_item else "builtins.bool", number)
     if identity:
         # Whether something is there at all differs where its atoms do, not where its contents do.
         bits = left.varies
@@ -91,7 +92,9 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
 
 def _may_be_array(m: Machine, value: Value) -> bool:
     """Return whether a value is a piece of the data, which compares item by item where it is a tensor."""
-    return bool(m.varies(value) & DATA) and any(isinstance(a, Unknown) and not a.type for a in value.atoms)
+    if not m.varies(value) & DATA:
+        return False
+    return any((isinstance(a, Unknown) and not a.type) or (isinstance(a, Instance) and not a.cls) for a in value.atoms)
 
 
 def _test_number(op: type[ast.cmpop], left: Value, right: Value) -> object:
