@@ -1553,10 +1553,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="The process group is created with the default timeout",
         module="dslint.rules.script.dsl223_process_group_timeout_missing",
-        markers=("init_process_group\\b|init_distributed\\b",),
+        markers=("distributed|deepspeed",),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL224",

@@ -21,18 +21,19 @@ operation to complete`, with 15 s both finish.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.script.data.workload import FIRST_BLOCKS, is_inference, slow_calls
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.timeouts import GROUP_CREATORS
+from dslint.python.events import Call, Event
+from dslint.python.events import Context as Block
+from dslint.python.queries.order import following
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import backend_of, called, is_open, timeout_of
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL223",
@@ -40,14 +41,135 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="The process group is created with the default timeout",
-    markers=(r"init_process_group\b|init_distributed\b",),
+    markers=(r"distributed|deepspeed",),
     references=(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",
         "https://github.com/pytorch/pytorch/issues/135352",
         "https://github.com/InternLM/xtuner/issues/438",
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",
     ),
+    depends_on_run=True,
 )
+
+# Blocks that rank 0 runs before the others, by the names that everybody gives them.
+_FIRST = re.compile(r"(?:^|_)(?:zero|main_process|rank_zero)_first$")
+_TURNS = frozenset({"main-first", "local-main-first"})
+_INFERS = re.compile(r"\.(?:generate|chat)\(|init_inference\(|inference_mode\(")
+_TRAINS = re.compile(r"\.backward\(|zero_grad\(|train_batch\(|Trainer\(")
+# What makes the group and waits for the others there.
+_MAKES = frozenset({"default-group", "takes-timeout", "collective"})
+
+
+def applies(path: str, _: Context) -> bool:
+    """Tests of seconds need no timeout."""
+    *folders, name = path.split("/")
+    return not (name.startswith("test_") or folders[-1:] in (["test"], ["tests"]))
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first group of each module without a timeout; escalate where a rank is late for good reason."""
+    # A file creates one process group, in one of the branches of its set-up: the first finding says it for all.
+    first: dict[str, Event] = {}
+    for found in run.happenings("default-group"):
+        event = found.event
+        known = first.get(event.module.path)
+        if _lacks_timeout(run, event) and (known is None or event.node.lineno < known.node.lineno):  # type: ignore[attr-defined]
+            first[event.module.path] = event
+    reason = (_slow_rank(run) or _zero3_inference(run)) if first else None
+    for event in first.values():
+        yield _finding(run, event, reason)
+
+
+def _lacks_timeout(run: RunQuery, event: Event) -> bool:
+    """Return whether a call makes a group of several ranks, with timeouts, and states none."""
+    if not event.tags >= _MAKES or is_open(event) or timeout_of(run, event) is not None:
+        return False
+    backend, size = backend_of(run, event), event.arguments.get("world_size")
+    if backend is not None and backend.constants == ("xla",):
+        return False  # it has timeouts of its own
+    return (size is None or size.constants != (1,)) and applies(event.module.path, run.context)
+
+
+def _finding(run: RunQuery, event: Event, reason: tuple[str, str, tuple[Location, ...]] | None) -> Finding:
+    default = "10 minutes" if event.api.startswith("deepspeed") else "10 minutes with NCCL, 30 with gloo"
+    message = (
+        f"`{called(run, event)}` has no `timeout`: ranks that wait longer than the default ({default}) for a peer give"
+        " up"
+    )
+    hint = "Pass `timeout=timedelta(...)` if one rank may be late for good reason"
+    if reason is not None:
+        message = f"{message}, and {reason[1]}"
+        hint = (
+            "Pass `timeout=timedelta(...)` longer than the slowest rank needs; a longer timeout does not "
+            "cure a rank that never arrives"
+        )
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        message,
+        hint=hint,
+        related=reason[2] if reason is not None else (),
+        severity=Severity.WARNING if reason is not None else None,
+        # Where the others wait for the late rank.
+        facts={"call": event.api.rpartition(".")[2], "waits_in": reason[0] if reason is not None else None},
+    )
+
+
+def _slow_rank(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | None:
+    """Slow work of one rank while the others wait: in a block that it runs first, or guarded before a barrier."""
+    for found in run.happenings("slow"):
+        event = found.event
+        block = _block(found)
+        name = event.api.rpartition(".")[2]
+        if block is not None:
+            places = (
+                run.location(event.module, event.node, "rank 0 does this first"),
+                run.location(block[0], block[1], "the others wait here"),
+            )
+            return "barrier", f"here the others wait while rank 0 runs `{name}`", places
+        full = run.machine.worlds.full
+        later = following(found.entry.tree, event) if event.lanes != full else ()
+        barrier = next((e for e in later if "barrier" in e.tags and e.lanes == full), None)
+        if barrier is not None:
+            places = (
+                run.location(event.module, event.node, "only some ranks do this"),
+                run.location(barrier.module, barrier.node, "the others wait here"),
+            )
+            return "barrier", f"here the others wait while one rank runs `{name}`", places
+    return None
+
+
+def _block(found: Happening) -> tuple[Module, ast.AST] | None:
+    """Return the block around an event that rank 0 runs first."""
+    for node in found.around:
+        if isinstance(node, Block):
+            call = node.node.func if isinstance(node.node, ast.Call) else node.node
+            name = call.attr if isinstance(call, ast.Attribute) else call.id if isinstance(call, ast.Name) else ""
+            if node.tags & _TURNS or _FIRST.search(name):
+                return node.module, node.node
+        elif isinstance(node, Call) and _FIRST.search(getattr(node.function, "name", "")):
+            return node.module, node.node
+    return None
+
+
+def _zero3_inference(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | None:
+    """Inference with partitioned parameters, in which every rank waits for the slowest one in each layer."""
+    engines = [found.event for found in run.happenings("makes-engine") if found.event.stage is not None]
+    stages = {event.stage for event in engines} or {run.stage}
+    text = run.machine.program.load(run.machine.program.main)
+    if stages != {3} or text is None:
+        return None
+    source = text.source.text
+    if not _INFERS.search(source) or _TRAINS.search(source):
+        return None
+    places = tuple(run.location(e.module, e.nodes.get("config", e.node), "ZeRO stage 3") for e in engines)
+    return (
+        "all_gather",
+        "under ZeRO-3 inference every rank waits for the slowest one in each layer",
+        places or run.context.zero_stage.origins,
+    )
+
 
 EXAMPLES = (
     bad(
@@ -134,96 +256,3 @@ EXAMPLES = (
         {"train.py": "def init_distributed():\n    return None\n\n\ninit_distributed()\n"},
     ),
 )
-
-
-def applies(path: str, _: Context) -> bool:
-    """Tests of seconds need no timeout."""
-    *folders, name = path.split("/")
-    return not (name.startswith("test_") or folders[-1:] in (["test"], ["tests"]))
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A process group is created without a timeout keyword."""
-    return any(
-        call_name(node) in ("init_process_group", "init_distributed")
-        and not any(k.arg in (None, "timeout") for k in node.keywords)
-        for node in flat(tree).nodes(ast.Call)
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at each call that creates the default process group."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when no timeout is passed; escalate on evidence in the same file."""
-        name = self.ctx.qualified_name(node.func)
-        # A file creates one process group, in one of the branches of its set-up: the first finding says it for all.
-        if self.findings or name not in GROUP_CREATORS or self.ctx.has_unpacked_arguments(node):
-            return
-        if self.ctx.argument(node, "timeout", GROUP_CREATORS[name]) is not None:
-            return
-        if self._has_no_peers(node):
-            return
-        default = "10 minutes" if name.startswith("deepspeed") else "10 minutes with NCCL, 30 with gloo"
-        call = self.ctx.text(node.func)
-        message = f"`{call}` has no `timeout`: ranks that wait longer than the default ({default}) for a peer give up"
-        slow = self._slow_rank()
-        reason = slow or self._zero3_inference()
-        # Where the others wait for the late rank.
-        facts = {
-            "call": self.ctx.called(node),
-            "waits_in": ("barrier" if slow else "all_gather") if reason else None,
-        }
-        if reason:
-            text, places = reason
-            self.report(
-                node,
-                f"{message}, and {text}",
-                severity=Severity.WARNING,
-                related=places,
-                hint="Pass `timeout=timedelta(...)` longer than the slowest rank needs; a longer timeout does not "
-                "cure a rank that never arrives",
-                facts=facts,
-            )
-        else:
-            hint = "Pass `timeout=timedelta(...)` if one rank may be late for good reason"
-            self.report(node, message, hint=hint, facts=facts)
-
-    def _has_no_peers(self, node: cst.Call) -> bool:
-        """A group of one rank, or a backend with timeouts of its own (`xla`)."""
-        backend, size = self.ctx.argument(node, "backend", 0), self.ctx.argument(node, "world_size")
-        written = self.ctx.constants.written
-        return written(backend).get_or(None) == "xla" or written(size).get_or(None) == 1
-
-    def _slow_rank(self) -> tuple[str, tuple[Location, ...]] | None:
-        """Slow work of one rank while the others wait: in a block that it runs first, or guarded before a barrier."""
-        for block in self.ctx.tree.every(cst.With):
-            named = [last_name(i.item.func) for i in block.items if isinstance(i.item, cst.Call)]
-            slow = next(slow_calls(self.ctx.tree, block.body), None) if FIRST_BLOCKS & set(named) else None
-            if slow is not None:
-                places = (
-                    self.ctx.location(slow, "rank 0 does this first"),
-                    self.ctx.location(block.items[0], "the others wait here"),
-                )
-                return f"here the others wait while rank 0 runs `{last_name(slow.func)}`", places
-        for node in self.ctx.tree.every(cst.Call):
-            if self.ctx.called(node) not in ("barrier", "wait_for_everyone"):
-                continue
-            function = self.ctx.enclosing_function(node) or self.ctx.doc.module
-            for slow in slow_calls(self.ctx.tree, function):
-                if self.ctx.tree.position(slow) > self.ctx.tree.position(node) or self.ctx.guard(slow) is None:
-                    continue
-                if self.ctx.enclosing_function(slow) is not self.ctx.enclosing_function(node):
-                    continue
-                places = (
-                    self.ctx.location(slow, "only some ranks do this"),
-                    self.ctx.location(node, "the others wait here"),
-                )
-                return f"here the others wait while one rank runs `{last_name(slow.func)}`", places
-        return None
-
-    def _zero3_inference(self) -> tuple[str, tuple[Location, ...]] | None:
-        stage3 = self.ctx.zero3_evidence
-        if not stage3.get_or(False) or not is_inference(self.ctx.tree, self.ctx.names):
-            return None
-        return "under ZeRO-3 inference every rank waits for the slowest one in each layer", stage3.origins
