@@ -54,7 +54,7 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results effects hooks restrictions wrappers parts sources parsers dataclass_parsers"
+        "libraries library results effects hooks restrictions wrappers models parts sources parsers dataclass_parsers"
         " environment configs"
     ),
     "What happens": "events facts",

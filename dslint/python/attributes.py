@@ -352,6 +352,7 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
     """Do `base.name = value`."""
     from dslint.python.containers import is_owned
     from dslint.python.frames import call_function
+    from dslint.python.models import patch
 
     for atom in base.atoms:
         if isinstance(atom, Instance):
@@ -369,6 +370,7 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
             m.store.set((m.program.frame_of(m, atom.module), name), value)
         elif isinstance(atom, Api):
             m.store.set((Api(m.libraries.canonical(f"{atom.path}.{name}")), "#value"), value)
+            patch(m, atom.path, name, value)
         elif isinstance(atom, ClassAtom | Function):
             m.store.set((atom, name), value)
 

@@ -19,6 +19,7 @@ from dslint.python.hooks import hook_lanes, passed
 from dslint.python.lanes import Worlds
 from dslint.python.libraries import Libraries, libraries
 from dslint.python.machine import Machine
+from dslint.python.models import may_lack, perhaps
 from dslint.python.program import Files, Program
 from dslint.python.shared import Shared
 from dslint.python.source import Module
@@ -267,11 +268,15 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
         return Value(frozenset((atom,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
     annotated = _annotated_class(m, function, annotation)
     instance = m.instance(function.node, m.context(("parameter", name)), annotated)
-    bits = DATA | NAMED_DATA if name in _OWN_DATA or name in _DATA else 0
+    lacks = may_lack(function, name)
+    bits = DATA | NAMED_DATA if name in _OWN_DATA or name in _DATA or lacks else 0
     shape = bits if name in _OWN_DATA else 0
     place = (function.module, _parameter(function, name)) if bits else None
     content = Value(frozenset((Unknown(INPUT, f"parameter `{name}`"),)), bits, shape, frozenset(), None, place)
     m.store.set((instance, CONTENT), content)
+    found = Value(frozenset((instance,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
+    if lacks:
+        return perhaps(found)
     if not annotated and _LOADER.search(name):
         item = m.instance(function.node, m.context(("item of parameter", name)), "")
         own, origin = DATA | NAMED_DATA, (function.module, _parameter(function, name))
@@ -281,7 +286,7 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
     if isinstance(annotated, ClassAtom):
         for field, value in field_inputs(m, annotated, instance, function.node).items():
             m.store.set((instance, field), value)
-    return Value(frozenset((instance,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
+    return found
 
 
 def _by_name(value: Value, function: Function, name: str) -> Value:

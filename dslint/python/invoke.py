@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from dslint.python import attributes, containers, dictionaries, frames
+from dslint.python import attributes, containers, dictionaries, frames, models
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
@@ -136,10 +136,15 @@ def _derived(base: Value) -> frozenset[Instance]:
 
 def _call_member(m: Machine, atom: Atom, base: Value, name: str, arguments: Arguments, node: ast.AST) -> Value:
     if isinstance(atom, Instance):
+        before = len(m.events)
         method = _method(m, atom, name, node)
         if method is not None:
-            return call_value(m, method.with_(0, 0, base.made_by), arguments, node)
-        return _unknown_method(m, atom, base, name, arguments, node)
+            found = call_value(m, method.with_(0, 0, base.made_by), arguments, node)
+        else:
+            found = _unknown_method(m, atom, base, name, arguments, node)
+        if len(m.events) == before and m.alive:
+            models.note_layer(m, atom, name, arguments, node)
+        return found
     if isinstance(atom, Unknown):
         return _method_of_unknown(m, atom, base, name, arguments, node)
     if isinstance(atom, Function) and name == "__get__" and arguments.positional:

@@ -15,6 +15,7 @@ from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
 from dslint.python.machine import Machine
+from dslint.python.models import patched, train_on_batches
 from dslint.python.parsers import parser_made, read_call
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.restrictions import lanes_of, restrict
@@ -159,6 +160,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     effects(m, row, bound, receiver, node)
     callbacks(m, row, bound, node)
     self_calls(m, row, receiver, node)
+    train_on_batches(m, row, receiver, node)
     trainer_callbacks(m, row, receiver, bound, node)
     if "exits" in row.tags:
         m.leave("raise", node)
@@ -287,6 +289,9 @@ def _forward(place: Place, arguments: Arguments) -> Value:
     wrapper = frozenset((receiver,)) if isinstance(receiver, Instance) and place.row.tags & WRAPPERS else frozenset()
     inner = m.store.get((receiver, "module")) if isinstance(receiver, Instance) and wrapper else None
     is_inside = isinstance(receiver, Instance) and receiver in m.forwarding  # a model that is wrapped again in a loop
+    own = patched(m, receiver, place.row.path.rpartition(".")[2])
+    if own is not None and not is_inside:
+        return call_value(m, own, arguments, place.node)
     if inner is not None and not is_inside and any(not isinstance(a, Unknown) for a in inner.atoms):
         m.forwarding = m.forwarding | wrapper
         try:

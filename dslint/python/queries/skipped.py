@@ -44,7 +44,8 @@ class Skipped:
     """A test of each rank's own data inside the forward of a wrapped model.
 
     `part` is a run of a module with parameters that only one side of the test makes; `wrapper` is the event of the
-    forward around it. `on_true`: the side for which the test holds runs the part.
+    forward around it. `on_true`: the side for which the test holds runs the part. `frozen`: the other side runs it
+    without gradients.
     """
 
     test: Alt
@@ -53,6 +54,7 @@ class Skipped:
     on_true: bool
     exit: str
     is_without_gradient: bool = False
+    frozen: Event | None = None
 
 
 def skipped_parts(m: Machine, tree: Seq) -> Iterator[Skipped]:
@@ -82,12 +84,33 @@ def _forwards(items: Sequence[Node], seen: set[int]) -> Iterator[tuple[Event, Se
             continue
         seen.add(id(item))
         if isinstance(item, Event) and item.tags & _WRAPPERS:
-            for beside in (*items[at + 1 : at + 2], *items[max(at - 1, 0) : at]):
-                if isinstance(beside, Call) and beside.node is item.node:
-                    yield item, beside.body
-                    break
+            inside = _inside(items, at, item.node)
+            if inside is not None:
+                yield item, inside.body
         for child in children(item):
             yield from _forwards(child.items if isinstance(child, Seq) else [child], seen)
+
+
+def _inside(items: Sequence[Node], at: int, node: ast.AST) -> Call | None:
+    """Return what the model inside a wrapper does: a call at the same place, perhaps behind its own event."""
+    later = at + 1
+    while later < len(items) and isinstance(event := items[later], Event) and event.node is node:
+        later += 1
+    for beside in (*items[later : later + 1], *items[max(at - 1, 0) : at]):
+        if isinstance(beside, Call) and beside.node is node:
+            return beside
+    return None
+
+
+# The parts that a block runs: the first event of each, with gradients where any is.
+_Parts = dict[object, tuple[Event, bool]]
+
+
+def _add(found: _Parts, more: _Parts, *, is_frozen: bool = False) -> None:
+    for key, (event, frozen) in more.items():
+        known = found.get(key)
+        if known is None or (known[1] and not (frozen or is_frozen)):
+            found[key] = (event, frozen or is_frozen)
 
 
 @dataclass(slots=True)
@@ -123,18 +146,19 @@ class _Search:
         for parts, leaves in ((then, else_exit), (orelse, then_exit)):
             if leaves in (RETURN, CONTINUE, BREAK):
                 for block in rest:
-                    more, _ = self._parts(block)
-                    for key, event in more.items():
-                        parts.setdefault(key, event)
+                    _add(parts, self._parts(block)[0])
         for mine, other, on_true, leaves in ((then, orelse, True, else_exit), (orelse, then, False, then_exit)):
-            missing = [event for key, event in mine.items() if key not in other]
-            if missing:
-                return Skipped(alt, missing[0], self.wrapper, on_true, leaves)
+            for key, (event, frozen) in mine.items():
+                beside = other.get(key)
+                if beside is None:
+                    return Skipped(alt, event, self.wrapper, on_true, leaves)
+                if beside[1] and not frozen:
+                    return Skipped(alt, event, self.wrapper, on_true, leaves, frozen=beside[0])
         return None
 
-    def _parts(self, items: Sequence[Node]) -> tuple[dict[object, Event], str]:
+    def _parts(self, items: Sequence[Node]) -> tuple[_Parts, str]:
         """Return the modules with parameters that a block runs for certain or perhaps, and how it ends."""
-        found: dict[object, Event] = {}
+        found: _Parts = {}
         leaves = ""
         for item in items:
             if isinstance(item, Exit):
@@ -142,23 +166,19 @@ class _Search:
             if isinstance(item, Event):
                 key = self._module(item)
                 if key is not None:
-                    found.setdefault(key, item)
+                    _add(found, {key: (item, False)})
             elif isinstance(item, Alt):
                 for side in (item.then, item.orelse):
-                    inner, _ = self._parts(side.items)
-                    for key, event in inner.items():
-                        found.setdefault(key, event)
+                    _add(found, self._parts(side.items)[0])
             elif isinstance(item, Call | Loop | Context | Try):
                 inner, kind = self._parts(item.body.items)
-                for key, event in inner.items():
-                    found.setdefault(key, event)
+                _add(found, inner, is_frozen=is_frozen(item))
                 if kind and isinstance(item, Context | Try):
                     leaves = kind
                     break
             elif isinstance(item, Seq):
                 inner, leaves = self._parts(item.items)
-                for key, event in inner.items():
-                    found.setdefault(key, event)
+                _add(found, inner)
                 if leaves:
                     break
         return found, leaves

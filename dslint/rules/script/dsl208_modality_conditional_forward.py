@@ -9,6 +9,8 @@ run: a rank with images waits for one without. At stages 1 and 2 the gradients a
 come, and no two ranks have the same ones: the reduction aborts, mixes up gradients, or waits. It happens at the first
 step in which one rank has a text-only batch.
 
+A dummy input under `no_grad` gathers the weights in the forward pass only, and gives no gradients: it cures nothing.
+
 **Fix.** Run the layers on zeros in the other arm and add the result times 0.0; or let the collator put a dummy image
 into every batch. For experts at stage 3, `deepspeed.utils.set_z3_leaf_modules(model, [Block])`: their weights are then
 gathered together.
@@ -27,15 +29,19 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.script.quick import flat
 from dslint.model.script.zero.partialmodel import PartialModels, PartialPart
 from dslint.model.script.zero.statedstage import may_know_stage
+from dslint.python.queries.skipped import Skipped, skipped_parts
+from dslint.python.varies import MISSING
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -197,6 +203,52 @@ def _speaks_of_parts(function: ast.FunctionDef, inside: list[ast.AST]) -> bool:
     return any(isinstance(n, ast.Attribute) and "expert" in n.attr for n in inside)
 
 
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where the forward of the model that a run trains asks whether the batch has something."""
+    if run.context.is_one_process or run.stage not in (1, 2, 3):
+        return
+    seen: set[int] = set()
+    for _, tree in run.trees():
+        for found in skipped_parts(run.machine, tree):
+            if found.test.varies & MISSING and id(found.test.node) not in seen and not _is_filled(found):
+                seen.add(id(found.test.node))
+                yield _finding(run, found)
+
+
+def _is_filled(found: Skipped) -> bool:
+    """Return whether the file puts a dummy image into every batch."""
+    text = found.test.module.source.text
+    return bool(_DUMMIES.search(text) or _BLANK.search(text))
+
+
+def _finding(run: RunQuery, found: Skipped) -> Finding:
+    part, test = found.frozen or found.part, found.test
+    name = run.text(part.module, getattr(part.node, "func", part.node))
+    asked = run.text(test.module, getattr(test.node, "test", test.node))
+    how = f"`{name}` runs {'without gradients' if found.frozen else 'only'} where `{asked}` decides so, for the batch"
+    other = (run.location(found.part.module, found.part.node, "with gradients here"),) if found.frozen else ()
+    return run.finding(
+        META,
+        part.module,
+        part.node,
+        f"{how} of each rank: when the ranks differ in a step, {_effect(run.stage == 3)}",
+        hint=_HINT,
+        related=(run.location(test.module, test.node, "differs between the ranks"), *other),
+        varies=test.varies,
+        origin=run.machine.origin(test.test) if test.test is not None else None,
+        facts={"kind": "images", "stage": run.stage},
+    )
+
+
+_HINT = "Run it on zeros in the other arm and add the result times 0.0, or put a dummy input into every batch"
+
+
+def _effect(at_3: bool) -> str:
+    if at_3:
+        return "the ranks whose batch has it wait for the others, which never gather these weights"
+    return "the gradients of the ranks no longer match in the reduction"
+
+
 class Check(ScriptCheck):
     """Looks into the methods that run the model."""
 
@@ -213,17 +265,11 @@ class Check(ScriptCheck):
                 self._report_images(part, here.stage)
 
     def _report_images(self, part: PartialPart, stage: int | None) -> None:
-        at_3 = stage == 3
-        effect = (
-            "the ranks whose batch has it wait for the others, which never gather these weights"
-            if at_3
-            else "the gradients of the ranks no longer match in the reduction"
-        )
         self.report(
             part.call,
             f"`{self.ctx.text(part.call.func)}` runs only where `{self.ctx.text(part.test)}` decides so, for the batch "
-            f"of each rank: when the ranks differ in a step, {effect}",
-            hint="Run it on zeros in the other arm and add the result times 0.0, or put a dummy input into every batch",
+            f"of each rank: when the ranks differ in a step, {_effect(stage == 3)}",
+            hint=_HINT,
             related=(self.ctx.location(part.test, "differs between the ranks"),),
             facts={"kind": "images", "stage": stage},
         )

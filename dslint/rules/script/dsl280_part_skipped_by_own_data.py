@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.values import Instance
-from dslint.python.varies import DATA, RANDOM
+from dslint.python.varies import DATA, MISSING, RANDOM
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
 
@@ -54,6 +54,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for _, tree in run.trees():
         for found in skipped_parts(run.machine, tree):
+            if found.test.varies & MISSING and run.stage in (1, 2, 3):
+                continue  # DSL208
             if id(found.test.node) not in seen and found.test.varies & (DATA | RANDOM) and not _is_allowed(run, found):
                 seen.add(id(found.test.node))
                 yield _finding(run, found)

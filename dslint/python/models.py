@@ -1,0 +1,129 @@
+"""Models that libraries run: on own batches of each rank, by patched functions, and layers known by name only."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dslint.python import attributes
+from dslint.python.binding import Arguments, default_of
+from dslint.python.events import Event
+from dslint.python.libraries import Row
+from dslint.python.machine import Machine
+from dslint.python.values import NONE, Api, Atom, Bound, ClassAtom, Function, Instance, Value, join, one
+
+_MODULE = "torch.nn.Module"
+# What a batch may lack, as the parameters of a forward call it ...
+_OPTIONAL = re.compile(r"pixel|image|vision|video|audio|speech|mel_|input_features|multimodal", re.I)
+# ... but for what was computed before: that is there, or not, for every batch.
+_COMPUTED = re.compile(r"hidden_states|features_list|embeds|_token")
+_RUNS_MODEL = re.compile(r"forward|^prepare_inputs|^get_\w*embed|^_?merge")
+# Layers that read it, by the names that everybody gives them, and methods that compute something else.
+_LAYER = re.compile(r"vision|visual|image|video|audio|speech|vpm|apm|resampl|projector|connector|whisper|vit\b", re.I)
+_NO_LAYER = re.compile(
+    r"^_?(?:pre_?)?process|^_?prepare|^_?merge|token|mask|size|grid|_ids?$|index|position|rope|config"
+)
+
+
+def may_lack(function: Function, name: str) -> bool:
+    """Return whether a parameter of a forward is one that only some batches fill: `pixel_values=None`."""
+    if not _OPTIONAL.search(name) or _COMPUTED.search(name) or not _RUNS_MODEL.search(function.name):
+        return False
+    default = default_of(function.node.args, name)
+    positional = [*function.node.args.posonlyargs, *function.node.args.args]
+    is_method = bool(positional) and positional[0].arg == "self"
+    return is_method and isinstance(default, ast.Constant) and default.value is None
+
+
+def perhaps(value: Value) -> Value:
+    """Return a value that is there for some batches only."""
+    return join(value, NONE)
+
+
+# -- functions that are patched into classes of libraries -------------------------------------------------------
+
+
+def _cell(path: str, method: str) -> tuple[Api, str]:
+    """Return where a patch is kept: classes of a library are told by their names, whatever module shows them."""
+    root, _, name = path.partition(".")[0], "", path.rpartition(".")[2]
+    return Api(f"{root}:{name}"), f"patched {method}"
+
+
+def patch(m: Machine, path: str, method: str, value: Value) -> None:
+    """Keep `transformers.SomeModel.forward = own_forward`."""
+    if path.rpartition(".")[2][:1].isupper() and any(isinstance(a, Function) for a in value.atoms):
+        m.store.set(_cell(path, method), value)
+
+
+def patched(m: Machine, receiver: Atom | None, method: str) -> Value | None:
+    """Return the function that the program has put in the place of a method, bound to the object."""
+    if not isinstance(receiver, Instance) or not isinstance(receiver.cls, str) or not receiver.cls:
+        return None
+    stored = m.store.get(_cell(receiver.cls, method))
+    return attributes.bound(m, stored, receiver) if stored is not None else None
+
+
+# -- training by a library --------------------------------------------------------------------------------------
+
+
+def train_on_batches(m: Machine, row: Row, receiver: Atom | None, node: ast.AST) -> None:
+    """Run the model that a trainer trains, unless the program computes the loss itself."""
+    from dslint.python.entries import open_arguments
+    from dslint.python.invoke import call_value
+    from dslint.python.loops import repeat
+
+    field = row.extra.get("trains")
+    if not field or not isinstance(receiver, Instance) or _computes_loss(m, receiver):
+        return
+    for atom in _atoms(m.store.get((receiver, str(field)))):
+        for inner in _atoms(m.store.get((atom, "module"))):
+            function = _forward_of(m, inner)
+            if function is not None:
+                given = open_arguments(m, function, True)
+                model = one(atom)
+                repeat(m, node, lambda model=model, given=given: call_value(m, model, given, node))  # type: ignore[misc]
+                m.alive = True
+
+
+def _atoms(value: Value | None) -> list[Instance]:
+    return [atom for atom in value.atoms if isinstance(atom, Instance)] if value is not None else []
+
+
+def _computes_loss(m: Machine, receiver: Instance) -> bool:
+    if not isinstance(receiver.cls, ClassAtom):
+        return False
+    own = (attributes.of_class(m, receiver.cls, name, receiver) for name in ("compute_loss", "training_step"))
+    return any(isinstance(getattr(a, "function", None), Function) for value in own if value for a in value.atoms)
+
+
+def _forward_of(m: Machine, model: Instance) -> Function | None:
+    """Return the function of the project that runs a model."""
+    found = (
+        attributes.of_class(m, model.cls, "forward", model)
+        if isinstance(model.cls, ClassAtom)
+        else patched(m, model, "forward")
+    )
+    atom = found.single if found is not None else None
+    return atom.function if isinstance(atom, Bound) and isinstance(atom.function, Function) else None
+
+
+# -- layers of which only the name is known ---------------------------------------------------------------------
+
+
+def note_layer(m: Machine, atom: Instance, name: str, arguments: Arguments, node: ast.AST) -> None:
+    """Note that a layer runs of which only the name is known: `self.visual(pixel_values)`."""
+    if not _LAYER.search(name) or _NO_LAYER.search(name) or not _is_model(m, atom):
+        return
+    row = m.libraries.method(_MODULE, "forward")
+    receiver = attributes.child(m, atom, name)
+    given = {str(at): value for at, value in enumerate(arguments.positional)} | arguments.keywords
+    if row is not None and any(m.varies(value) for value in given.values()):
+        event = Event(row.path, row.tags, node, m.frame.module, receiver, given, None, m.lanes, m.control)
+        m.events.append(event)
+
+
+def _is_model(m: Machine, atom: Instance) -> bool:
+    if atom.cls:
+        return attributes.is_instance_of(m, atom.cls, _MODULE)
+    outer = m.frame.receiver.single if m.frame.receiver is not None else None
+    return isinstance(outer, Instance) and bool(outer.cls) and attributes.is_instance_of(m, outer.cls, _MODULE)
