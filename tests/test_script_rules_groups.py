@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from script_helpers import call, calls, findings, script
+from script_helpers import call, findings, script
 
 from dslint.core.fact import known
 from dslint.core.finding import Severity
 from dslint.engine.run import check_paths
 from dslint.model.context import Context
-from dslint.model.script.setup.groupsetup import GroupSetup
 from dslint.model.script.setup.ownvalues import OwnValues
-from dslint.model.script.setup.timeouts import timedelta_seconds
 from dslint.rules.script import dsl221_timeout_not_timedelta as dsl221
 from dslint.rules.script import dsl225_ddp_timeout_without_effect as dsl225
 from dslint.rules.script import dsl226_group_members_per_rank as dsl226
@@ -79,46 +77,6 @@ def test_values_of_the_process_itself(expression: str, kind: str, certain: bool)
 def test_values_that_may_be_the_same_everywhere(code: str) -> None:
     ctx = script(NAMES + code)
     assert OwnValues(ctx.names, ctx.guards.rank_values, ctx.objects).of(call(ctx, "use").args[0].value) is None
-
-
-@pytest.mark.parametrize(
-    ("code", "before"),
-    [
-        ("dist.init_process_group('nccl')\nuse(1)\n", True),
-        ("def start():\n    dist.init_process_group('nccl')\nstart()\nuse(1)\n", True),
-        ("with timer():\n    dist.init_process_group('nccl')\nuse(1)\n", True),
-        ("if x:\n    dist.init_process_group('nccl')\n    use(1)\n", True),
-        ("use(1)\ndist.init_process_group('nccl')\n", False),
-        ("if x:\n    dist.init_process_group('nccl')\nuse(1)\n", False),
-        ("if x:\n    dist.init_process_group('nccl')\nelse:\n    use(1)\n", False),
-        ("try:\n    dist.init_process_group('nccl')\nexcept RuntimeError:\n    use(1)\n", False),
-        ("def start():\n    if x:\n        return\n    dist.init_process_group('nccl')\nstart()\nuse(1)\n", False),
-        ("def start():\n    dist.init_process_group('nccl')\ndef main():\n    use(1)\n", False),
-        ("x and dist.init_process_group('nccl')\nuse(1)\n", False),
-        ("dist.init_process_group('nccl')\ndist.destroy_process_group()\nuse(1)\n", False),
-    ],
-)
-def test_the_group_is_made_before(code: str, before: bool) -> None:
-    ctx = script(DIST + code)
-    found = GroupSetup(ctx.tree, ctx.names).before(call(ctx, "use"))
-    assert (found is not None) == before
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("timedelta(hours=2)", 7200),
-        ("timedelta(minutes=1, seconds=30)", 90),
-        ("timedelta(1)", 86400),
-        ("timedelta(seconds=n)", None),
-        ("timedelta(1, 30)", None),
-        ("other(hours=2)", None),
-    ],
-)
-def test_seconds_of_a_timedelta(text: str, seconds: float | None) -> None:
-    ctx = script(f"from datetime import timedelta\nuse({text})\n")
-    value = next(calls(ctx, "use")).args[0].value
-    assert timedelta_seconds(ctx.names, ctx.constants, value) == seconds
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""**What.** The first thing that the ranks do over NCCL is `dist.barrier()`, and the file never says which GPU a rank
+"""**What.** The first thing that the ranks do over NCCL is `dist.barrier()`, and nothing says which GPU a rank
 uses: no `set_device`, no `device_id=` in `init_process_group`, no `device_ids=` in the barrier.
 
 **Why it hurts.** A barrier of NCCL is a reduction on a GPU. Without a device torch takes the current one, which is
@@ -9,25 +9,23 @@ with "Duplicate GPU detected".
 **Fix.** `torch.cuda.set_device(local_rank)` before the barrier, or
 `dist.init_process_group("nccl", device_id=torch.device("cuda", local_rank))`.
 
-**When it stays quiet.** Another collective, `set_device`, `device_id` or `device_ids` stands anywhere in the file; the
-backend is not known to be NCCL; the file uses DeepSpeed, accelerate or the Trainer, which set the device; the barrier
-is in another function than the group. It is a note.
+**When it stays quiet.** Something in the run sets the device or is given `device_id` or `device_ids`; another
+collective comes first; the backend is not known to be NCCL; the program uses DeepSpeed, accelerate or the Trainer,
+which set the device; the group may not exist yet. It is a note.
 
 **Evidence.** Read from torch 2.13 `distributed_c10d.barrier` and `init_process_group`, not run: it takes several GPUs.
 """
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.groupsetup import GroupSetup
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import after_group, backend_of
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL240",
@@ -35,67 +33,69 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="A barrier over NCCL before any rank has chosen its GPU",
-    markers=(r"\.barrier\(\s*\)", r"init_process_group\s*\(", r"nccl"),
+    markers=(r"distributed",),
     references=(
         "https://github.com/pytorch/pytorch/issues/60752",
         "https://github.com/deepspeedai/DeepSpeed/pull/7266",
     ),
     no_experiment="which GPU a barrier takes shows only with several GPUs and NCCL",
+    depends_on_run=True,
 )
-_CHOOSES = frozenset({"set_device", "set_device_index", "init_device_mesh", "device"})
-_LIBRARIES = ("deepspeed", "accelerate", "transformers", "lightning", "pytorch_lightning", "mmengine")
+# An import of a library that chooses the device of a process itself, or a call that does, of whatever object.
+_CHOOSES = re.compile(
+    r"\bset_device(?:_index)?\(|(?:^\s*(?:import|from)\s+|import\w*\(\s*[\"'])"
+    r"(?:deepspeed|accelerate|transformers|lightning|pytorch_lightning|mmengine)\b",
+    re.MULTILINE,
+)
+_TORCH = "torch.distributed.init_process_group"
 
 
-def precheck(tree: ast.Module) -> bool:
-    """No call chooses a device."""
-    calls = flat(tree).nodes(ast.Call)
-    if any(call_name(c) in _CHOOSES for c in calls):
-        return False
-    return not any(k.arg in ("device_id", "device_ids") for c in calls for k in c.keywords)
-
-
-class Check(ScriptCheck):
-    """Looks at the first barrier after the process group."""
-
-    def start(self) -> None:
-        """Where the file makes its process group."""
-        self.setup = GroupSetup(self.ctx.tree, self.ctx.names)
-        self.collectives = self.ctx.summaries.collectives
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when nothing before it has chosen a device."""
-        if self.findings or node.args or self.ctx.qualified_name(node.func) != "torch.distributed.barrier":
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first barrier when nothing before it has chosen a device, and nothing has used one together."""
+    if _chooses(run):
+        return
+    for event, past in after_group(run, "barrier"):
+        made = past.done[0]
+        given = [value for name, value in event.arguments.items() if name != "group" or value.constants != (None,)]
+        if event.api != "torch.distributed.barrier" or given or event.open or event.may or len(past.done) > 1:
+            continue
+        backend = backend_of(run, made)
+        if made.api != _TORCH or made.open or backend is None or backend.constants != ("nccl",):
+            continue
+        if not _is_first(run, event):
             return
-        if self.ctx.imports(*_LIBRARIES):
-            return
-        made = self.setup.before(node)
-        if made is None or last_name(made.call.func) != "init_process_group":
-            return
-        backend = self.ctx.argument(made.call, "backend", 0)
-        if backend is None or self.ctx.constant(backend).get_or(None) != "nccl":
-            return
-        if self.ctx.argument(made.call, "device_id", 8) is not None or self._is_chosen(node):
-            return
-        self.report(
-            node,
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
             "the first operation over NCCL is a barrier, and no rank has chosen its GPU: torch guesses one, and the job"
             " hangs when two ranks of a node take the same",
             hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device_id=` to `init_process_group`",
-            related=(self.ctx.location(made.site, "the process group is made here"),),
+            related=(run.location(made.module, made.node, "the process group is made here"),),
         )
+        return
 
-    def _is_chosen(self, barrier: cst.Call) -> bool:
-        """Something in the file may choose a device, or another collective comes first."""
-        end = self.ctx.tree.position(barrier)
-        for node in self.ctx.tree.order:
-            if not isinstance(node, cst.Call) or node is barrier:
-                continue
-            named = any(a.keyword is not None and a.keyword.value in ("device_id", "device_ids") for a in node.args)
-            if named or self.ctx.called(node) in _CHOOSES:
+
+def _chooses(run: RunQuery) -> bool:
+    """Return whether something in the run may choose the device of a process."""
+    if any(_CHOOSES.search(module.source.text) for module in run.machine.program.modules()):
+        return True
+    for _, tree in run.trees():
+        for event in events(tree):
+            named = [event.arguments.get(name) for name in ("device_id", "device_ids")]
+            if "sets-device" in event.tags or any(v is not None and v.constants != (None,) for v in named):
                 return True
-            if self.ctx.tree.position(node) < end and self.collectives.of(node) is not None:
-                return True
-        return False
+    return False
+
+
+def _is_first(run: RunQuery, barrier: Event) -> bool:
+    """Return whether no other collective stands before the barrier."""
+    for _, tree in run.trees():
+        found = list(events(tree))
+        at = next((number for number, event in enumerate(found) if event is barrier), None)
+        if at is not None:
+            return not any(e.tags & {"collective", "wraps-model"} and "default-group" not in e.tags for e in found[:at])
+    return True
 
 
 _HEAD = "import torch\nimport torch.distributed as dist\n\n"
@@ -105,6 +105,24 @@ EXAMPLES = (
         "a barrier first",
         {"train.py": _HEAD + "dist.init_process_group('nccl')\nmodel = make().cuda()\ndist.barrier()\n"},
         at="train.py:6 info",
+    ),
+    bad(
+        "in a helper, after a group with a backend from a table",
+        {
+            "train.py": "from parallel import Job\nimport torch.distributed as dist\n\njob = Job(backend='nccl')\n"
+            "job.wait()\ndist.barrier()\n",
+            "parallel.py": "import torch.distributed as dist\n\n\nclass Job:\n    def __init__(self, **options):\n"
+            "        dist.init_process_group(**options)\n\n    def wait(self):\n        dist.barrier()\n",
+        },
+        at="parallel.py:9 info",
+    ),
+    good(
+        "the device is chosen by a helper",
+        {
+            "train.py": "from parallel import choose\nimport torch.distributed as dist\n\n"
+            "dist.init_process_group('nccl')\nchoose(3)\ndist.barrier()\n",
+            "parallel.py": "import torch\n\n\ndef choose(number):\n    torch.cuda.set_device(number)\n",
+        },
     ),
     good(
         "the device is chosen",

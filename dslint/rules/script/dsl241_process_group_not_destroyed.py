@@ -6,7 +6,7 @@ ProcessGroupNCCL`), and a rank that ends while another still talks to it may tur
 **Fix.** Call `dist.destroy_process_group()` at the end, in a `finally:`.
 
 **When it stays quiet.** The rule is off unless it is selected. Modules that are not started as a program; other
-backends; `destroy_process_group` anywhere in the file; DeepSpeed, accelerate and Lightning, which make and end the
+backends; `destroy_process_group` anywhere in the program; DeepSpeed, accelerate and Lightning, which make and end the
 group themselves.
 
 **Evidence.** Read from torch 2.13 (`ProcessGroupNCCL` warns in its destructor), not run: it takes NCCL. Over gloo 2 of
@@ -15,15 +15,14 @@ about 70 runs without the call ended with an error after their work was done.
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, expression_name, flat
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import backend_of
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL241",
@@ -31,48 +30,42 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="The process group is never destroyed",
-    markers=(r"init_process_group\s*\(", r"nccl"),
+    markers=(r"distributed",),
     references=("https://pytorch.org/docs/stable/distributed.html#shutdown",),
     optional=True,
     no_experiment="the warning comes from the destructor of the NCCL group",
+    depends_on_run=True,
 )
-_TORCH = ("torch.distributed.init_process_group", "torch.distributed.distributed_c10d.init_process_group")
-_LIBRARIES = ("deepspeed", "accelerate", "lightning", "pytorch_lightning")
+_TORCH = "torch.distributed.init_process_group"
+# A word of code that ends the group, or an import of a library that does.
+_ENDS = re.compile(
+    r"destroy_process_group|(?:^\s*(?:import|from)\s+|import\w*\(\s*[\"'])"
+    r"(?:deepspeed|accelerate|lightning|pytorch_lightning)\b",
+    re.MULTILINE,
+)
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Nothing destroys the group."""
-    nodes = flat(tree)
-    names = {expression_name(n) for n in nodes.nodes(ast.Attribute)} | {n.id for n in nodes.nodes(ast.Name)}
-    return "destroy_process_group" not in names and any(
-        call_name(call) == "init_process_group" for call in nodes.nodes(ast.Call)
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at the first process group of a program."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the file is started as a program."""
-        if self.findings or self.ctx.qualified_name(node.func) not in _TORCH or not self.ctx.startup.is_entry:
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first process group of a program, when nothing that it loads ends one."""
+    if run.has("destroys-group") or any(_ENDS.search(m.source.text) for m in run.machine.program.modules()):
+        return
+    for entry, tree in run.trees():
+        made = next((e for e in events(tree) if _is_nccl(run, e)), None) if entry.kind == "script" else None
+        if made is not None:
+            yield run.finding(
+                META,
+                made.module,
+                made.node,
+                "the process group is never destroyed: torch warns at the end, and a rank that ends early may fail"
+                " another",
+                hint="Call `dist.destroy_process_group()` at the end of the program",
+            )
             return
-        backend = self.ctx.argument(node, "backend", 0)
-        if (
-            self._is_destroyed()
-            or self.ctx.imports(*_LIBRARIES)
-            or backend is None
-            or self.ctx.constant(backend).get_or(None) != "nccl"
-        ):
-            return
-        self.report(
-            node,
-            "the process group is never destroyed: torch warns at the end, and a rank that ends early may fail another",
-            hint="Call `dist.destroy_process_group()` at the end of the program",
-        )
 
-    def _is_destroyed(self) -> bool:
-        names = (n for n in self.ctx.tree.order if isinstance(n, cst.Name | cst.Attribute))
-        return any(last_name(name) == "destroy_process_group" for name in names)
+
+def _is_nccl(run: RunQuery, event: Event) -> bool:
+    backend = backend_of(run, event) if event.api == _TORCH else None
+    return backend is not None and backend.constants == ("nccl",)
 
 
 _MAIN = "if __name__ == '__main__':\n    dist.init_process_group('nccl')\n    train()\n"
@@ -80,6 +73,24 @@ _MAIN = "if __name__ == '__main__':\n    dist.init_process_group('nccl')\n    tr
 EXAMPLES = (
     bad(
         "a program", {"train.py": "import torch.distributed as dist\n\n" + _MAIN}, at="train.py:4 info", select="DSL241"
+    ),
+    bad(
+        "a program whose helper makes the group",
+        {
+            "train.py": "import torch.distributed as dist\nfrom groups import start\n\nstart('nccl')\ndist.barrier()\n",
+            "groups.py": "import torch.distributed as dist\n\n\ndef start(kind):\n    dist.init_process_group(kind)\n",
+        },
+        at="groups.py:5 info",
+        select="DSL241",
+    ),
+    good(
+        "a helper of the program ends it",
+        {
+            "train.py": "import torch.distributed as dist\nfrom groups import stop\n\n"
+            "dist.init_process_group('nccl')\nstop()\n",
+            "groups.py": "import torch.distributed as dist\n\n\ndef stop():\n    dist.destroy_process_group()\n",
+        },
+        select="DSL241",
     ),
     good(
         "it ends the group",

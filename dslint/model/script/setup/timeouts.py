@@ -6,7 +6,6 @@ import libcst as cst
 
 from dslint.core.fix import Edit
 from dslint.core.source import Span
-from dslint.model.script.constants import Constants
 from dslint.model.script.names import Names
 
 # Calls that create the default process group, with the position of ``timeout`` where it may be positional.
@@ -50,7 +49,6 @@ FLOAT_TAKERS = frozenset(
     }
 )
 TIMEDELTA = "datetime.timedelta"
-_UNITS = {"weeks": 604800, "days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 # The last parts of all these names, for the cheap look before a full parse.
 TIMEOUT_TAKERS = frozenset(name.rsplit(".", 1)[-1] for name in (*GROUP_CREATORS, *OTHER_TAKERS))
 
@@ -89,18 +87,3 @@ def import_edit(path: str, text: str) -> Edit:
             return Edit(path, Span(offset, offset), f"from datetime import timedelta{newline}")
         offset += len(line)
     return Edit(path, Span(0, 0), "from datetime import timedelta\n")
-
-
-def timedelta_seconds(names: Names, constants: Constants, value: cst.BaseExpression) -> float | None:
-    """The seconds of ``timedelta(...)`` with keywords whose values the file states; ``None`` when one is unknown."""
-    call = names.single_value(value) or value
-    if not isinstance(call, cst.Call) or names.qualified(call.func) != TIMEDELTA:
-        return None
-    total = 0.0
-    for arg in call.args:
-        unit = _UNITS.get(arg.keyword.value if arg.keyword is not None else "days")
-        number = constants.value(arg.value).get_or(None)
-        if unit is None or isinstance(number, bool) or not isinstance(number, int | float) or arg.star:
-            return None
-        total += unit * number
-    return total if len(call.args) == 1 or all(a.keyword is not None for a in call.args) else None
