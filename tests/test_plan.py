@@ -8,49 +8,22 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plan_helpers import PLAIN, STAGE_2, TRAINER, plans_of
 
 from dslint.core.fact import known
 from dslint.core.source import SourceFile
 from dslint.model.context import Context
-from dslint.model.launch.document import read_launch_docs
 from dslint.model.plan.arguments import default_arguments
 from dslint.model.plan.contexts import contexts_for as contexts_of
 from dslint.model.plan.hfargs import EXACT_DEFAULTS
 from dslint.model.plan.pyscript import read_script
-from dslint.model.plan.runplan import RunPlan, build_plans
+from dslint.model.plan.runplan import RunPlan
 from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
 from dslint.model.plan.scriptprofile import read_profile
 from dslint.model.workspace import Workspace
 
-TRAINER = """\
-from transformers import HfArgumentParser, Trainer, TrainingArguments
-
-parser = HfArgumentParser((TrainingArguments,))
-(training_args,) = parser.parse_args_into_dataclasses()
-Trainer(model=None, args=training_args).train()
-"""
-PLAIN = """\
-import argparse
-
-import deepspeed
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr", type=float, default=1e-4)
-parser.add_argument("--steps", type=int, default=10)
-deepspeed.add_config_arguments(parser)
-args = parser.parse_args()
-engine, *_ = deepspeed.initialize(args=args, model=None)
-"""
 INTEGERS_AND_WORDS = ("max_steps", "fsdp", "lr_scheduler_type", "optim")
-STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}\n'
 STAGE_3 = STAGE_2.replace("2}", "3}")
-
-
-def plans_of(files: dict[str, str], launch: str = "run.sh") -> list[RunPlan]:
-    kind = "markdown" if launch.endswith(".md") else "shell"
-    workspace = Workspace(Path("/nonexistent"), files)
-    docs = read_launch_docs(SourceFile(launch, files[launch]), kind, workspace)
-    return build_plans([c for d in docs for c in d.commands], workspace)
 
 
 def contexts_for(plans: list[RunPlan], base: Context) -> dict[str, Context]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_plan_rules import findings
+from plan_helpers import findings
 
 from dslint.core.finding import Severity
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_plan import PLAIN, TRAINER
-from test_plan_rules import config, findings
+from plan_helpers import PLAIN, TRAINER, config, findings
 
 ARGS = "--output_dir o --learning_rate 2e-5"
 OPTIONS = f"--deepspeed ds.json {ARGS}"

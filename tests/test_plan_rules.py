@@ -7,15 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from test_plan import PLAIN, STAGE_2, TRAINER, plans_of
+from plan_helpers import PLAIN, STAGE_2, TRAINER, config, findings
 
 from dslint.core.fact import known
-from dslint.core.finding import Finding, Severity
+from dslint.core.finding import Severity
 from dslint.core.fix import Safety, apply_edits
 from dslint.engine.run import check_paths
 from dslint.model.context import Context, VersionFact
 from dslint.model.plan.hfargs import HF_DEFAULTS, PAIRS
-from dslint.rules.registry import load_rule
 from dslint.settings import make_settings
 
 RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir o"
@@ -30,15 +29,6 @@ parser.add_argument("--launcher", choices=["none", "pytorch", "slurm", "mpi"], d
 args = parser.parse_args()
 Runner.from_cfg(args.config).train()
 """
-
-
-def findings(code: str, files: dict[str, str], launch: str = "run.sh", context: Context | None = None) -> list[Finding]:
-    check = load_rule(code).module.check
-    return [f for plan in plans_of(files, launch) for f in check(plan, context or Context())]
-
-
-def config(**values: object) -> str:
-    return json.dumps({"zero_optimization": {"stage": 2}, **values}, indent=1) + "\n"
 
 
 # DSL404 openmmlab-launcher-missing
