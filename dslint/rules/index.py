@@ -2109,14 +2109,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="Each process of the launcher starts one process a GPU again",
         module="dslint.rules.script.dsl261_mp_spawn_and_launcher",
-        markers=(
-            "spawn|start_processes|notebook_launcher",
-            "spawn\\(|start_processes\\(|notebook_launcher\\(",
-        ),
+        markers=("torch|accelerate",),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL262",

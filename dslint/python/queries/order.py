@@ -76,6 +76,11 @@ class Before:
     way: tuple[Node, ...]
 
 
+def deciding(tree: Node, event: Event) -> list[Before]:
+    """Return for each way to an event the tests that decide whether the program comes there."""
+    return before(tree, event, lambda _: False, lambda _: False)
+
+
 def before(
     tree: Node,
     event: Event,
@@ -134,7 +139,7 @@ class _Past:
                         tests += self._deciding(item)
                     done = found
             elif isinstance(parent, Alt):
-                tests.append(parent)
+                tests += [parent] if len(self._sides(parent)) > 1 else []
             elif isinstance(parent, Call) and id(parent.node) in self.spawns:
                 done, tests = _NOTHING, []
             elif isinstance(parent, Loop):
@@ -207,7 +212,8 @@ class _Past:
         if isinstance(node, Event | Call) or not (self._leavings(node) or isinstance(node, Alt)):
             return []
         inner = [test for child in children(node) for test in self._deciding(child)]
-        if isinstance(node, Alt) and any(self._leavings(side) or ends(side) for side in self._sides(node)):
+        sides = self._sides(node) if isinstance(node, Alt) else []
+        if isinstance(node, Alt) and len(sides) > 1 and any(self._leavings(side) or ends(side) for side in sides):
             return [node, *inner]
         return inner
 

@@ -18,15 +18,16 @@ and with a port of their own all four end with `DistNetworkError`, since below t
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
-from dslint.model.script.quick import call_name, flat
+from dslint.python.events import Event, Loop
+from dslint.python.queries.order import deciding
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.everyrank import row_of
+from dslint.rules.groups import argument_text
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL261",
@@ -34,10 +35,54 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="Each process of the launcher starts one process a GPU again",
-    markers=(r"spawn|start_processes|notebook_launcher", r"spawn\(|start_processes\(|notebook_launcher\("),
+    markers=(r"torch|accelerate",),
     references=("https://pytorch.org/docs/stable/multiprocessing.html#torch.multiprocessing.spawn.spawn",),
     depends_on_run=True,
 )
+
+_LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "srun", "mpirun"})
+
+
+def applies(_: str, context: Context) -> bool:
+    """Only a script that is started on several processes can start too many."""
+    return context.processes_per_node.get_or(0) > 1 and context.launcher.get_or("") in _LAUNCHERS
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where every process of the launcher comes to a call that starts one process a GPU."""
+    if not applies("", run.context):
+        return
+    for found in run.happenings("spawns"):
+        event, entry = found.event, found.entry
+        name = str(row_of(run, event).get("processes", ""))
+        count = event.arguments.get(name)
+        if entry.kind != "script" or event.may or count is None or count.constants in ((1,), (None,)):
+            continue
+        ways = deciding(entry.tree, event)
+        if event.lanes == run.machine.worlds.full and any(not way.tests and not _in_loop(way.way) for way in ways):
+            yield _finding(run, event, name)
+
+
+def _in_loop(way: tuple[object, ...]) -> bool:
+    return any(isinstance(node, Loop) and not node.at_least_once for node in way)
+
+
+def _finding(run: RunQuery, event: Event, name: str) -> Finding:
+    text, _ = argument_text(run, event, name)
+    known = event.arguments[name].constants
+    number = known[0] if known is not None and len(known) == 1 else None
+    processes = run.context.processes_per_node
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"{run.context.launcher.get()} starts {processes.get()} processes of this script on a machine, and each of them"
+        f" starts `{text}` more: the groups meet at one port, and every GPU holds the model several times",
+        hint="Start the script with `python`, or drop the spawn and read `LOCAL_RANK`",
+        related=tuple(o.labelled("the processes are started here") for o in processes.origins),
+        facts={"processes": processes.get(), "count": number if isinstance(number, int) else None},
+    )
+
 
 _SCRIPT = """\
 import os
@@ -70,6 +115,18 @@ EXAMPLES = (
         {"train.py": _SCRIPT, "run.sh": "deepspeed --num_gpus 4 train.py\n"},
         at="train.py:16",
     ),
+    bad(
+        "a helper of another file, and keywords in a dictionary",
+        {
+            "train.py": "import torch\nimport torch.distributed as dist\nfrom jobs import start\n\n\n"
+            "def worker(rank):\n    dist.init_process_group('nccl')\n\n\n"
+            "options = {'nprocs': torch.cuda.device_count()}\nstart(worker, **options)\n",
+            "jobs.py": "from torch.multiprocessing import spawn as go\n\n\ndef start(function, **options):\n"
+            "    go(function, **options)\n",
+            "run.sh": _RUN,
+        },
+        at="jobs.py:5 warning",
+    ),
     good("python and spawn", {"train.py": _SCRIPT, "run.sh": "python train.py\n"}),
     good("no command", {"train.py": _SCRIPT}),
     good("torchrun for one process a machine", {"train.py": _SCRIPT, "run.sh": _RUN.replace("8", "1")}),
@@ -85,46 +142,3 @@ EXAMPLES = (
         {"train.py": _SCRIPT.replace("nprocs=world_size", "nprocs=1"), "run.sh": _RUN},
     ),
 )
-
-_SPAWN = frozenset(
-    {
-        *("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn", "torch.multiprocessing.start_processes"),
-        *("accelerate.notebook_launcher", "accelerate.launchers.notebook_launcher"),
-    }
-)
-_LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "srun", "mpirun"})
-
-
-def applies(_: str, context: Context) -> bool:
-    """Only a script that is started on several processes can start too many."""
-    return context.processes_per_node.get_or(0) > 1 and context.launcher.get_or("") in _LAUNCHERS
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some call may start processes."""
-    names = {"spawn", "start_processes", "notebook_launcher"}
-    return any(call_name(call) in names for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at the calls that start one process a GPU."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire where every process of the launcher comes to the call."""
-        if self.ctx.qualified_name(node.func) not in _SPAWN or not applies("", self.ctx.run):
-            return
-        is_notebook = (self.ctx.qualified_name(node.func) or "").endswith("notebook_launcher")
-        count = self.ctx.argument(node, "num_processes" if is_notebook else "nprocs", 2)
-        number = self.ctx.constants.likely(count).get_or(None)
-        if count is None or number == 1 or not self.ctx.startup.runs_always(node):
-            return
-        processes = self.ctx.run.processes_per_node
-        launcher = self.ctx.run.launcher.get()
-        self.report(
-            node,
-            f"{launcher} starts {processes.get()} processes of this script on a machine, and each of them starts"
-            f" `{self.ctx.text(count)}` more: the groups meet at one port, and every GPU holds the model several times",
-            hint="Start the script with `python`, or drop the spawn and read `LOCAL_RANK`",
-            related=tuple(o.labelled("the processes are started here") for o in processes.origins),
-            facts={"processes": processes.get(), "count": number if isinstance(number, int) else None},
-        )
