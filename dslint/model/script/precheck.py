@@ -6,7 +6,7 @@ They may say yes too often, never no wrongly for the patterns that the full anal
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Set
+from collections.abc import Set
 from functools import lru_cache
 from itertools import compress
 
@@ -49,14 +49,6 @@ def guards_any_call(tree: ast.Module) -> bool:
     calls = Marked(nodes)
     calls.add(nodes.places(ast.Call))
     return _has_guarded(calls)
-
-
-def has_guarded_call(tree: ast.Module, names: Container[str]) -> bool:
-    """Some call of one of these names may stand behind a rank test."""
-    nodes = flat(tree)
-    calls = Marked(nodes)
-    calls.add(nodes.place(call) for call in nodes.nodes(ast.Call) if call_name(call) in names)
-    return bool(calls.places) and _has_guarded(calls)
 
 
 def skipping_tests(tree: ast.Module) -> list[ast.If | ast.While]:

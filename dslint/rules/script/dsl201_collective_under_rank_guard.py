@@ -153,6 +153,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for parting in parted.partings(run):
         if not parted.is_about_ranks(run, parting) or parting.order:
             continue
+        if "loads" in parting.event.tags and parting.event.receiver is not None:
+            continue  # an engine or all of accelerate: DSL232
         module, node = parted.place(parting)
         who, others = parted.sides(run, parting)
         key = parted.key(parting.event)

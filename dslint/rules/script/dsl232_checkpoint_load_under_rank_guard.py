@@ -19,20 +19,21 @@ were saved. Loaded on both, they are those that were saved.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from itertools import takewhile
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
-from dslint.model.script.behind import with_callees
-from dslint.model.script.edits import only_statement_dedented
-from dslint.model.script.marked import defined, holds
-from dslint.model.script.precheck import has_guarded_call
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ranks.guards import Guard
-from dslint.model.script.ranks.rankset import Ranks
+from dslint.python.events import Alt, Event, events
+from dslint.python.queries.arms import other_arms
+from dslint.python.queries.order import following
+from dslint.python.source import Module
+from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.dedented import only_statement
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL232",
@@ -49,82 +50,149 @@ META = RuleMeta(
     references=("DeepSpeedEngine.load_checkpoint in deepspeed/runtime/engine.py",),
 )
 
-_LOADS = {"load_checkpoint": ("engine",), "load_state": ("accelerator",), "load_state_dict": ("ddp", "ddp_module")}
-_BESIDE = ("optimizer", "scheduler")  # also those that DeepSpeed or accelerate has prepared
-_WHO = {Ranks.MAIN: "only rank 0", Ranks.OTHERS: "every rank but rank 0", Ranks.SOME: "only some ranks"}
+# What hands weights round without a row of its own.
+_TELLS = re.compile(r"broadcast(?!_buffers)\w*\(|bcast\w*\(|\bsync_(?:param|weight|model|state)\w*\(")
+_WRAPS = frozenset({"wraps-model", "makes-engine", "prepares"})
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Something may be loaded behind a rank test, perhaps by a function of the file."""
-    nodes = flat(tree)
-    loads = [nodes.place(call) for call in nodes.nodes(ast.Call) if call_name(call) in _LOADS]
-    holders = (at for at in nodes.places(ast.FunctionDef) if holds(loads, at, nodes.ends[at]))
-    return has_guarded_call(tree, {*_LOADS, *(defined(nodes.order[at]) for at in holders)})
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where only some ranks load and nothing else gives the others the same weights."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    for found in run.occurrences("loads", "loads-state-dict"):
+        event = found.event
+        if id(event.node) in seen or event.may or not _is_partial(run, event.lanes) or not _loads(run, found):
+            continue
+        test = _test(found)
+        if test is not None and not _others_get_it(run, found):
+            seen.add(id(event.node))
+            yield _finding(run, found, test)
 
 
-class Check(ScriptCheck):
-    """Looks at each call that loads, behind a rank guard."""
+def _is_partial(run: RunQuery, lanes: int) -> bool:
+    """Return whether some ranks of a job come to a place, and others never do."""
+    groups = (sum(1 << lane for lane in group) for group in run.machine.worlds.groups)
+    return any(0 < lanes & group < group and lanes & group != group for group in groups)
 
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when nothing else gives the other ranks the same weights."""
-        guard = self.ctx.guard(node)
-        inner = (node if self._loads(node) else self._loads_inside(node)) if guard is not None else None
-        if guard is None or inner is None:
-            return
-        method = self.ctx.called(inner)
-        mine = {id(node), id(inner)}
-        if self._others_get_it(node, method, mine) or (inner is not node and self._others_get_it(inner, method, mine)):
-            return
-        what = "calls" if inner is node else f"runs `{self.ctx.text(inner.func)}` by way of"
-        self.report(
-            node,
-            f"{_WHO[guard.ranks]} {what} `{self.ctx.text(node.func)}`: the others go on with the weights they have, and"
-            " nothing reports that the ranks train different models",
-            hint=f"Call `{method}` on every rank and keep only logging behind the test",
-            related=(self.ctx.location(guard.test, "only some ranks get past this test"),),
-            fix=self._fix(node, guard),
-            facts={"call": method, "stage": self.ctx.stage},
-        )
 
-    def _loads(self, node: cst.Call) -> bool:
-        """The call loads what the ranks share."""
-        method = self.ctx.called(node)
-        if method not in _LOADS or not isinstance(node.func, cst.Attribute):
-            return False
-        return self.ctx.kind(node.func.value) in _LOADS[method]
-
-    def _loads_inside(self, node: cst.Call) -> cst.Call | None:
-        """The call of a function of the file that loads, on every rank that comes to it."""
-        function = self.ctx.divergences.ground.helper(node)
-        inside = self.ctx.tree.own_nodes(function) if function is not None else ()
-        calls = (n for n in inside if isinstance(n, cst.Call) and self._loads(n))
-        return next((call for call in calls if self.ctx.guard(call) is None), None)
-
-    def _others_get_it(self, node: cst.Call, method: str, mine: set[int]) -> bool:
-        """The function, or one that calls it, loads at another place as well, or hands the weights round."""
-        function = self.ctx.enclosing_function(node)
-        scopes: list[cst.CSTNode] = [function or self.ctx.doc.module]
-        if function is not None:
-            callers = self.ctx.names.callers.of(function)
-            scopes += [self.ctx.enclosing_function(call) or self.ctx.doc.module for call in callers]
-        for other in (n for scope in scopes for n in self.ctx.tree.own_nodes(scope)):
-            inside = with_callees(self.ctx.names, other) if isinstance(other, cst.Call) else ()
-            for call in inside:
-                if isinstance(call, cst.Call) and id(call) not in mine:
-                    name = self.ctx.called(call)
-                    if "broadcast" in name or (name == method and not self._is_beside(call)):
-                        return True
+def _loads(run: RunQuery, found: Happening) -> bool:
+    """Return whether a call loads what the ranks share: an engine, all of accelerate, or a model that DDP wraps."""
+    event = found.event
+    owners = instances(event.receiver)
+    kinds = {"load_checkpoint": "engine", "load_state": "accelerator"}
+    method = event.api.rpartition(".")[2]
+    if method in kinds:
+        return bool(owners) and all(_is_class(run, atom, kinds[method]) for atom in owners)
+    if method != "load_state_dict" or not owners:
         return False
+    before = takewhile(lambda other: other is not event, events(found.entry.tree))
+    wrapped = {atom for other in before for atom in _wrapped(run, other)}
+    return all(atom in wrapped for atom in owners)
 
-    def _is_beside(self, call: cst.Call) -> bool:
-        """`optimizer.load_state_dict(...)`: certainly not the weights of a model."""
-        return isinstance(call.func, cst.Attribute) and self.ctx.kind(call.func.value).endswith(_BESIDE)
 
-    def _fix(self, node: cst.Call, guard: Guard) -> Fix | None:
-        if guard.kind != "test" or not guard.is_plain:
-            return None
-        edit = only_statement_dedented(self.ctx.doc, self.ctx.tree, guard.owner, node)
-        return Fix("Load on every rank", (edit,)) if edit is not None else None
+def _is_class(run: RunQuery, atom: Instance, kind: str) -> bool:
+    return isinstance(atom.cls, str) and bool(atom.cls) and run.machine.libraries.is_class(atom.cls, kind)
+
+
+def _wrapped(run: RunQuery, event: Event) -> set[Instance]:
+    """Return the wrapper that an event makes, and the model inside."""
+    made = [a for a in instances(event.result) if _is_class(run, a, "ddp")] if "wraps-model" in event.tags else []
+    return {*made, *event.modules, *instances(event.arguments.get("module"))} if made else set()
+
+
+def _test(found: Happening) -> Alt | None:
+    """Return the test of the rank that keeps the others away: the nearest one."""
+    lanes = found.event.lanes
+    arms = [arm for arm in other_arms(found.entry.tree, found.around, found.event) if not _side(arm.alt, lanes)]
+    return arms[-1].alt if arms else None
+
+
+def _side(alt: Alt, lanes: int) -> bool:
+    """Return whether a test leaves these ranks as they were: both of its sides have others, too, or none."""
+    then, orelse = alt.then_lanes & ~alt.else_lanes, alt.else_lanes & ~alt.then_lanes
+    return not (then and orelse) or (lanes & then != 0) == (lanes & orelse != 0)
+
+
+def _others_get_it(run: RunQuery, found: Happening) -> bool:
+    """Return whether the other ranks load elsewhere as well, or the weights are handed round."""
+    event, method = found.event, found.event.api.rpartition(".")[2]
+    functions = [call.function.node for call in found.calls if isinstance(call.function, Function)]
+    texts = (found.event.module.text(node) for node in functions if node is not None)
+    missing = run.machine.worlds.full & ~event.lanes
+    for other in events(found.entry.tree):
+        is_same = other.api.rpartition(".")[2] == method and other.node is not event.node
+        if is_same and other.lanes & missing and _concerns(run, other, event):
+            return True
+    for later in following(found.entry.tree, event):
+        if later.tags & {"backward", "engine-backward"}:
+            break
+        if "broadcast" in later.api or later.tags & _WRAPS:
+            return True
+    return any(_TELLS.search(text) for text in (*texts, _home(found)))
+
+
+def _concerns(run: RunQuery, other: Event, event: Event) -> bool:
+    """Return whether two calls load the same kind of thing: an optimizer is not the weights of a model."""
+    mine, theirs = instances(event.receiver), instances(other.receiver)
+    beside = ("optimizer", "scheduler", "scaler")
+    return bool(set(mine) & set(theirs)) or not any(_is_class(run, atom, kind) for atom in theirs for kind in beside)
+
+
+def _home(found: Happening) -> str:
+    """Return the code of the function in which a call stands; of a script without the functions that it defines."""
+    node = found.entry.node
+    body = [n for n in getattr(node, "body", []) if not hasattr(n, "decorator_list")] if not found.calls else []
+    return "\n".join(found.entry.module.text(part) for part in body)
+
+
+def _place(found: Happening, test: Alt) -> tuple[Module, ast.AST]:
+    """Return the call that leads to the load, in the function of the test."""
+    line, module = getattr(test.node, "lineno", 0), test.module
+    calls = list(found.calls)
+    at = -1
+    for number, call in enumerate(calls):
+        node = getattr(call.function, "node", None)
+        is_home = getattr(call.function, "module", None) is module and isinstance(node, ast.AST)
+        if is_home and getattr(node, "lineno", 0) <= line <= getattr(node, "end_lineno", 0):
+            at = number
+    later = calls[at + 1 :]
+    return (later[0].module, later[0].node) if later else (found.event.module, found.event.node)
+
+
+def _finding(run: RunQuery, found: Happening, test: Alt) -> Finding:
+    event, (module, node) = found.event, _place(found, test)
+    method = event.api.rpartition(".")[2]
+    loads = run.text(event.module, getattr(event.node, "func", event.node))
+    is_here = node is event.node
+    how = (
+        f"calls `{loads}`" if is_here else f"runs `{loads}` by way of `{run.text(module, getattr(node, 'func', node))}`"
+    )
+    who = {"main": "only rank 0", "others": "every rank but rank 0"}.get(_ranks(run, event.lanes), "only some ranks")
+    edit = only_statement(module, test.node, node) if module.path == run.path else None
+    is_plain = not test.then_lanes & test.else_lanes
+    asked = getattr(test.node, "test", test.node)
+    return run.finding(
+        META,
+        module,
+        node,
+        f"{who} {how}: the others go on with the weights they have, and nothing reports that the ranks train different"
+        " models",
+        hint=f"Call `{method}` on every rank and keep only logging behind the test",
+        related=(
+            run.location(test.module, asked, "only some ranks get past this test"),
+            *(() if is_here else (run.location(event.module, event.node, "loads here"),)),
+        ),
+        fix=Fix("Load on every rank", (edit,)) if edit is not None and is_plain else None,
+        facts={"call": method, "stage": run.stage},
+        varies=event.varies,
+    )
+
+
+def _ranks(run: RunQuery, lanes: int) -> str:
+    worlds = run.machine.worlds
+    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+    return "main" if lanes == main else "others" if lanes == worlds.full & ~main else ""
 
 
 _HEAD = """\
