@@ -6,14 +6,12 @@ import ast
 from textwrap import dedent, indent
 
 import pytest
-from script_helpers import script
 
 from dslint.core.fact import known
-from dslint.model.context import Context, Vocabulary
+from dslint.model.context import Context
 from dslint.model.script.precheck import has_guarded_collective, skipping_tests
 from dslint.model.script.quick import Flat, derived
 from dslint.model.script.strided import has_strided_work
-from dslint.model.script.traces.variance import Variances
 from dslint.model.script.zero.statedstage import may_know_stage
 
 SAVE = "def save(model):\n    dist.barrier()\n\n\ndef world():\n    return dist.get_world_size()\n\n\n"
@@ -97,27 +95,3 @@ def test_the_stage_of_a_script_may_be_known() -> None:
 def test_classes_below_known_ones_are_found_through_others_and_other_names() -> None:
     tree = ast.parse("Base = hf.Trainer\nclass A(Base[int]): ...\nclass B(A): ...\nclass C(Other): ...\n")
     assert derived(Flat(tree), {"Trainer"}) == {"Base", "A", "B"}
-
-
-def test_the_full_analysis_asks_only_for_tests_that_may_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(Variances, "test", lambda _, test: asked.append(test))
-    code = """\
-    import torch.distributed as dist
-    def log(x):
-        while x.more:
-            if x.bad: print(x)
-            elif x.worse: x.stop()
-    def train(xs, flag):
-        if flag: print(flag)
-        elif xs.empty:
-            while xs.wait: dist.barrier()
-        return [x for x in xs if x]
-    """
-    ctx = script(code)
-    assert list(ctx.data_divergences.tests()) == []
-    assert [ctx.text(test) for test in asked] == ["flag", "xs.empty", "xs.wait"]
-    asked.clear()
-    own = script(code, Context(vocabulary=Vocabulary(collectives=("stop",))))
-    assert list(own.data_divergences.tests()) == []
-    assert len(asked) == 6  # names of a project's own: the cheap look does not know them

@@ -351,7 +351,7 @@ def test_no_program_makes_the_analysis_raise(lines: list[str]) -> None:
         def visit_Call(self, node: cst.Call) -> None:
             ctx = self.ctx
             ctx.qualified_name(node.func), ctx.constant(node), ctx.kind(node.func)
-            ctx.summaries.event(node), ctx.divergences.certain(), list(ctx.data_divergences.tests())
+            ctx.summaries.event(node), ctx.divergences.certain()
             ctx.location(node), ctx.guard(node), ctx.loops(node)
 
         def visit_Name(self, node: cst.Name) -> None:

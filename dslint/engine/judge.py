@@ -170,15 +170,23 @@ class _Look:
         """A run begins here, or a rule that has no visitor asks for calls that only some ranks may make."""
         if begins_run(self.job.raw):
             return True
-        asks = [r for r in rules if r.check is None and r.precheck is None and r.meta.also_told_by]
+        asks = [r for r in rules if r.check is None and r.meta.also_told_by]
         if not asks:
             return False
-        from dslint.model.script.precheck import has_guarded_collective
+        from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 
-        imported = self._waiting_imports()
-        if not imported and not (any(map(self._is_certain, asks)) and waits(self.job.raw)):
+        imported, is_certain = self._waiting_imports(), any(map(self._is_certain, asks))
+        if not imported and not is_certain:
             return False
-        return has_guarded_collective(tree, imported) or roots_by_rank(self.job.raw)
+        if (imported or waits(self.job.raw)) and roots_by_rank(self.job.raw):
+            return True
+
+        def may_fire(rule: ScriptRule) -> bool:
+            if rule.precheck is None:
+                rule = replace(rule, precheck=has_guarded_collective, sees_imports=guards_any_call)
+            return self._may_fire(rule, tree)
+
+        return any(map(may_fire, asks))
 
     def _of_runs(
         self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule], found: list[Finding]
@@ -296,6 +304,7 @@ class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
     A rule has a ``check``, a visitor of the syntax tree, or a ``query``, which asks about the runs of the script.
+    ``precheck`` of a rule without a visitor says whether a module is interpreted for it where no run begins.
     ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
     bytes; ``precheck`` says it from the cheap syntax tree, and is asked again, if it has a second parameter, with the
     names of imported functions that may wait; ``precheck_imports`` says whether any such name could change its answer.

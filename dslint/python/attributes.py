@@ -360,6 +360,10 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
             if setter is not None and isinstance(setter.single, Function):
                 call_function(m, setter.single, [one(atom), value], node, owner=setter.single.owner)
                 continue
+            if name in m.libraries.steering:
+                from dslint.python.effects import steered
+
+                steered(m, atom, name, value, node)
             key = (atom, name)
             old = m.store.get(key)
             sure = len(base.atoms) == 1 and is_owned(m, atom)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import dictionaries, wrappers
+from dslint.python import attributes, dictionaries, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED
-from dslint.python.libraries import Row
+from dslint.python.libraries import STEERS, Row
 from dslint.python.machine import Machine
 from dslint.python.values import (
     NOTHING,
     OPAQUE,
     Atom,
+    ClassAtom,
     Instance,
     Tuple,
     Unknown,
@@ -144,3 +145,15 @@ def _taint(m: Machine, value: Value, varies: int, origin: object) -> None:
                 m.store.set((atom, CONTENT), changed)
             for item in m.elements(atom):
                 _taint(m, item, varies, origin)
+
+
+def steered(m: Machine, atom: Instance, name: str, value: Value, node: ast.AST) -> None:
+    """Note that a field of a library object is set which the loop of each rank looks at."""
+    for base in attributes.lineage(m, atom.cls) if isinstance(atom.cls, ClassAtom) else [atom.cls]:
+        for row in m.libraries.lineage(base) if isinstance(base, str) and base else ():
+            found = row.properties.get(name)
+            if found is not None and STEERS in found.tags:
+                given = {"value": value}
+                event = Event(found.path, found.tags, node, m.frame.module, one(atom), given, None, m.lanes, m.control)
+                m.events.append(event)
+                return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +10,7 @@ from typing import TypeVar
 from dslint.python import attributes
 from dslint.python.binding import Arguments, annotation_of, default_of
 from dslint.python.budgets import OPEN, SCRIPT
+from dslint.python.bynames import names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
 from dslint.python.environment import by_rank
 from dslint.python.events import Lost, Node, Seq
@@ -245,10 +245,8 @@ _OWN_DATA = frozenset(
         *("images", "pixel_values", "labels", "targets"),
     }
 )
-# ... those of which each rank may as well hold the whole, so that their length says nothing ...
+# ... and those of which each rank may as well hold the whole, so that their length says nothing.
 _DATA = frozenset({"samples"})
-# ... and loaders, whose items are each rank's own.
-_LOADER = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$")
 
 
 def open_value(m: Machine, function: Function, name: str, annotation: ast.expr | None = None) -> Value:
@@ -277,12 +275,8 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
     found = Value(frozenset((instance,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
     if lacks:
         return perhaps(found)
-    if not annotated and _LOADER.search(name):
-        item = m.instance(function.node, m.context(("item of parameter", name)), "")
-        own, origin = DATA | NAMED_DATA, (function.module, _parameter(function, name))
-        kinds = frozenset((Unknown(INPUT, f"item of `{name}`"),))
-        m.store.set((item, CONTENT), Value(kinds, own, own, frozenset(), None, origin))
-        m.store.set((instance, "#yields"), one(item))
+    if not annotated and names_loader(name):
+        yields_own(m, instance, name, function.module, function.node, _parameter(function, name))
     if isinstance(annotated, ClassAtom):
         for field, value in field_inputs(m, annotated, instance, function.node).items():
             m.store.set((instance, field), value)

@@ -30,6 +30,10 @@ _VARIES = {
 }
 
 
+# Of attributes that the loop of each rank looks at.
+STEERS = "steers-loop"
+
+
 @dataclass(frozen=True, slots=True)
 class Returns:
     """A parsed `returns`: its word, the names that follow, parts of a tuple or of an `or`, fields of a new object."""
@@ -105,14 +109,19 @@ class Libraries:
         return frozenset(p.partition(".")[0] for p in (*self._functions, *self._classes, *self._values))
 
     def tagged(self, tags: frozenset[str]) -> Iterator[str]:
-        """Yield the paths of all functions, classes and methods that have one of the tags."""
+        """Yield the paths of all functions, classes, methods and properties that have one of the tags."""
         for path, row in (*self._functions.items(), *self._classes.items()):
             if any(tag.split()[0] in tags for tag in row.get("tags", ())):
                 yield path
         for path, row in self._classes.items():
-            for name, method in row.get("method", {}).items():
+            for name, method in (*row.get("method", {}).items(), *row.get("property", {}).items()):
                 if any(tag.split()[0] in tags for tag in method.get("tags", ())):
                     yield f"{path}.{name}"
+
+    @cached_property
+    def steering(self) -> frozenset[str]:
+        """Return the names of attributes that steer the loop of a library."""
+        return frozenset(path.rpartition(".")[2] for path in self.tagged(frozenset((STEERS,))))
 
     def members(self, path: str) -> list[str]:
         """Return the paths directly below a module."""

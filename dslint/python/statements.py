@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dslint.python import attributes, containers, dictionaries, exceptional, subscripts, writing
+from dslint.python import attributes, bynames, containers, dictionaries, exceptional, subscripts, writing
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.comparisons import narrow
@@ -45,10 +45,10 @@ def execute(m: Machine, body: Sequence[ast.stmt]) -> None:
 def assign(m: Machine, target: ast.expr, value: Value) -> None:
     """Store a value in a target: a name, an attribute, an item, or several of them."""
     if isinstance(target, ast.Name):
-        store_name(m, target.id, value)
+        store_name(m, target.id, bynames.assigned(m, target.id, value, target))
     elif isinstance(target, ast.Attribute):
         base = evaluate(m, target.value)
-        attributes.write(m, base, target.attr, value, target)
+        attributes.write(m, base, target.attr, bynames.assigned(m, target.attr, value, target), target)
         if target.attr == "requires_grad":
             freezing(m, base, value, target)
     elif isinstance(target, ast.Subscript):

@@ -95,7 +95,17 @@ def is_told_to_some(parting: Parting) -> bool:
     """Return whether a flag decides that only some ranks have set."""
     if parting.by_lanes or parting.varies & OWN or parting.is_loop or parting.is_share or parting.is_membership:
         return False
-    return not _TELLS.search(_around(parting))
+    return not _is_told(parting)
+
+
+def _is_told(parting: Parting) -> bool:
+    """Return whether the function around a test hands on, by its words, what the test asks for."""
+    module = parting.test.module
+    asked_names = {node.id for node in ast.walk(test_node(parting)) if isinstance(node, ast.Name)} - {"self"}
+    function = _function(module, parting.test.node) or module.tree
+    texts = [module.text(node) for node in ast.walk(function) if isinstance(node, ast.Assign | ast.Expr)]
+    told = [text for text in texts if _TELLS.search(text)]
+    return any(re.search(rf"\b{name}\b", text) for name in asked_names for text in told)
 
 
 def is_about_data(parting: Parting) -> bool:
@@ -117,9 +127,26 @@ def is_uneven(parting: Parting) -> bool:
 
 def _around(parting: Parting) -> str:
     """Return the code of the function around a test; of the module where there is none."""
-    module, line = parting.test.module, getattr(parting.test.node, "lineno", 0)
-    found = next((f for f in _functions(module) if f.lineno <= line <= (f.end_lineno or 0)), None)
-    return module.text(found) if found is not None else module.source.text
+    module = parting.test.module
+    function = _function(module, parting.test.node)
+    return module.text(function) if function is not None else module.source.text
+
+
+def code_after(module: Module, node: ast.AST) -> str:
+    """Return the code of the function around a node that stands after it."""
+    function = _function(module, node) or module.tree
+    lines = module.source.text.split("\n")
+    return "\n".join(lines[getattr(node, "end_lineno", 0) : getattr(function, "end_lineno", len(lines))])
+
+
+def _function(module: Module, node: ast.AST) -> ast.FunctionDef | None:
+    line = getattr(node, "lineno", 0)
+    return next((f for f in _functions(module) if f.lineno <= line <= (f.end_lineno or 0)), None)
+
+
+def are_some(run: RunQuery, lanes: int) -> bool:
+    """Return whether in some world some of the ranks are meant, and others not."""
+    return any(0 < sum(lanes >> lane & 1 for lane in group) < len(group) for group in run.machine.worlds.groups)
 
 
 def _functions(module: Module) -> list[ast.FunctionDef]:
@@ -196,7 +223,12 @@ def _often(number: int) -> str:
 
 def test_node(parting: Parting) -> ast.AST:
     """Return the expression that decides."""
-    node = parting.test.node
+    return asked(parting.test)
+
+
+def asked(test: Alt | Loop) -> ast.AST:
+    """Return the expression that a test asks, or that a loop goes through."""
+    node = test.node
     return getattr(node, "test", None) or getattr(node, "iter", None) or node
 
 

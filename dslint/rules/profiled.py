@@ -45,7 +45,7 @@ _ROOMS = {
     "places": "places of nodes",
 }
 _QUESTIONS = {
-    **dict.fromkeys(("divergences", "data_divergences"), "traces"),
+    **dict.fromkeys(("divergences",), "traces"),
     **dict.fromkeys(("objects", "kind", "excludes", "implies"), "objects"),
     **dict.fromkeys(("guards", "guard"), "ranks"),
     **dict.fromkeys(("zero", "zero3", "zero3_evidence", "stage"), "zero"),

@@ -12,7 +12,7 @@ import libcst as cst
 
 from dslint.core.fact import Fact
 from dslint.core.source import Location, Span, labelled
-from dslint.model.context import Context, Vocabulary
+from dslint.model.context import Context
 from dslint.model.script.constants import Constants
 from dslint.model.script.given import given
 from dslint.model.script.names import Names
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dslint.model.script.objects.objects import Objects
     from dslint.model.script.ranks.guards import Guard, Guards
     from dslint.model.script.setup.startup import Startup
-    from dslint.model.script.traces.data import DataDivergences
     from dslint.model.script.traces.divergence import Divergences
     from dslint.model.script.training.trainingstep import TrainingSteps
     from dslint.model.script.zero.zero3 import ZeroStages
@@ -213,24 +212,6 @@ class ScriptContext:
 
         return Divergences(
             self.tree, self.names, self.guards, self.objects, self.summaries, self.zero3_evidence, self.project
-        )
-
-    @cached_property
-    def data_divergences(self) -> DataDivergences:
-        """Tests of a rank's own data, and handlers, that let one rank go on without the others."""
-        from dslint.model.script.traces.data import DataDivergences
-
-        is_sharded = self.zero3_evidence.is_known and bool(self.zero3_evidence.value)
-        # Cheap looks do not know the names that a project adds.
-        syntax = self.doc.tree if self.run.vocabulary == Vocabulary() else None
-        return DataDivergences(
-            self.tree,
-            self.names,
-            self.guards,
-            self.objects,
-            self.divergences,
-            is_sharded=is_sharded,
-            syntax=syntax,
         )
 
     @cached_property

@@ -169,3 +169,35 @@ def train(model, epochs, stopper, loader, validate):
         if stop:
             break
 """
+# A loader that another module makes, and two tests of what each rank has for itself.
+LOADER_FROM_ELSEWHERE = """\
+import time
+
+import torch.distributed as dist
+from project import build_loader
+
+train_loader = build_loader()
+start = time.time()
+for batch in train_loader:
+    if time.time() - start > 3600:
+        break
+    if batch["mask"].sum() == 0:
+        continue
+    dist.all_reduce(batch["x"])
+"""
+# Rank 0 alone looks for the file that ends the loop.
+STOP_OF_RANK_0 = """\
+import os
+
+import torch.distributed as dist
+
+
+def train(steps, path, grads):
+    for _ in range(steps):
+        stop = False
+        if dist.get_rank() == 0:
+            stop = os.path.exists(path)
+        if stop:
+            break
+        dist.all_reduce(grads)
+"""

@@ -12,7 +12,7 @@ from dslint.python.events import Event, Node, children
 from dslint.python.lanes import Worlds
 from dslint.python.program import Texts
 from dslint.python.values import Const, Value
-from dslint.python.varies import DIVERGENT, LOST
+from dslint.python.varies import DATA, DIVERGENT, LOST
 
 TWO = Worlds(((1, 2),), stated=True)
 
@@ -443,3 +443,16 @@ x
 def test_a_loop_on_some_ranks_lengthens_a_list_there() -> None:
     text = "log = []\nfor y in range(3):\n    log.append(y)\nif rank == 0:\n    for y in range(3):\n        log.append(y)\n"
     assert held(RANK + text + "x = len(log)\nx")[1] & DIVERGENT
+
+
+def test_what_a_loader_by_its_name_gives_is_of_the_rank() -> None:
+    made = "from somewhere import build\n"
+    assert held(made + "train_loader = build()\nfor x in train_loader:\n    x")[1] & DATA
+    assert held(made + "model, val_loader = build()\nfor x in val_loader:\n    x")[1] & DATA
+    assert not held(made + "names = build()\nfor x in names:\n    x")[1] & DATA
+
+
+def test_a_flag_that_the_loop_of_a_library_looks_at_is_an_event() -> None:
+    head = "import lightning as L\ntrainer = L.Trainer()\n"
+    assert words(head + "trainer.should_stop = True") == ["Trainer", "should_stop"]
+    assert words(head + "trainer.mine = True") == ["Trainer"]

@@ -31,30 +31,28 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.dotted import last_name
+from dslint.model.script.alone import asks_alone
 from dslint.model.script.precheck import skipping_tests
 from dslint.model.script.quick import flat
-from dslint.model.script.traces.data import DataDivergence
-from dslint.model.script.traces.lookahead import asks_alone
 from dslint.python.events import Alt
-from dslint.python.varies import MISSING
+from dslint.python.queries.order import following
+from dslint.python.varies import CLOCK, DATA, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import (
     DDP_LOOP,
     HF_CALLBACK,
     LIGHTNING_CALLBACK,
+    LOADER_FROM_ELSEWHERE,
     LOSS_OF_POSITIVES,
     STEP_OF_AN_ENGINE,
+    STOP_OF_RANK_0,
     STOP_THAT_IS_TOLD,
 )
-from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
-    from dslint.rules.runs import RunQuery
+    from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL204",
@@ -81,97 +79,29 @@ META = RuleMeta(
 def precheck(tree: ast.Module) -> bool:
     """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
     nodes = flat(tree)
-    if any(isinstance(t, ast.Attribute) and t.attr in _FLAGS for a in nodes.nodes(ast.Assign) for t in a.targets):
-        return True
     if not asks_alone(nodes, [*nodes.nodes(ast.If), *nodes.nodes(ast.While)]):
         return False  # the cheaper question first
     deciding = skipping_tests(tree)
     return bool(deciding) and asks_alone(nodes, deciding)
 
 
-# What the loops of a Trainer look at, without a word to the other ranks: owner, attribute, library.
-_FLAGS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "should_stop": ("trainer", ("lightning", "pytorch_lightning")),
-    **dict.fromkeys(
-        ("should_training_stop", "should_epoch_stop", "should_save", "should_evaluate", "should_log"),
-        ("control", ("transformers",)),
-    ),
-}
+_BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")
+# Words of what hands a value on among the ranks.
 _TELLS = re.compile(r"reduce|gather|broadcast|bcast")
 
 
-class Check(ScriptCheck):
-    """Reports tests of one rank's data that decide over collectives."""
-
-    def finish(self) -> None:
-        """One finding a test."""
-        for found in self.ctx.data_divergences.tests():
-            self._report(found)
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-        """`trainer.should_stop = True` of Lightning, `control.should_training_stop = True` of transformers."""
-        target = node.target
-        if not isinstance(target, cst.Attribute) or target.attr.value not in _FLAGS:
-            return
-        owner, libraries = _FLAGS[target.attr.value]
-        statement = self.ctx.parent(node)
-        is_set = isinstance(statement, cst.Assign) and last_name(statement.value) == "True"
-        guard = self.ctx.guard(node) if is_set and last_name(target.value) == owner else None
-        if guard is None or not self.ctx.imports(*libraries) or self._is_told(node):
-            return
-        self.report(
-            target,
-            f"`{self.ctx.text(target)}` is set on some ranks only, and the loop of each rank looks at its own: a rank"
-            " that stops (or saves, or evaluates) alone leaves the others in their next collective",
-            hint="Set it on every rank from a value that they share: broadcast it, or"
-            " `trainer.strategy.reduce_boolean_decision(...)`",
-            related=(self.ctx.location(guard.test, "only some ranks get past this test"),),
-            facts={"collective": "flag", "family": libraries[0]},
-        )
-
-    def _is_told(self, node: cst.CSTNode) -> bool:
-        """The function hands values on among the ranks afterwards."""
-        function = self.ctx.enclosing_function(node)
-        after = self.ctx.tree.position(node)
-        calls = (n for n in self.ctx.tree.own_nodes(function) if isinstance(n, cst.Call)) if function else ()
-        return any(self.ctx.tree.position(c) > after and self._tells(c) for c in calls)
-
-    def _tells(self, call: cst.Call) -> bool:
-        """``strategy.reduce_boolean_decision(...)``, also by a local name of the method."""
-        behind = self.ctx.names.single_value(call.func) if isinstance(call.func, cst.Name) else None
-        return any(_TELLS.search(last_name(f)) for f in (call.func, behind) if f is not None)
-
-    def _report(self, found: DataDivergence) -> None:
-        test = self.ctx.text(found.node)
-        name = self.ctx.text(found.op.call.func)
-        what = "skips" if found.skips else "makes"
-        others = "the other ranks wait for it there" if found.skips else "the other ranks do not come"
-        related = [self.ctx.location(found.op.call, "what the ranks do not share")]
-        cause = "looks at the data of this rank alone"
-        if found.variant is not None:
-            label = "each rank has data of its own from here"
-            if found.variant.is_lone:
-                cause, label = "is set on some ranks only and nothing tells the others", "only some ranks come here"
-            elif found.variant.is_clock:
-                cause, label = "reads the clock of this rank", "no two ranks pass a limit at the same step"
-            related.append(self.ctx.location(found.variant.source, label))
-        self.report(
-            found.node,
-            f"`{test}` {cause}, and a rank for which it is true {what} `{name}`: {others}"
-            " until the process-group timeout, or take its next call for this one",
-            hint="Reduce the flag over all ranks first (`dist.all_reduce(flag, op=dist.ReduceOp.MAX)`), so that all of"
-            " them decide alike; or multiply the loss by 0",
-            related=tuple(related),
-            facts={"collective": found.op.key, "family": found.op.collective.family},
-        )
-
-
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Yield the tests of own data that the visitor of the file cannot see."""
+    """Yield tests of what one rank has for itself that decide over collectives, and flags that it sets alone."""
+    yield from _tests(run)
+    yield from _flags(run)
+
+
+def _tests(run: RunQuery) -> Iterator[Finding]:
+    """Yield the tests of own data that decide over collectives."""
     for parting in parted.partings(run):
-        if not parted.is_about_data(parting) or parting.order:
-            continue
         test = parted.test_node(parting)
+        if not parted.is_about_data(parting) or parting.order or _asks_for_batch_size(test):
+            continue
         module = parting.test.module
         cause, label = parted.cause(parting)
         does = "makes" if parting.on_true else "skips"
@@ -195,6 +125,56 @@ def query(run: RunQuery) -> Iterator[Finding]:
             origin=parted.origin(run, parting),
             facts={"collective": parted.key(parting.event), "family": "run"},
         )
+
+
+def _flags(run: RunQuery) -> Iterator[Finding]:
+    """`trainer.should_stop = True` of Lightning, `control.should_training_stop = True` of transformers."""
+    for happening in run.happenings("steers-loop"):
+        event = happening.event
+        value = event.arguments.get("value")
+        if value is None or value.constants != (True,) or not isinstance(event.node, ast.Attribute):
+            continue
+        tests = [n for n in happening.around if isinstance(n, Alt) and _is_own(run, n)]
+        if not (tests or parted.are_some(run, event.lanes)) or _is_told(happening):
+            continue
+        test = tests[-1].test if tests else None
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"`{run.text(event.module, event.node)}` is set on some ranks only, and the loop of each rank looks at its"
+            " own: a rank that stops (or saves, or evaluates) alone leaves the others in their next collective",
+            hint="Set it on every rank from a value that they share: broadcast it, or"
+            " `trainer.strategy.reduce_boolean_decision(...)`",
+            related=tuple(
+                run.location(alt.module, parted.asked(alt), "only some ranks get past this test") for alt in tests[-1:]
+            ),
+            varies=(run.machine.varies(test) if test is not None else 0) | (tests[-1].varies if tests else RANKED),
+            origin=run.machine.origin(test) if test is not None else None,
+            facts={"collective": "flag", "family": event.api.partition(".")[0]},
+        )
+
+
+def _is_own(run: RunQuery, test: Alt) -> bool:
+    """Return whether a test lets some ranks pass and others not: by their number, or by what each has for itself."""
+    sides = test.then_lanes, test.else_lanes
+    return bool(test.varies & (RANKED | DATA | CLOCK)) or any(parted.are_some(run, lanes) for lanes in sides)
+
+
+def _is_told(happening: Happening) -> bool:
+    """Return whether the function hands values on among the ranks afterwards."""
+    event = happening.event
+    if any("collective" in e.tags and "barrier" not in e.tags for e in following(happening.entry.tree, event)):
+        return True
+    return _TELLS.search(parted.code_after(event.module, event.node)) is not None
+
+
+def _asks_for_batch_size(test: ast.AST) -> bool:
+    """`if x.shape[0] < 4:`. Samplers give all ranks as many items, so that their last batches are shorter alike."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    sides = [ast.unparse(side) for side in (test.left, test.comparators[0])]
+    return any(_BATCH_SIZE.search(side) for side in sides) and "0" not in sides
 
 
 def _asks_for_field(test: ast.AST) -> bool:
@@ -247,24 +227,13 @@ def train(args, model, loader):
     ),
     bad(
         "Only rank 0 knows whether to stop",
-        {
-            "train.py": """\
-import os
-
-import torch.distributed as dist
-
-
-def train(steps, path, grads):
-    for _ in range(steps):
-        stop = False
-        if dist.get_rank() == 0:
-            stop = os.path.exists(path)
-        if stop:
-            break
-        dist.all_reduce(grads)
-"""
-        },
+        {"train.py": STOP_OF_RANK_0},
         "train.py:11",
+    ),
+    bad(
+        "The loader comes from elsewhere, and each rank looks at its clock",
+        {"train.py": LOADER_FROM_ELSEWHERE},
+        ("train.py:9", "train.py:11"),
     ),
     bad(
         "A callback of transformers stops the training of the first process",
@@ -274,6 +243,17 @@ def train(steps, path, grads):
     bad(
         "A callback of Lightning stops the training of the first process",
         {"callbacks.py": LIGHTNING_CALLBACK % "trainer.strategy.barrier()"},
+        "callbacks.py:8",
+    ),
+    bad(
+        "Each process stops when its own time is over",
+        {
+            "callbacks.py": HF_CALLBACK.replace(
+                '        if state.is_world_process_zero and os.path.exists("stop"):\n',
+                "        if time.monotonic() > self.limit:\n",
+            ).replace("import os", "import time")
+            % "            control.should_training_stop = True\n"
+        },
         "callbacks.py:8",
     ),
     good(
@@ -334,6 +314,17 @@ def train(steps, path, grads):
         if bad.item() > 0:
             continue
         loss.backward()
+        optimizer.step()
+""")
+        },
+    ),
+    good(
+        "The last batch is shorter on all ranks alike",
+        {
+            "train.py": _loop("""\
+        if batch.shape[0] < 8:
+            continue
+        model(batch).mean().backward()
         optimizer.step()
 """)
         },

@@ -1,0 +1,46 @@
+"""What the names say that everybody gives to things: a loader yields each rank's own items."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dslint.python.heap import CONTENT, LENGTH
+from dslint.python.machine import Machine
+from dslint.python.source import Module
+from dslint.python.values import INPUT, LOST_VALUE, Instance, Unknown, Value, one
+from dslint.python.varies import DATA, NAMED_DATA
+
+# Loaders, whose items are each rank's own.
+_LOADER = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$")
+
+
+def names_loader(name: str) -> bool:
+    """Return whether a parameter or variable is a loader by its name."""
+    return _LOADER.search(name) is not None
+
+
+def yields_own(m: Machine, loader: Instance, name: str, module: Module, node: ast.AST, place: ast.AST) -> None:
+    """Let iteration over an object of which nobody knows anything give items of this rank; `place` names it."""
+    item = m.instance(node, m.context(("item of parameter", name)), "")
+    own = DATA | NAMED_DATA
+    kinds = frozenset((Unknown(INPUT, f"item of `{name}`"),))
+    m.store.set((item, CONTENT), Value(kinds, own, own, frozenset(), None, (module, place)))
+    m.store.set((loader, "#yields"), one(item))
+
+
+def assigned(m: Machine, name: str, value: Value, target: ast.AST) -> Value:
+    """Return what a variable holds that is called a loader, where code without a model has made it."""
+    atom = value.single
+    if not names_loader(name) or not isinstance(atom, Instance) or atom.cls:
+        return value
+    content = m.content(atom)
+    unknown = [a for a in content.atoms if isinstance(a, Unknown) and a.kind != LOST_VALUE] if content else []
+    if not unknown or m.store.get((atom, "#yields")) is not None or m.store.get((atom, LENGTH)) is not None:
+        return value
+    # One of several results stands for all of them: the others may be no loaders.
+    made = m.thing(target, f"`{name}`, by its name", (value,), kind=unknown[0].kind)
+    loader = made.single
+    assert isinstance(loader, Instance)
+    yields_own(m, loader, name, m.frame.module, target, target)
+    return made
