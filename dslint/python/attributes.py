@@ -255,7 +255,7 @@ def _of_project_object(
 
 
 def _of_library_object(m: Machine, atom: Instance, cls: Base, name: str, node: ast.AST) -> Value | None:
-    from dslint.python.effects import class_in_place
+    from dslint.python.effects import method_in_place
     from dslint.python.library import result_of_property
 
     paths = [cls] if isinstance(cls, str) else [b for b in lineage(m, cls) if isinstance(b, str)]
@@ -274,8 +274,7 @@ def _of_library_object(m: Machine, atom: Instance, cls: Base, name: str, node: a
         if isinstance(known, type) and issubclass(known, BaseException) and not callable(getattr(known, name, None)):
             return unknown(OPAQUE, f"`{name}` of an exception", m.deep_varies(one(atom)))
         return one(Bound(f"{cls}.{name}", atom))
-    in_place = class_in_place(m, atom)
-    method = m.libraries.method(in_place, name) if in_place else None
+    method = method_in_place(m, atom, name)
     if method is not None:
         return one(Bound(method.path, atom))
     from dslint.python.wrappers import unknown_member

@@ -58,6 +58,23 @@ def stated(m: Machine, names: Sequence[str], given: Mapping[str, Value]) -> Valu
     return None
 
 
+def named_stage(m: Machine, names: Sequence[str], given: Mapping[str, Value]) -> int | None:
+    """Return the ZeRO stage that the first of these arguments tells: a number, or a configuration."""
+    value: Value | None = None
+    for name in names:
+        first, *inner = name.split(".")
+        value = given.get(first)
+        for part in inner:
+            atom = value.single if value is not None else None
+            value = m.store.get((atom, ("argument", part))) if isinstance(atom, Instance) else None
+        if value is not None and value.constants != (None,):
+            break
+    known = value.constants if value is not None else None
+    if known is not None and len(known) == 1 and type(known[0]) is int:
+        return known[0]
+    return stage_of(m, value)
+
+
 def _item(m: Machine, value: Value | None, key: str) -> Value | None:
     atom = value.single if value is not None else None
     return m.store.get((atom, ("key", key))) if isinstance(atom, Instance) else None

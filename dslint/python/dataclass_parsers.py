@@ -139,7 +139,18 @@ def _field_input(m: Machine, cls: ClassAtom, atom: Instance, name: str, statemen
         for field, value in field_inputs(m, inner, made, statement, depth + 1).items():
             m.store.set((made, field), value)
         return Value(frozenset((made,)), 0, 0, frozenset(), ("option", atom, name))
-    return parsers._input(atom, name, kind)
+    found = parsers._input(atom, name, kind)
+    default = _plain_default(statement.value)
+    if default is not None and found.number is not None:
+        m.defaults[found.number] = default
+    return found
+
+
+def _plain_default(given: ast.expr | None) -> Value | None:
+    """Return the default of a field that is a constant: `x: bool = False`, `x: bool = field(default=False)`."""
+    keywords = given.keywords if isinstance(given, ast.Call) else []
+    given = next((k.value for k in keywords if k.arg == "default"), given)
+    return const(given.value) if isinstance(given, ast.Constant) else None
 
 
 def _class_named(m: Machine, cls: ClassAtom, annotation: ast.expr) -> ClassAtom | None:

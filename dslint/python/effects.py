@@ -66,6 +66,17 @@ def class_in_place(m: Machine, atom: Instance) -> str:
     return str(found.constants[0]) if found is not None and found.constants else ""
 
 
+def method_in_place(m: Machine, atom: Instance, name: str) -> Row | None:
+    """Return a method of the class that an object got in place, or of the only class it stands for that has one."""
+    path = class_in_place(m, atom)
+    method, row = m.libraries.method(path, name), m.libraries.class_(path)
+    if method is not None or row is None:
+        return method
+    named = [m.libraries.method(inner, name) for inner in row.constructor.extra.get("stands_for", ())]
+    found = [inner for inner in named if inner is not None]
+    return found[0] if len(found) == 1 else None
+
+
 def freezing(m: Machine, base: Value, value: Value, node: ast.AST) -> None:
     """Note that `parameter.requires_grad = value` freezes a parameter, or makes it trainable."""
     event = Event("torch.Tensor.requires_grad", frozenset(("freezes",)), node, m.frame.module, base,

@@ -7,7 +7,7 @@ import sys
 
 from dslint.python import attributes, durations, paths
 from dslint.python.binding import Arguments, BoundArguments, bind
-from dslint.python.configs import accumulation_of, configured, stated
+from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event
@@ -351,6 +351,9 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         event.accumulation = accumulation_of(m, event.config)
     elif "micro_batches" in row.extra:
         event.accumulation = stated(m, row.extra["micro_batches"], given)
+    if "stage" in row.extra:
+        receiver = {"self": base} if base is not None else {}
+        event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
     if "makes-loader" in row.tags:
         event.sources = loader_sources(m, given)
     m.events.append(event)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dslint.python.source import Module
     from dslint.python.values import Value
     from dslint.rules.base import RuleMeta
+    from dslint.rules.stages import Stages
 
 # What is run by pytest may expect the failure.
 _TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
@@ -79,6 +80,13 @@ class RunQuery:
         """Return the ZeRO stage of the runs of this script, when all agree."""
         stage: int | None = self.context.zero_stage.get_or(None)
         return stage
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Return what is known of the ZeRO stage at a place of this run."""
+        from dslint.rules.stages import Stages
+
+        return Stages(self)
 
     @cached_property
     def waits(self) -> Waits:

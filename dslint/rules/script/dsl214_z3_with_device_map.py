@@ -27,14 +27,16 @@ one device in a distributed run (both read from the sources).
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat, is_none
+from dslint.core.finding import Finding, Severity
 from dslint.model.versions.resolve import covers
+from dslint.python.events import Alt, Event
+from dslint.python.source import Module
+from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import Happening, RunQuery, happenings_of
+from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind
 
 META = RuleMeta(
     code="DSL214",
@@ -55,8 +57,155 @@ META = RuleMeta(
 )
 
 # The maps that use every GPU that the process sees.
-_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
+_SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _REFUSES = ">=4.28,<5"
+_MAX_STEPS = 4
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a device map of a model that is loaded at stage 3, or in several processes of a machine."""
+    seen: set[int] = set()
+    for entry, tree in run.trees():
+        is_told = False
+        for found in happenings_of(tree, entry):
+            event = found.event
+            if event.tags & {"training-arguments", "live-config"} or event.api == "accelerate.Accelerator":
+                is_told = True
+            elif "loads" in event.tags and event.modules and event.api.startswith("transformers."):
+                finding = _judged(run, found, is_told) if id(event.node) not in seen else None
+                if finding is not None:
+                    seen.add(id(event.node))
+                    yield finding
+
+
+def _judged(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
+    value = found.event.arguments.get("device_map")
+    if value is None:
+        return _of_memory(run, found, is_told)
+    return _of_ranks(run, found, value) or _of_stage(run, found, value, is_told)
+
+
+def _of_stage(run: RunQuery, found: Happening, value: Value, is_told: bool) -> Finding | None:
+    """A map that is there at stage 3."""
+    event, here = found.event, run.stages.at(found)
+    node = _node(event, "device_map")
+    if here.is_open or not here.may_be(3):
+        return None
+    parts = list(_parts(event.module, node, 0)) if isinstance(node, ast.expr) and node is not event.node else []
+    at_3 = [(part, stages) for part, stages in parts if stages is None or 3 in stages & here.possible]
+    # Each value that stage 3 can come to is a map, and one of them certainly is there at stage 3.
+    if len(parts) > 1:
+        if not at_3 or not all(_is_map_written(part) for part, _ in at_3) or None in [stages for _, stages in at_3]:
+            return None
+        certain = [part for part, stages in at_3 if stages is not None and stages & here.possible <= ZERO3]
+        certain = [part for part, _ in at_3] if here.is_among(3) and (is_told or here.tests) else certain
+    else:
+        is_sure = _is_map(value) and here.is_among(3) and (is_told or bool(here.tests))
+        certain = [node] if is_sure and isinstance(node, ast.expr) else []
+    if not certain:
+        return None
+    shown = _shown(run, event, certain[0], value)
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`device_map={shown}` for a model that is loaded at ZeRO stage 3, which places the weights itself: "
+        "transformers raises a `ValueError` on every rank",
+        hint="Drop `device_map`, or pass `None` when `is_deepspeed_zero3_enabled()`",
+        related=here.places,
+        facts={"device_map": "auto" if value.constants == ("auto",) or "auto" in shown else "one device"},
+    )
+
+
+def _of_ranks(run: RunQuery, found: Happening, value: Value) -> Finding | None:
+    """`"auto"` in a job of several processes on a machine: each spreads the model over the GPUs of all of them."""
+    event, processes = found.event, run.context.processes_per_node
+    known = value.constants
+    if processes.get_or(1) < 2 or run.stages.stated[0] == 3 or not known or not set(known) <= _SPREADING:
+        return None
+    if not run.has("trainer") or any(isinstance(node, Alt) and _is_choice(node) for node in found.around):
+        return None
+    node = _node(event, "device_map")
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`device_map={_shown(run, event, node, value)}` in each of {processes.get_or(0)} processes on a machine"
+        " spreads every copy of the model over all GPUs, and accelerate refuses to train it",
+        hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
+        related=tuple(place.labelled("several processes are started here") for place in processes.origins),
+        severity=Severity.WARNING,
+        facts={"device_map": "auto in several processes"},
+    )
+
+
+def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
+    """`low_cpu_mem_usage=True`, which the releases before 5.0 refuse."""
+    event, stated = found.event, run.context.libraries.get("transformers")
+    value = event.arguments.get("low_cpu_mem_usage")
+    if value is None or stated is None or value.constants != (True,):
+        return None
+    here = run.stages.at(found)
+    if not ((is_told or here.tests) and here.is_among(3)) or covers(stated, _REFUSES, "transformers") != "yes":
+        return None
+    return run.finding(
+        META,
+        event.module,
+        _node(event, "low_cpu_mem_usage"),
+        "`low_cpu_mem_usage=True` for a model that is loaded at ZeRO stage 3: transformers"
+        f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
+        hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
+        related=(*here.places, *([stated.origin] if stated.origin is not None else [])),
+        facts={"device_map": "none"},
+    )
+
+
+def _node(event: Event, name: str) -> ast.AST:
+    """Return the expression of an argument where it stands in the call, else the call."""
+    keywords = event.node.keywords if isinstance(event.node, ast.Call) else []
+    return next((keyword.value for keyword in keywords if keyword.arg == name), event.node)
+
+
+def _shown(run: RunQuery, event: Event, node: ast.AST, value: Value) -> str:
+    """Return the value as the code has it; where it comes from elsewhere what it is."""
+    if node is not event.node:
+        return run.text(event.module, node)
+    return repr(value.constants[0]) if value.constants else "..."
+
+
+def _parts(module: Module, node: ast.expr, steps: int) -> Iterator[tuple[ast.expr, Stages | None]]:
+    """Yield the expressions that a map may come from with the stages that choose each; `None`: nobody knows."""
+    behind = value_behind(module, node)
+    if isinstance(behind, ast.IfExp) and steps < _MAX_STEPS:
+        return (yield from _parts(module, behind, steps + 1))
+    if not isinstance(node, ast.IfExp) or steps > _MAX_STEPS:
+        yield node, ALL
+        return
+    told = outcome(module, node.test)
+    for arm, side in ((node.body, 0), (node.orelse, 1)):
+        for part, stages in _parts(module, arm, steps + 1):
+            yield part, None if told is None or stages is None else stages & told[side]
+
+
+def _is_map_written(node: ast.expr) -> bool:
+    return isinstance(node, ast.Dict | ast.DictComp) or (isinstance(node, ast.Constant) and node.value is not None)
+
+
+def _is_map(value: Value) -> bool:
+    """Return whether a value is a map for certain: no `None`, and nothing that nobody knows."""
+    return bool(value.atoms) and all(
+        (isinstance(atom, Const) and atom.value is not None)
+        or isinstance(atom, PerRank)
+        or (isinstance(atom, Instance) and atom.cls in ("builtins.dict", "torch.device"))
+        for atom in value.atoms
+    )
+
+
+def _is_choice(alt: Alt) -> bool:
+    """Return whether runs may take either side of a test."""
+    return bool(alt.then_lanes) and bool(alt.else_lanes)
+
+
 _TRAIN = """\
 import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -231,116 +380,3 @@ print(model)
         },
     ),
 )
-_MAX_STEPS = 4
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A model is loaded with a device map other than ``None``, or in the way that saves memory."""
-    for call in flat(tree).nodes(ast.Call):
-        if call_name(call) == "from_pretrained":
-            for keyword in call.keywords:
-                if keyword.arg in ("device_map", "low_cpu_mem_usage") and not is_none(keyword.value):
-                    return True
-    return False
-
-
-class Check(ScriptCheck):
-    """Looks at the device map of every model that is loaded."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on a map that is there at stage 3."""
-        loading = self.ctx.zero3.loading
-        value = self.ctx.argument(node, "device_map")
-        if not loading.is_load(node):
-            return
-        if value is None:
-            self._judge_memory(node, self.ctx.argument(node, "low_cpu_mem_usage"))
-            return
-        here = self.ctx.zero.at(node)
-        self._judge_ranks(node, value)
-        if self.findings or here.is_open or not here.may_be(3):
-            return
-        said = self._values(value, 0)
-        at_3 = [v for v in said or () if self.ctx.zero.at(v).may_be(3) or self.ctx.zero.at(v).is_open]
-        # Each value that stage 3 can come to is a map, and one of them certainly is there at stage 3.
-        if not at_3 or any(self._is_none_or_open(v) for v in at_3):
-            return
-        told = loading.is_told_before(node)
-        certain = [v for v in at_3 if self.ctx.zero.at(v).is_among(3) and (told or self.ctx.zero.at(v).tests)]
-        if here.is_among(3) and (told or here.tests):
-            certain = at_3
-        if not certain:
-            return
-        shown = self.ctx.text(certain[0])
-        self.report(
-            value,
-            f"`device_map={shown}` for a model that is loaded at ZeRO stage 3, which places the weights itself: "
-            "transformers raises a `ValueError` on every rank",
-            hint="Drop `device_map`, or pass `None` when `is_deepspeed_zero3_enabled()`",
-            related=self.ctx.zero.origins(self.ctx.zero.at(certain[0])),
-            facts={"device_map": "auto" if shown.strip("\"'") == "auto" else "one device"},
-        )
-
-    def _judge_ranks(self, node: cst.Call, value: cst.BaseExpression) -> None:
-        """`"auto"` in a job of several processes on a machine: each spreads the model over the GPUs of all of them."""
-        run = self.ctx.run
-        several = run.processes_per_node.get_or(1) > 1
-        if (
-            not several
-            or self.ctx.zero.stated.get_or(0) == 3
-            or self.ctx.constant(value).get_or(None) not in _SPREADING
-        ):
-            return
-        trains = any(self.ctx.kind(call) == "trainer" for call in self.ctx.tree.every(cst.Call))
-        if not trains or self.ctx.guards.is_conditional(node) or self.ctx.guard(node) is not None:
-            return
-        self.report(
-            value,
-            f"`device_map={self.ctx.text(value)}` in each of {run.processes_per_node.get_or(0)} processes on a machine"
-            " spreads every copy of the model over all GPUs, and accelerate refuses to train it",
-            hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
-            related=tuple(o.labelled("several processes are started here") for o in run.processes_per_node.origins),
-            severity=Severity.WARNING,
-            facts={"device_map": "auto in several processes"},
-        )
-
-    def _judge_memory(self, node: cst.Call, value: cst.BaseExpression | None) -> None:
-        """`low_cpu_mem_usage=True`, which the releases before 5.0 refuse."""
-        stated = self.ctx.run.libraries.get("transformers")
-        if value is None or stated is None or self.ctx.constant(value).get_or(None) is not True:
-            return
-        here = self.ctx.zero.at(node)
-        told = self.ctx.zero3.loading.is_told_before(node) or bool(here.tests)
-        if not (told and here.is_among(3)) or covers(stated, _REFUSES, "transformers") != "yes":
-            return
-        self.report(
-            value,
-            "`low_cpu_mem_usage=True` for a model that is loaded at ZeRO stage 3: transformers"
-            f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
-            hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
-            related=(*self.ctx.zero.origins(here), *([stated.origin] if stated.origin is not None else [])),
-            facts={"device_map": "none"},
-        )
-
-    def _values(self, node: cst.BaseExpression, steps: int) -> list[cst.BaseExpression] | None:
-        """The expressions that a map may come from; ``None`` when the file does not say all of them."""
-        if steps > _MAX_STEPS:
-            return None
-        if isinstance(node, cst.IfExp):
-            arms = self._values(node.body, steps + 1), self._values(node.orelse, steps + 1)
-            return None if arms[0] is None or arms[1] is None else [*arms[0], *arms[1]]
-        if not isinstance(node, cst.Name) or node.value in ("None", "True", "False"):
-            return [node]
-        found = self.ctx.names.bindings(node.value, node)
-        if not found or any(b.kind != "assign" or b.value is None for b in found):
-            return None
-        parts = [self._values(b.value, steps + 1) for b in found if b.value is not None]
-        return None if any(p is None for p in parts) else [value for p in parts for value in p or ()]
-
-    def _is_none_or_open(self, value: cst.BaseExpression) -> bool:
-        if self.ctx.zero.at(value).is_open:
-            return True
-        if isinstance(value, cst.Dict | cst.DictComp):
-            return False
-        fact = self.ctx.constant(value)
-        return not fact.is_known or fact.value is None

@@ -20,16 +20,11 @@ stages 2 and 3 raise on both, stages 0 and 1 pass.
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.context import Context
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.zero.statedstage import may_know_stage
+from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL246",
@@ -44,6 +39,32 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on `no_sync()` of an engine whose stage is 2 or 3."""
+    libraries = run.machine.libraries
+    for found in run.happenings("no-sync"):
+        event = found.event
+        owner, _, name = event.api.rpartition(".")
+        if name != "no_sync" or not libraries.is_class(owner, "engine", "prepared-model"):
+            continue
+        maker = run.stages.maker(event.receiver)
+        here = run.stages.at(found, maker)
+        if maker is None or not here.is_among(2, 3):
+            continue
+        shown = f"ZeRO stage {here.stage}" if here.stage is not None else "ZeRO stages 2 and 3"
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"`{run.text(event.module, event.node)}` under {shown}, where the reduction of gradients cannot be left "
+            "out: the engine raises when the context is entered",
+            hint="Remove the context and set `gradient_accumulation_steps` in the DeepSpeed config",
+            related=here.places,
+            facts={"stage": here.stage},
+        )
+
 
 _TRAIN = """\
 import deepspeed
@@ -141,39 +162,3 @@ def train(teacher, student, batch):
         },
     ),
 )
-_ENGINES = frozenset({"engine", "prepared"})
-
-
-def applies(_: str, context: Context, raw: bytes) -> bool:
-    """Only where the ZeRO stage is certain is there anything to say."""
-    return may_know_stage(context, raw)
-
-
-def precheck(tree: ast.Module) -> bool:
-    """`no_sync()` of something is called without arguments."""
-    return any(call_name(call) == "no_sync" and not call.args for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at every call of `no_sync`."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on an engine whose stage is 2 or 3."""
-        func = node.func
-        if node.args or not (isinstance(func, cst.Attribute) and func.attr.value == "no_sync"):
-            return
-        if self.ctx.kind(func.value) not in _ENGINES:
-            return
-        here = self.ctx.zero.at(node)
-        if not here.is_among(2, 3):
-            return
-        stage = here.stage
-        shown = f"ZeRO stage {stage}" if stage is not None else "ZeRO stages 2 and 3"
-        self.report(
-            node,
-            f"`{self.ctx.text(node)}` under {shown}, where the reduction of gradients cannot be left out: the engine "
-            "raises when the context is entered",
-            hint="Remove the context and set `gradient_accumulation_steps` in the DeepSpeed config",
-            related=self.ctx.zero.origins(here),
-            facts={"stage": stage},
-        )
