@@ -166,7 +166,7 @@ class Place:
         if self.anchor is not None:
             m.store.set((atom, "#made"), const(True))
         row = m.libraries.class_(returns.name)
-        if row is not None and row.kind in ("loader", "dataset") and m.store.get((atom, "#yields")) is None:
+        if row is not None and row.kind in _WITH_ITEMS and m.store.get((atom, "#yields")) is None:
             contents(m, row, self.bound, atom, self.node)
         return made
 
@@ -275,6 +275,8 @@ class Place:
         return variable(self.m, self.given(returns.name), default if default is not None else const(None), self.node)
 
 
+# Kinds of classes whose objects hold items, whoever makes them.
+_WITH_ITEMS = ("loader", "dataset", "dataset-dict")
 _FORMS: dict[str, Callable[[Place, Returns], Value]] = {
     "none": lambda place, returns: const(None),
     "parameter": lambda place, returns: place.given(returns.name),

@@ -132,7 +132,17 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
     stored = _stored_items(m, atom, key)
     if stored is not None:
         return stored
+    held = _library_items(m, atom)
+    if held is not None:
+        return held
     return m.thing(node, "item of an object", (one(atom), key), "torch.Tensor" if atom.cls == "torch.Tensor" else "")
+
+
+def _library_items(m: Machine, atom: Instance) -> Value | None:
+    """Return what a library's kind of dictionary holds, as its row says."""
+    found = m.store.get((atom, "#yields")) if isinstance(atom.cls, str) else None
+    is_dict = found is not None and any(row.path == "builtins.dict" for row in m.libraries.lineage(str(atom.cls)))
+    return found.with_(m.varies(one(atom))) if found is not None and is_dict and found.atoms else None
 
 
 def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:

@@ -4,11 +4,12 @@
 `x[rank::world_size]` (or another cut by the rank) takes the part of this rank; but the seed of that shuffle holds the
 rank (`random.seed(seed + rank)`), or `random` has no seed at all in the program.
 
-The same of a `DistributedSampler`, which makes the cut: its own `seed` holds the rank, or the data set, whose class
-stands in the file, shuffles its items when it is made.
+The same of a `DistributedSampler`, which makes the cut: its own `seed` holds the rank or the time, or the data set,
+whose class stands in the file, shuffles its items when it is made.
 
-The same for `dataset.train_test_split(...)` of `datasets` without a seed, in a program that seeds nothing: each process
-holds out other rows, and the evaluation counts rows that other ranks have trained on.
+The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `datasets` without a seed, in a run over several
+ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
+places in another order on each rank, and the evaluation counts rows that other ranks have trained on.
 
 **Why it hurts.** The parts come from different permutations: some items are in the parts of several ranks, and about as
 many in none. Nothing fails; part of the data is never trained on, and an evaluation counts some samples twice.
@@ -16,9 +17,10 @@ many in none. Nothing fails; part of the data is never trained on, and an evalua
 **Fix.** Shuffle with a seed that is the same on every rank, or with a generator of its own
 (`random.Random(seed).shuffle(x)`), and set seeds that hold the rank after the cut.
 
-**When it stays quiet.** Unless the whole way is visible in one function, from the seed over the shuffle to the cut: a
-seed that may be set elsewhere, any other function with "seed" in its name, `torch.randperm` without a seed (torch
-begins with the same one everywhere), a shuffle in a branch.
+**When it stays quiet.** A cut by the rank: unless the whole way is visible in one function, from the seed over the
+shuffle to the cut. A seed that may be set elsewhere, any other function with "seed" in its name, `torch.randperm`
+without a seed (torch begins with the same one everywhere), a shuffle in a branch; a shuffle of rows on one rank only; a
+run of one process, or one that nothing shows to have several.
 
 **Evidence.** Two gloo ranks, 24 items: with the rank in the seed of `random`, `numpy` or `torch`, or without a seed for
 `random`, several items are in no part; with one seed for all, or seeds that hold the rank after the cut, none.
@@ -27,15 +29,20 @@ begins with the same one everywhere), a shuffle in a branch.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.data.randomness import Order, Randomness
 from dslint.model.script.data.sampled import SampledOrders
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
+from dslint.python.events import Event
+from dslint.python.varies import CLOCK, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ownorders import own_orders
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -45,14 +52,135 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="each rank cuts its part out of another permutation: parts overlap and items are lost",
     markers=(
-        r"rand|\.train_test_split\(|DistributedSampler\(",
-        r"shuffle\(|permutation\(|randperm\(|random\.sample\(|\.train_test_split\(|seed\s*=",
-        r"rank|process_index|Accelerator|deepspeed|distributed",
-        r"world_size|WORLD_SIZE|num_processes|num_replicas|\.train_test_split\(|DistributedSampler\(",
-        r"::|array_split|tensor_split|chunk\(|\.train_test_split\(|DistributedSampler\(",
+        r"rand|datasets|shuffle|DistributedSampler|Sampler",
+        r"rank|process_index|accelerat|deepspeed|distributed|transformers",
     ),
     references=("DistributedSampler.__iter__ in torch/utils/data/distributed.py",),
+    depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on samplers whose seed holds the rank, and on rows that each process puts in an order of its own."""
+    if run.context.is_one_process:
+        return
+    yield from filter(None, (_sampler(run, h.event) for h in run.happenings("makes-distributed-sampler")))
+    yield from (_rows(run, event) for event in own_orders(run))
+
+
+def _sampler(run: RunQuery, event: Event) -> Finding | None:
+    """Return a finding when the order that a sampler cuts has a seed with the rank in it."""
+    seed, shuffle = event.arguments.get("seed"), event.arguments.get("shuffle")
+    held = event.snapshot.get("seed", (0, 0, frozenset()))[0]
+    if seed is None or event.open or not held & (RANKED | RANDOM | CLOCK) or held & LOST:
+        return None
+    node = event.nodes.get("seed")
+    is_one = getattr(event.arguments.get("num_replicas"), "constants", None) == (1,)
+    if node is None or is_one or (shuffle is not None and shuffle.constants != (True,)):
+        return None
+    name = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else event.api
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"the seed of `{name}` is another one on each rank (`{run.text(event.module, node)}`), so that each takes its"
+        " part of another order: the parts of the ranks overlap, and other items are in none",
+        hint="Pass the same seed on every rank: the sampler asks for the rank by itself",
+        related=run.origin(seed, "another number on each rank"),
+        varies=held,
+        facts={"library": "torch", "seeded": True, "variable": "seed"},
+    )
+
+
+def _rows(run: RunQuery, event: Event) -> Finding:
+    name, harm = event.api.rpartition(".")[2], "the parts of the ranks overlap, and other rows are in none"
+    harm = "what one rank holds out for the evaluation, the others train on" if "split" in name else harm
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{name}` has no seed, and each process draws its own: {harm}",
+        hint="Pass `seed=42`",
+        facts={"library": "numpy", "seeded": False, "variable": "rows"},
+    )
+
+
+def precheck(tree: ast.Module) -> bool:
+    """Something is shuffled."""
+    names = {call_name(call) for call in flat(tree).nodes(ast.Call)}
+    return bool(names & {"shuffle", "permutation", "randperm", "sample"})
+
+
+class Check(ScriptCheck):
+    """Looks at every cut of a variable by the rank."""
+
+    def visit_Call(self, node: cst.Call) -> None:
+        """Fire when a data set of this file shuffles its items before a sampler deals them out."""
+        if not self.ctx.loaders.is_distributed_sampler(node):
+            return
+        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
+        orders = SampledOrders(self.ctx.tree, self.ctx.names, self.ctx.loaders, randomness)
+        order = orders.dataset(node)
+        if order is None:
+            return
+        name = self.ctx.text(order.call.func)
+        self.report(
+            order.call,
+            f"`{name}` gives each rank an order of its own, and `{self.ctx.text(node.func)}` deals out places in"
+            " it: the parts of the ranks overlap, other items are in none, and ranks that keep other items may"
+            " make another number of steps",
+            hint="Shuffle with the same seed on every rank: `random.Random(seed).shuffle(x)`",
+            related=(self.ctx.location(node, "deals out the places of the items to the ranks"),),
+            facts={
+                "library": order.library,
+                "seeded": order.seed is not None,
+                "variable": last_name(order.call.args[0].value),
+            },
+        )
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        """Fire when the variable was shuffled in an order of the rank's own."""
+        whole = self._whole(node)
+        if whole is None:
+            return
+        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
+        shuffle = randomness.shuffled(whole)
+        order = randomness.own_order(shuffle) if shuffle is not None else None
+        if order is not None:
+            self._report(node, order)
+
+    def _whole(self, node: cst.Subscript) -> cst.Name | None:
+        """The variable that `x[rank::world_size]` or `np.array_split(x, world_size)[rank]` cuts."""
+        if isinstance(node.value, cst.Name):
+            value: cst.BaseExpression = node.value
+            inner = node.slice[0].slice if len(node.slice) == 1 else None
+            if not isinstance(inner, cst.Slice) or inner.step is None:
+                return None
+        elif isinstance(node.value, cst.Call) and node.value.args:
+            value = node.value.args[0].value
+        else:
+            return None
+        if not isinstance(value, cst.Name):
+            return None
+        partition = self.ctx.uneven_loops.partition(node)
+        return value if partition is not None and partition.node is node else None
+
+    def _report(self, node: cst.Subscript, order: Order) -> None:
+        name = self.ctx.text(order.call.func)
+        why = "has no seed, so that each process draws its own"
+        related = [self.ctx.location(order.call, "the order")]
+        if order.seed is not None:
+            why = f"has a seed that holds the rank (`{self.ctx.text(order.seed)}`)"
+            related.append(self.ctx.location(order.seed, "another number on each rank"))
+        self.report(
+            node,
+            f"`{self.ctx.text(node)}` cuts a part out of an order that `{name}` made, which {why}: the parts of the "
+            "ranks overlap, and other items are in none",
+            hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
+            related=tuple(related),
+            facts={"library": order.library, "seeded": order.seed is not None, "variable": last_name(node.value)},
+        )
+
 
 _HEAD = "import random\n\nimport numpy as np\nimport torch\nimport torch.distributed as dist\n\n\n"
 _SEED = "    rank, world_size = dist.get_rank(), dist.get_world_size()\n    random.seed(args.seed + rank)\n"
@@ -109,7 +237,46 @@ if __name__ == "__main__":
     main(parse(), ["a", "b"])
 """
 
+_SHUFFLED = """\
+import transformers
+from datasets import load_dataset
+
+%s
+
+def main():
+    parser = transformers.HfArgumentParser(transformers.TrainingArguments)
+    (args,) = parser.parse_args_into_dataclasses()
+    model = transformers.AutoModelForCausalLM.from_pretrained("facebook/opt-125m")
+    data = load_dataset("json", data_files="data.json")
+    trainer = transformers.Trainer(model=model, args=args, train_dataset=prepared(data, args))
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+_PREPARED = """\
+
+def prepared(data, args):
+    return data["train"].shuffle(%s).map(lambda row: {"n": len(row["text"])})
+"""
+_RUN = "torchrun --nproc_per_node %d train.py --output_dir out\n"
+
 EXAMPLES = (
+    bad(
+        "a helper of another file shuffles rows without a seed",
+        {
+            "train.py": _SHUFFLED % "from rows import prepared\n",
+            "rows.py": _PREPARED.lstrip("\n") % "",
+            "run.sh": _RUN % 4,
+        },
+        at="rows.py:2",
+    ),
+    good(
+        "the seed of the arguments",
+        {"train.py": _SHUFFLED % _PREPARED % "seed=args.seed", "run.sh": _RUN % 4},
+    ),
+    good("one process", {"train.py": _SHUFFLED % _PREPARED % "", "run.sh": "python train.py --output_dir out\n"}),
     bad("each process holds out other rows", {"train.py": _SPLIT % ""}, at="train.py:7"),
     good("the rows are the same", {"train.py": _SPLIT % ", seed=1"}),
     good(
@@ -129,11 +296,6 @@ EXAMPLES = (
         "the data set shuffles its files, and the program has no seed",
         {"train.py": _SAMPLED % ("random.shuffle(files)", "")},
         at="train.py:12",
-    ),
-    bad(
-        "the data set keeps some of its files",
-        {"train.py": _SAMPLED % ("if part < 1:\n            random.shuffle(files)\n            files = files[:3]", "")},
-        at="train.py:13",
     ),
     good(
         "one seed for all samplers; an order that is the same; a sampler that does not shuffle",
@@ -236,143 +398,3 @@ EXAMPLES = (
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something is shuffled, and something is cut with a step or into parts, or by a sampler."""
-    nodes = flat(tree)
-    calls = nodes.nodes(ast.Call)
-    if any(call_name(c) == "train_test_split" and not _is_seeded(c) for c in calls):
-        return True
-    samplers = [c for c in calls if call_name(c) == "DistributedSampler"]
-    if any(k.arg == "seed" for c in samplers for k in c.keywords):
-        return True
-    if samplers and any(call_name(c) == "shuffle" for c in calls):
-        return True
-    if not any(call_name(c) in ("shuffle", "permutation", "randperm", "sample") for c in calls):
-        return False
-    split = any(call_name(c) in ("array_split", "tensor_split", "chunk") for c in calls)
-    return split or any(s.lower is not None and s.step is not None for s in nodes.nodes(ast.Slice))
-
-
-def _is_seeded(call: ast.Call) -> bool:
-    return any(k.arg in _FIXING or k.arg is None for k in call.keywords)
-
-
-# Arguments of ``Dataset.train_test_split`` that make it the same everywhere, or say something about it.
-_FIXING = frozenset({"seed", "generator", "shuffle"})
-_TRAINS = frozenset({"backward", "train", "fit"})
-
-
-class Check(ScriptCheck):
-    """Looks at every cut of a variable by the rank, and at every cut of a data set into training and test."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on `dataset.train_test_split(...)` without a seed, in a program that trains on several ranks."""
-        if self.ctx.loaders.is_distributed_sampler(node):
-            self._sampler(node)
-            return
-        func = node.func
-        if not isinstance(func, cst.Attribute) or func.attr.value != "train_test_split":
-            return
-        given = {a.keyword.value for a in node.args if a.keyword is not None}
-        if given & _FIXING or self.ctx.has_unpacked_arguments(node) or not self.ctx.imports("datasets"):
-            return
-        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
-        if self.ctx.guard(node) is not None or randomness.is_seeded() or not self._trains_on_ranks():
-            return
-        self.report(
-            node,
-            "`train_test_split` has no seed, and each process draws its own: what one rank holds out for the"
-            " evaluation, the others train on",
-            hint="Pass `seed=42`",
-            facts={"library": "numpy", "seeded": False, "variable": last_name(func.value)},
-        )
-
-    def _sampler(self, node: cst.Call) -> None:
-        """Fire when the order that the sampler cuts is another one on each rank."""
-        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
-        orders = SampledOrders(self.ctx.tree, self.ctx.names, self.ctx.loaders, randomness)
-        seed = orders.seed(node)
-        if seed is not None:
-            self.report(
-                seed,
-                f"the seed of `{self.ctx.text(node.func)}` holds the rank (`{self.ctx.text(seed)}`), so that each rank"
-                " takes its part of another order: the parts of the ranks overlap, and other items are in none",
-                hint="Pass the same seed on every rank: the sampler asks for the rank by itself",
-                facts={"library": "torch", "seeded": True, "variable": "seed"},
-            )
-            return
-        order = orders.dataset(node)
-        if order is not None:
-            name = self.ctx.text(order.call.func)
-            related = (self.ctx.location(node, "deals out the places of the items to the ranks"),)
-            self.report(
-                order.call,
-                f"`{name}` gives each rank an order of its own, and `{self.ctx.text(node.func)}` deals out places in"
-                " it: the parts of the ranks overlap, other items are in none, and ranks that keep other items may"
-                " make another number of steps",
-                hint="Shuffle with the same seed on every rank: `random.Random(seed).shuffle(x)`",
-                related=related,
-                facts={
-                    "library": order.library,
-                    "seeded": order.seed is not None,
-                    "variable": last_name(order.call.args[0].value),
-                },
-            )
-
-    def _trains_on_ranks(self) -> bool:
-        """The file is the program, and trains with accelerate, DDP, DeepSpeed or a Trainer."""
-        calls = list(self.ctx.tree.every(cst.Call))
-        if not any(last_name(c.func) in _TRAINS for c in calls):
-            return False
-        made = {self.ctx.qualified_name(c.func) or "" for c in calls}
-        makes = any(
-            n.endswith((".Accelerator", ".DistributedDataParallel")) or n == "deepspeed.initialize" for n in made
-        )
-        return makes and any(
-            isinstance(n, cst.Comparison) and last_name(n.left) == "__name__" for n in self.ctx.tree.order
-        )
-
-    def visit_Subscript(self, node: cst.Subscript) -> None:
-        """Fire when the variable was shuffled in an order of the rank's own."""
-        whole = self._whole(node)
-        if whole is None:
-            return
-        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
-        shuffle = randomness.shuffled(whole)
-        order = randomness.own_order(shuffle) if shuffle is not None else None
-        if order is not None:
-            self._report(node, order)
-
-    def _whole(self, node: cst.Subscript) -> cst.Name | None:
-        """The variable that `x[rank::world_size]` or `np.array_split(x, world_size)[rank]` cuts."""
-        if isinstance(node.value, cst.Name):
-            value: cst.BaseExpression = node.value
-            inner = node.slice[0].slice if len(node.slice) == 1 else None
-            if not isinstance(inner, cst.Slice) or inner.step is None:
-                return None
-        elif isinstance(node.value, cst.Call) and node.value.args:
-            value = node.value.args[0].value
-        else:
-            return None
-        if not isinstance(value, cst.Name):
-            return None
-        partition = self.ctx.uneven_loops.partition(node)
-        return value if partition is not None and partition.node is node else None
-
-    def _report(self, node: cst.Subscript, order: Order) -> None:
-        name = self.ctx.text(order.call.func)
-        why = "has no seed, so that each process draws its own"
-        related = [self.ctx.location(order.call, "the order")]
-        if order.seed is not None:
-            why = f"has a seed that holds the rank (`{self.ctx.text(order.seed)}`)"
-            related.append(self.ctx.location(order.seed, "another number on each rank"))
-        self.report(
-            node,
-            f"`{self.ctx.text(node)}` cuts a part out of an order that `{name}` made, which {why}: the parts of the "
-            "ranks overlap, and other items are in none",
-            hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
-            related=tuple(related),
-            facts={"library": order.library, "seeded": order.seed is not None, "variable": last_name(node.value)},
-        )

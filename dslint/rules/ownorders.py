@@ -1,0 +1,62 @@
+"""Rows of a data set that every process puts in an order of its own, before the ranks share them out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.python.events import Event, events
+from dslint.python.source import Module
+from dslint.rules.runs import Happening, RunQuery
+
+_FIXING = ("seed", "seeds", "generator", "generators")
+_SHARES = ("prepares", "makes-engine", "makes-distributed-sampler")
+_TRAINS = ("backward", "engine-backward", "trainer-train")
+_RANKS = re.compile(
+    r"LOCAL_RANK|WORLD_SIZE|local_rank|world_size|torchrun|\bddp\b|deepspeed|torch\.distributed|accelerate"
+)
+_SEEDS = re.compile(r"(?<!def )(?<![\w.])(?:\w+\.)*(?!manual_|initial_)\w*seed\w*\(", re.I)
+
+
+def own_orders(run: RunQuery) -> Iterator[Event]:
+    """Yield the shuffles of rows without a seed, in a run whose ranks share them out and that has seeded nothing."""
+    found = [h for h in run.happenings("own-order") if _is_own(run, h.event)]
+    if found and _shares(run):
+        yield from (happening.event for happening in found if not _is_seeded(run, happening))
+
+
+def _is_own(run: RunQuery, event: Event) -> bool:
+    """Return whether all ranks run a shuffle of rows that gets no seed."""
+    if event.open or event.lanes != run.machine.worlds.full:
+        return False
+    given = (event.arguments.get(name) for name in _FIXING)
+    if any(value is not None and value.constants != (None,) for value in given):
+        return False
+    shuffle = event.arguments.get("shuffle")
+    return shuffle is None or shuffle.constants == (True,)
+
+
+def _shares(run: RunQuery) -> bool:
+    """Return whether several ranks train, and share the rows."""
+    streams = (h.event.arguments.get("streaming") for h in run.happenings("downloads"))
+    if not run.has(*_TRAINS) or any(value is not None and value.constants != (False,) for value in streams):
+        return False
+    told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
+    return run.has(*_SHARES) or (
+        run.has("trainer", "wraps-model") and (told or any(_RANKS.search(m.source.text) for m in _modules(run)))
+    )
+
+
+def _modules(run: RunQuery) -> list[Module]:
+    return list({id(entry.module): entry.module for entry in run.entries}.values())
+
+
+def _is_seeded(run: RunQuery, found: Happening) -> bool:
+    """Return whether something may have seeded the generators before the rows are shuffled: a Trainer does, too."""
+    for event in events(found.entry.tree):
+        if event is found.event:
+            break
+        if event.tags & {"trainer", "seeds"}:
+            return True
+    around = [found.event.module, *(call.module for call in found.calls), *_modules(run)]
+    return any(_SEEDS.search(module.source.text) for module in around)
