@@ -27,7 +27,7 @@ from dslint.python.events import (
 )
 from dslint.python.machine import Machine
 from dslint.python.values import ClassAtom, Instance
-from dslint.python.varies import DIVERGENT
+from dslint.python.varies import DIVERGENT, MISSING
 
 _WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
 # Modules without parameters: whether they run concerns nobody.
@@ -36,6 +36,8 @@ _EMPTY = frozenset(
     | {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveAvgPool1d", "CrossEntropyLoss", "MSELoss", "BCELoss"}
     | {"BCEWithLogitsLoss", "L1Loss", "NLLLoss", "KLDivLoss", "SmoothL1Loss", "CosineSimilarity", "LeakyReLU", "ELU"}
 )
+# Whether these are passed says who calls, and not what a batch holds.
+_OF_CALLER = re.compile(r"embeds|position_ids|token_type|past_key|cache|encoder_|hidden_states|head_mask|labels?\b")
 _FROZEN = re.compile(r"'(?:no_grad|inference_mode)'")
 
 
@@ -138,6 +140,8 @@ class _Search:
 
     def _alternative(self, alt: Alt, rest: tuple[list[Node], ...]) -> Skipped | None:
         if not alt.varies & DIVERGENT or not alt.then_lanes & alt.else_lanes:
+            return None
+        if alt.varies & MISSING and _OF_CALLER.search(alt.module.text(getattr(alt.node, "test", alt.node))):
             return None
         then, then_exit = self._parts(alt.then.items)
         orelse, else_exit = self._parts(alt.orelse.items)

@@ -161,6 +161,16 @@ EXAMPLES = (
         },
         at="model.py:14 warning",
     ),
+    good(
+        "the caller chooses what it passes",
+        {
+            "train.py": (_TRAIN % "")
+            .replace("for images, boxes in", "for batch in")
+            .replace("model(images, boxes)", "model(**batch)"),
+            "model.py": _MODEL.replace("images, boxes)", "images=None, inputs_embeds=None)")
+            % "        if inputs_embeds is None:\n            hidden = hidden + self.boxes(images).sum()",
+        },
+    ),
     good("the layer runs on every rank", {"train.py": _TRAIN % "", "model.py": _MODEL % _ZEROS}),
     good(
         "DDP looks for unused parameters",
