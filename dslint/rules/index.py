@@ -2440,6 +2440,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL284",
+        name="prepared-schedule-runs-fast",
+        kind="script",
+        severity="warning",
+        summary="accelerate steps a prepared schedule once for each process, and its numbers count real steps",
+        module="dslint.rules.script.dsl284_prepared_schedule_runs_fast",
+        markers=(
+            "accelerat",
+            "prepare",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL288",
         name="file-used-without-waiting",
         kind="script",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dslint.python.events import Event
@@ -10,6 +10,13 @@ from dslint.python.places import ordered
 from dslint.python.values import Instance, Tuple, Value
 from dslint.rules.runs import Happening, RunQuery
 
+# Where an Accelerator has these, a schedule that it has prepared goes on by as many steps as there are processes.
+_DEFAULTS = {
+    "step_scheduler_with_optimizer": True,
+    "split_batches": False,
+    "dataloader_config": None,
+    "deepspeed_plugin": None,
+}
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 
 
@@ -41,6 +48,22 @@ def plateau_steps(run: RunQuery) -> Iterator[PlateauStep]:
         if found and all(_is_plateau(happening.event.receiver) or atom in wrappers for atom in found):
             metric = next((name for name in ("metrics", "*0") if name in happening.event.arguments), "")
             yield PlateauStep(happening, prepared, metric)
+
+
+def multiplying(run: RunQuery, prepared: Iterable[Event]) -> list[Event]:
+    """Return the Accelerators of calls that prepare when each runs a step of a schedule once for each process."""
+    makers: dict[Instance, Event] = {}
+    for found in run.happenings("starts-group"):
+        if found.event.api == "accelerate.Accelerator":
+            makers.update(dict.fromkeys(instances(found.event.result), found.event))
+    makes = [makers.get(atom) for event in prepared for atom in instances(event.receiver)]
+    found_all = [maker for maker in makes if maker is not None and _has_defaults(maker)]
+    return found_all if len(found_all) == len(makes) else []
+
+
+def _has_defaults(maker: Event) -> bool:
+    given = {name: value.constants for name, value in maker.arguments.items() if name in _DEFAULTS}
+    return not maker.open and all(constants == (_DEFAULTS[name],) for name, constants in given.items())
 
 
 def wrapped_by(event: Event) -> Iterator[tuple[Value, Value]]:

@@ -22,10 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event
-from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances, plateau_steps
+from dslint.rules.plateaus import multiplying, plateau_steps
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -41,28 +39,18 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_DEFAULTS = {
-    "step_scheduler_with_optimizer": True,
-    "split_batches": False,
-    "dataloader_config": None,
-    "deepspeed_plugin": None,
-}
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each step of a schedule that an Accelerator with its defaults has prepared."""
     if run.context.is_one_process or run.stage is not None:
         return
-    makers: dict[Instance, Event] = {}
-    for found in run.happenings("starts-group"):
-        if found.event.api == "accelerate.Accelerator":
-            makers.update(dict.fromkeys(instances(found.event.result), found.event))
     for step in plateau_steps(run):
-        makes = [makers.get(atom) for event in step.prepared for atom in instances(event.receiver)]
-        if not makes or not all(maker is not None and _has_defaults(maker) for maker in makes):
+        makes = multiplying(run, step.prepared)
+        if not makes:
             continue
         places = [run.location(e.module, e.node, "wraps the schedule") for e in step.prepared]
-        places += [run.location(m.module, m.node, "steps schedules with the optimizer") for m in makes if m]
+        places += [run.location(m.module, m.node, "steps schedules with the optimizer") for m in makes]
         yield run.finding(
             META,
             step.event.module,
@@ -71,12 +59,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             hint="Pass `step_scheduler_with_optimizer=False` to the Accelerator, or keep the schedule out of `prepare`",
             related=tuple(dict.fromkeys(places)),
         )
-
-
-def _has_defaults(maker: Event) -> bool:
-    """The Accelerator steps schedules once for each process."""
-    given = {name: value.constants for name, value in maker.arguments.items() if name in _DEFAULTS}
-    return not maker.open and all(constants == (_DEFAULTS[name],) for name, constants in given.items())
 
 
 _MAIN = """\

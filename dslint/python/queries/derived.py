@@ -1,0 +1,167 @@
+"""What code a value is computed from: through names, fields, parameters and functions, without an order.
+
+For questions about words: whether a number that is passed has anything to do with the number of ranks.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from dslint.python.events import Call, walk
+from dslint.python.source import Module
+from dslint.python.values import Function
+
+_MAX_PIECES = 150
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+Piece = tuple[Module, ast.expr | ast.stmt]
+
+
+class Derived:
+    """The code behind expressions, in the modules and calls of one run."""
+
+    def __init__(self, modules: Iterable[Module], trees: Iterable[object], skipped: str = "") -> None:
+        """Look in these modules and trees; names that match `skipped` lead nowhere."""
+        self._modules = list(modules)
+        self._trees = list(trees)
+        self._skipped = re.compile(skipped) if skipped else None
+
+    def of(self, module: Module, expressions: Iterable[ast.expr]) -> list[Piece] | None:
+        """Return the expressions with all that may be behind them; `None` where it is too much."""
+        pending: list[Piece] = [(module, node) for node in expressions]
+        found: dict[Piece, None] = {}
+        while pending:
+            piece = pending.pop()
+            if piece in found:
+                continue
+            found[piece] = None
+            if len(found) > _MAX_PIECES:
+                return None
+            for node in _own(piece[1]):
+                pending.extend(self._behind(piece[0], node))
+        return list(found)
+
+    def _behind(self, module: Module, node: ast.AST) -> Iterator[Piece]:
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if not name or (self._skipped is not None and self._skipped.search(name)):
+            return
+        if isinstance(node, ast.Name):
+            yield from self._of_name(module, node)
+        else:
+            yield from self._named.get(name, ())
+
+    def _of_name(self, module: Module, node: ast.Name) -> Iterator[Piece]:
+        for scope in self.scopes(module, node):
+            given = list(_assigned(scope, node.id))
+            arguments = scope.args if isinstance(scope, _FUNCTIONS) else None
+            names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)] if arguments else []
+            kwonly = [a.arg for a in arguments.kwonlyargs] if arguments else []
+            yield from ((module, value) for value in given)
+            if node.id in names or node.id in kwonly:
+                yield from self._passed(scope, node.id, names)
+                return
+            if given:
+                return
+        yield from self._imported(module, node.id)
+
+    def _passed(self, function: ast.AST, name: str, names: list[str]) -> Iterator[Piece]:
+        """Yield what calls pass for a parameter."""
+        for module, call in self._calls.get(id(function), ()):
+            at = names.index(name) if name in names else -1
+            if names[:1] in (["self"], ["cls"]):
+                at -= 1
+            yield from ((module, k.value) for k in call.keywords if k.arg in (name, None))
+            if 0 <= at < len(call.args):
+                yield module, call.args[at]
+
+    def _imported(self, module: Module, name: str) -> Iterator[Piece]:
+        imports = (node for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom))
+        for alias in (alias for node in imports for alias in node.names):
+            if (alias.asname or alias.name) == name:
+                yield from self._named.get(alias.name, ())
+
+    def scopes(self, module: Module, node: ast.AST) -> list[ast.AST]:
+        """Return the functions around a node, innermost first, and the module."""
+        around = self._around(module)
+        found, at = [], around.get(id(node))
+        while at is not None:
+            found.append(at)
+            at = around.get(id(at))
+        return found or [module.tree]
+
+    def _around(self, module: Module) -> dict[int, ast.AST]:
+        """Return the innermost function (or the module) around each node."""
+        known = self._scopes.get(id(module))
+        if known is None:
+            known = self._scopes[id(module)] = {}
+            pending: list[tuple[ast.AST, ast.AST]] = [(module.tree, module.tree)]
+            while pending:
+                node, scope = pending.pop()
+                inner = node if isinstance(node, _FUNCTIONS) else scope
+                for child in ast.iter_child_nodes(node):
+                    known[id(child)] = inner
+                    pending.append((child, inner))
+        return known
+
+    @cached_property
+    def _scopes(self) -> dict[int, dict[int, ast.AST]]:
+        return {}
+
+    @cached_property
+    def _calls(self) -> dict[int, list[tuple[Module, ast.Call]]]:
+        """Return the calls of each function of the project."""
+        found: dict[int, list[tuple[Module, ast.Call]]] = {}
+        for tree in self._trees:
+            for node in walk(tree):  # type: ignore[arg-type]
+                if isinstance(node, Call) and isinstance(node.function, Function) and isinstance(node.node, ast.Call):
+                    found.setdefault(id(node.function.node), []).append((node.module, node.node))
+        return found
+
+    @cached_property
+    def _named(self) -> dict[str, list[Piece]]:
+        """Return what fields, options, functions and names of modules of that name are given."""
+        found: dict[str, list[Piece]] = {}
+        for module in self._modules:
+            for node in ast.walk(module.tree):
+                for name, value in _given(node):
+                    found.setdefault(name, []).append((module, value))
+        return found
+
+
+def _own(piece: ast.expr | ast.stmt) -> Iterator[ast.AST]:
+    """Yield the names and fields that a piece reads; of a length it does not matter what is counted."""
+    pending: list[ast.AST] = [piece]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+            continue
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name, node
+    elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for inner in (part for target in targets for part in ast.walk(target)):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
+                yield inner.attr, node.value
+            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store) and isinstance(node, ast.AnnAssign):
+                yield inner.id, node.value
+
+
+def _assigned(scope: ast.AST, name: str) -> Iterator[ast.expr | ast.stmt]:
+    """Yield what a scope binds to a name: values and functions."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name and node is not scope:
+            yield node
+        elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(n, ast.Name) and n.id == name for target in targets for n in ast.walk(target)):
+                yield node.value
+        elif isinstance(node, ast.For) and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node.target)):
+            yield node.iter
