@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from dslint.python.events import Event
 from dslint.python.launches import exported
 from dslint.python.machine import Machine
 from dslint.python.operators import per_rank
@@ -12,6 +13,8 @@ from dslint.python.values import INPUT, Api, Const, Instance, Unknown, Value, jo
 from dslint.python.varies import HOST, NODE
 
 ENVIRONMENT = "os.environ"
+SET = "os.environ.__setitem__"
+_SETS = frozenset(("sets-environment",))
 # Present where that launcher started the process, else absent.
 _OF_OTHERS = ("SLURM_", "OMPI_", "PMI_", "MV2_", "NODE_RANK")
 # The columns of `Worlds.lanes` by the words of the rows.
@@ -69,6 +72,8 @@ def set_variable(m: Machine, name: Value, value: Value, node: ast.AST) -> None:
     """Do `os.environ[name] = value`."""
     single = name.single
     if isinstance(single, Const) and isinstance(single.value, str):
+        given = {"name": name, "value": value}
+        m.events.append(Event(SET, _SETS, node, m.frame.module, None, given, None, m.lanes, m.control))
         m.store.set((ENVIRONMENT, single.value), value)
 
 

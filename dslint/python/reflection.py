@@ -203,10 +203,17 @@ def _set_default(m: Machine, arguments: Arguments, node: ast.AST) -> Value | Non
 
 
 def _update_environment(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.dictionaries import known_keys
     from dslint.python.environment import set_variable
 
     for name, value in arguments.keywords.items():
         set_variable(m, const(name), value, node)
+    atom = arguments.positional[0].single if arguments.positional else None
+    if isinstance(atom, Instance) and atom.cls == "builtins.dict":
+        for key in known_keys(m, atom):
+            stored = m.store.get((atom, ("key", key)))
+            if stored is not None:
+                set_variable(m, const(key), stored, node)
     return const(None)
 
 

@@ -62,6 +62,7 @@ _RANKS = frozenset(
     {
         *("get_rank", "get_world_size", "local_rank", "world_size", "LOCAL_RANK", "RANK", "WORLD_SIZE", "dist"),
         *("is_main_process", "is_master", "is_rank_zero", "global_rank", "distributed", "deepspeed", "accelerator"),
+        "CUDA_VISIBLE_DEVICES",
     }
 )
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")

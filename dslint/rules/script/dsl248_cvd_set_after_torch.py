@@ -16,15 +16,15 @@ effect.
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import writes_environment
-from dslint.model.script.setup.startup import EnvironmentWrite
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, events
+from dslint.python.queries.order import before
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.groups import called
+from dslint.rules.runs import RunQuery
+from dslint.rules.visible import writes
 
 META = RuleMeta(
     code="DSL248",
@@ -32,10 +32,43 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="`CUDA_VISIBLE_DEVICES` is written after CUDA has started, and ignored",
-    markers=(r"CUDA_VISIBLE_DEVICES", r"cuda", r"CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"),
+    markers=(r"CUDA_VISIBLE_DEVICES",),
     references=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables",),
     no_experiment="CUDA has to start for the value to come too late",
+    depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a write that comes when CUDA has certainly started."""
+    for found, _ in writes(run):
+        event, tree = found.event, found.entry.tree
+        for past in before(tree, event, _starts_cuda, lambda _: False):
+            earlier = list(events(tree))
+            earlier = earlier[: next(n for n, e in enumerate(earlier) if e is event)]
+            if not past.done or any("sets-device" in e.tags for e in earlier):
+                continue  # a process that has its GPU writes it for what it starts, or for who asks for it
+            started = past.done[0]
+            yield run.finding(
+                META,
+                event.module,
+                event.node,
+                f"`CUDA_VISIBLE_DEVICES` is written after `{called(run, started)}(...)` has started CUDA: the process"
+                " keeps the GPUs that it sees already",
+                hint="Write it above everything that touches CUDA, or set it in the command",
+                related=(run.location(started.module, started.node, "CUDA starts here"),),
+            )
+            break
+
+
+def _starts_cuda(event: Event) -> bool:
+    """Return whether a call makes CUDA ask which GPUs there are."""
+    if "starts-cuda" in event.tags:
+        return True
+    given = event.arguments.values() if "moves-to-device" in event.tags else ()
+    words = [value.constants for value in given]
+    return any(known is not None and all(str(word).startswith("cuda") for word in known) for known in words if known)
+
 
 _HEAD = "import os\n\nimport torch\n\n"
 _SET = "os.environ['CUDA_VISIBLE_DEVICES'] = '1'\n"
@@ -67,6 +100,16 @@ EXAMPLES = (
             "os.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']\n"
         },
     ),
+    bad(
+        "in a helper of another file, after another one has asked",
+        {
+            "train.py": "from gpus import choose, count\n\ncount()\nchoose('0')\nimport torch\n\n"
+            "torch.distributed.init_process_group('gloo')\n",
+            "gpus.py": "import os\n\nimport torch\n\n\ndef count():\n    return torch.cuda.get_device_name(0)\n\n\n"
+            "def choose(number):\n    os.environ.update({'CUDA_VISIBLE_DEVICES': number})\n",
+        },
+        at="gpus.py:11",
+    ),
     good("after the import only", {"train.py": _HEAD + _SET + "model = torch.nn.Linear(8, 8).cuda()\n"}),
     good(
         "after a count, which asks the driver's library",
@@ -93,56 +136,3 @@ EXAMPLES = (
         },
     ),
 )  # fmt: skip
-
-
-def precheck(tree: ast.Module) -> bool:
-    """The variable is written into the environment."""
-    return writes_environment(tree, "CUDA_VISIBLE_DEVICES")
-
-
-_CHOICES = (cst.If, cst.Else, cst.IfExp, cst.Try, cst.For, cst.While, cst.ExceptHandler)
-
-
-class Check(ScriptCheck):
-    """Compares each write with what stands above it."""
-
-    def finish(self) -> None:
-        """Fire on a write below a call, on the same way, that starts CUDA."""
-        if self.ctx.startup.starts_processes:
-            return
-        for write in self.ctx.startup.environment_writes:
-            if write.name == "CUDA_VISIBLE_DEVICES":
-                self._judge(write)
-
-    def _judge(self, write: EnvironmentWrite) -> None:
-        before = [call for call in self.ctx.startup.devices.starting_cuda if self._is_before(call, write.node)]
-        if not before or any(self.ctx.called(call) == "set_device" for call in before):
-            return  # the process has its GPU: the variable is for what it starts, or for who asks for it
-        started = before[0]
-        self.report(
-            write.node,
-            f"`CUDA_VISIBLE_DEVICES` is written after `{self.ctx.text(started.func)}(...)` has started CUDA: the"
-            " process keeps the GPUs that it sees already",
-            hint="Write it above everything that touches CUDA, or set it in the command",
-            related=(self.ctx.location(started, "CUDA starts here"),),
-        )
-
-    def _is_before(self, call: cst.Call, write: cst.CSTNode) -> bool:
-        tree = self.ctx.tree
-        if self.ctx.enclosing_function(call) is not self.ctx.enclosing_function(write):
-            return False
-        if tree.position(call) > tree.position(write):
-            return False
-        for outer in tree.parents(call):
-            if isinstance(outer, cst.FunctionDef | cst.Lambda | cst.ClassDef):
-                return tree.contains(outer, write)
-            if isinstance(outer, cst.If) and outer.test is not None and tree.contains(outer.test, call):
-                continue  # the test is asked on every way
-            if isinstance(outer, _CHOICES) and not self._same_arm(outer, call, write):
-                return False
-        return True
-
-    def _same_arm(self, outer: cst.CSTNode, call: cst.CSTNode, write: cst.CSTNode) -> bool:
-        body = getattr(outer, "body", None)
-        arm = body if isinstance(body, cst.CSTNode) else outer
-        return self.ctx.tree.contains(arm, call) and self.ctx.tree.contains(arm, write)

@@ -18,14 +18,17 @@ variable lists.
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
-from dslint.model.script.quick import writes_environment
-from dslint.model.script.setup.startup import EnvironmentWrite
+from dslint.python.events import Event
+from dslint.python.queries.order import deciding
+from dslint.python.values import PerRank
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import DEVICE_TAGS, choices
+from dslint.rules.runs import RunQuery
+from dslint.rules.visible import writes
 
 META = RuleMeta(
     code="DSL249",
@@ -33,11 +36,70 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="Every process of a launch hides the GPUs of the others from itself",
-    markers=(r"CUDA_VISIBLE_DEVICES", r"CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"),
+    markers=(r"CUDA_VISIBLE_DEVICES",),
     references=("https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables",),
     depends_on_run=True,
     no_experiment="a process needs GPUs to hide them",
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where every process lists fewer GPUs than there are processes."""
+    if run.context.is_one_process:
+        return
+    for found, value in writes(run):
+        event, entry = found.event, found.entry
+        known = value.constants
+        text = known[0] if known is not None and len(known) == 1 and isinstance(known[0], str) else None
+        gpus = _count(text)
+        if not gpus or entry.kind != "script" or event.lanes != run.machine.worlds.full:
+            continue
+        if any(not way.tests for way in deciding(entry.tree, event)):
+            yield from _judged(run, event, gpus, f"{gpus} GPU{'s' if gpus > 1 else ''} (`{text}`)")
+
+
+def _judged(run: RunQuery, event: Event, gpus: int, listed: str) -> Iterator[Finding]:
+    processes = run.context.processes_per_node
+    if processes.get_or(0) > gpus:
+        yield _finding(
+            run,
+            event,
+            f"each of the {processes.get()} processes of a machine shows itself {listed}, the same for all: local rank"
+            f" {gpus} has none",
+            tuple(origin.labelled("the processes are started here") for origin in processes.origins),
+        )
+    elif processes.is_absent and gpus == 1:
+        place = _chosen_by_rank(run)
+        if place is not None:
+            message = f"the script shows itself {listed} and chooses its GPU by the local rank: local rank 1 has none"
+            yield _finding(run, event, message, (place,))
+
+
+def _chosen_by_rank(run: RunQuery) -> Location | None:
+    """Return where a process chooses its GPU by its number."""
+    for found in run.happenings(*DEVICE_TAGS):
+        for value, node in choices(found.event):
+            if value.atoms and all(isinstance(atom, PerRank) for atom in value.atoms):
+                return run.location(found.event.module, node, "the GPU is chosen by the local rank")
+    return None
+
+
+def _finding(run: RunQuery, event: Event, message: str, related: tuple[Location, ...]) -> Finding:
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        message,
+        hint="Delete the line, and set `CUDA_VISIBLE_DEVICES` in the launch command",
+        related=related,
+    )
+
+
+def _count(text: str | None) -> int:
+    """The number of GPUs that a value lists; 0 when it hides all, or is not known."""
+    items = [item.strip() for item in (text or "").split(",")]
+    return len(items) if all(items) and "-1" not in items else 0
+
 
 _HEAD = "import os\n\n"
 _SET = 'os.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'
@@ -52,6 +114,18 @@ EXAMPLES = (
         at="train.py:3",
     ),
     bad("the local rank is an index among one GPU", {"train.py": _HEAD + _SET + _CHOOSE}, at="train.py:3"),
+    bad(
+        "a helper of another file, with the name and the value in variables",
+        {
+            "train.py": "from gpus import show\n\nshow('0,1')\n"
+            + _CHOOSE.replace("import", "import os, ", 1)
+            + "torch.distributed.init_process_group('nccl')\n",
+            "gpus.py": "import os\n\nNAME = 'CUDA_VISIBLE_DEVICES'\n\n\ndef show(numbers):\n"
+            "    os.environ[NAME] = numbers\n",
+            "run.sh": _RUN,
+        },
+        at="gpus.py:7",
+    ),
     good(
         "as many GPUs as processes",
         {"train.py": _HEAD + _SET.replace('"0"', '"0,1,2,3"') + _CHOOSE, "run.sh": _RUN},
@@ -69,57 +143,3 @@ EXAMPLES = (
     ),
     good("set in the command", {"train.py": _HEAD + _CHOOSE, "run.sh": "CUDA_VISIBLE_DEVICES=0,1,2,3 " + _RUN}),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """The variable is written into the environment."""
-    return writes_environment(tree, "CUDA_VISIBLE_DEVICES")
-
-
-class Check(ScriptCheck):
-    """Compares each write with the number of processes on a machine."""
-
-    def finish(self) -> None:
-        """Fire where every process lists fewer GPUs than there are processes."""
-        startup = self.ctx.startup
-        if startup.starts_processes or self.ctx.run.is_one_process:
-            return
-        for write in startup.environment_writes:
-            gpus = _count(write.text) if write.name == "CUDA_VISIBLE_DEVICES" else 0
-            if gpus and startup.runs_always(write.node):
-                self._judge(write, gpus)
-
-    def _judge(self, write: EnvironmentWrite, gpus: int) -> None:
-        listed = f"{gpus} GPU{'s' if gpus > 1 else ''} (`{write.text}`)"
-        processes = self.ctx.run.processes_per_node
-        if processes.get_or(0) > gpus:
-            self._report(
-                write,
-                f"each of the {processes.get()} processes of a machine shows itself {listed}, the same for all: local"
-                f" rank {gpus} has none",
-                tuple(origin.labelled("the processes are started here") for origin in processes.origins),
-            )
-        elif processes.is_absent and gpus == 1:
-            chosen = next(
-                (c for c in self.ctx.startup.devices.choices if self.ctx.guards.rank_values.is_rank(c.index)), None
-            )
-            if chosen is not None:
-                self._report(
-                    write,
-                    f"the script shows itself {listed} and chooses its GPU by the local rank: local rank 1 has none",
-                    (self.ctx.location(chosen.index, "the GPU is chosen by the local rank"),),
-                )
-
-    def _report(self, write: EnvironmentWrite, message: str, related: tuple[Location, ...]) -> None:
-        self.report(
-            write.node,
-            message,
-            hint="Delete the line, and set `CUDA_VISIBLE_DEVICES` in the launch command",
-            related=related,
-        )
-
-
-def _count(text: str | None) -> int:
-    """The number of GPUs that a value lists; 0 when it hides all, or is not known."""
-    items = [item.strip() for item in (text or "").split(",")]
-    return len(items) if all(items) and "-1" not in items else 0
