@@ -72,11 +72,21 @@ def is_frozen(node: Node) -> bool:
     """Return whether a node is a block or function without gradients: `torch.no_grad()`, `torch.inference_mode()`."""
     if isinstance(node, Call):
         decorators = getattr(getattr(node.function, "node", None), "decorator_list", ())
-        return any(_FROZEN.search(ast.dump(decorator)) for decorator in decorators)
+        return any(_is_freezing(decorator, node) for decorator in decorators)
     if not isinstance(node, Context):
         return False
     paths = (atom.cls for atom in node.manager.atoms if isinstance(atom, Instance))
     return any(isinstance(p, str) and p.rpartition(".")[2] in ("no_grad", "inference_mode") for p in paths)
+
+
+def _is_freezing(decorator: ast.expr, call: Call) -> bool:
+    """Return whether a decorator is `torch.no_grad()`, perhaps by another name that its module gives it."""
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if _FROZEN.search(ast.dump(decorator)) or not isinstance(name, ast.Name):
+        return bool(_FROZEN.search(ast.dump(decorator)))
+    home = getattr(call.function, "module", call.module)
+    own, frees = re.escape(name.id), r"\b(?:no_grad|inference_mode)"
+    return re.search(rf"^{own} *= *[\w.]*{frees}\b|{frees} as {own}\b", home.source.text, re.M) is not None
 
 
 def _forwards(items: Sequence[Node], seen: set[int]) -> Iterator[tuple[Event, Seq]]:

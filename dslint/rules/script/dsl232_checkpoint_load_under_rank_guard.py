@@ -18,22 +18,20 @@ were saved. Loaded on both, they are those that were saved.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from itertools import takewhile
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
-from dslint.python.events import Alt, Event, events
-from dslint.python.queries.arms import other_arms
+from dslint.python.events import Event, events
 from dslint.python.queries.order import following
-from dslint.python.source import Module
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.dedented import only_statement
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.someranks import SomeRanks, some_ranks
 
 META = RuleMeta(
     code="DSL232",
@@ -62,18 +60,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for found in run.occurrences("loads", "loads-state-dict"):
         event = found.event
-        if id(event.node) in seen or event.may or not _is_partial(run, event.lanes) or not _loads(run, found):
+        if id(event.node) in seen or event.may:
             continue
-        test = _test(found)
-        if test is not None and not _others_get_it(run, found):
+        some = some_ranks(run, found)
+        if some is not None and _loads(run, found) and not _others_get_it(run, some):
             seen.add(id(event.node))
-            yield _finding(run, found, test)
-
-
-def _is_partial(run: RunQuery, lanes: int) -> bool:
-    """Return whether some ranks of a job come to a place, and others never do."""
-    groups = (sum(1 << lane for lane in group) for group in run.machine.worlds.groups)
-    return any(0 < lanes & group < group and lanes & group != group for group in groups)
+            yield _finding(run, some)
 
 
 def _loads(run: RunQuery, found: Happening) -> bool:
@@ -101,25 +93,13 @@ def _wrapped(run: RunQuery, event: Event) -> set[Instance]:
     return {*made, *event.modules, *instances(event.arguments.get("module"))} if made else set()
 
 
-def _test(found: Happening) -> Alt | None:
-    """Return the test of the rank that keeps the others away: the nearest one."""
-    lanes = found.event.lanes
-    arms = [arm for arm in other_arms(found.entry.tree, found.around, found.event) if not _side(arm.alt, lanes)]
-    return arms[-1].alt if arms else None
-
-
-def _side(alt: Alt, lanes: int) -> bool:
-    """Return whether a test leaves these ranks as they were: both of its sides have others, too, or none."""
-    then, orelse = alt.then_lanes & ~alt.else_lanes, alt.else_lanes & ~alt.then_lanes
-    return not (then and orelse) or (lanes & then != 0) == (lanes & orelse != 0)
-
-
-def _others_get_it(run: RunQuery, found: Happening) -> bool:
+def _others_get_it(run: RunQuery, some: SomeRanks) -> bool:
     """Return whether the other ranks load elsewhere as well, or the weights are handed round."""
-    event, method = found.event, found.event.api.rpartition(".")[2]
+    found, event = some.found, some.found.event
+    method = found.event.api.rpartition(".")[2]
     functions = [call.function.node for call in found.calls if isinstance(call.function, Function)]
     texts = (found.event.module.text(node) for node in functions if node is not None)
-    missing = run.machine.worlds.full & ~event.lanes
+    missing = run.machine.worlds.full & ~some.lanes
     for other in events(found.entry.tree):
         is_same = other.api.rpartition(".")[2] == method and other.node is not event.node
         if is_same and other.lanes & missing and _concerns(run, other, event):
@@ -146,53 +126,32 @@ def _home(found: Happening) -> str:
     return "\n".join(found.entry.module.text(part) for part in body)
 
 
-def _place(found: Happening, test: Alt) -> tuple[Module, ast.AST]:
-    """Return the call that leads to the load, in the function of the test."""
-    line, module = getattr(test.node, "lineno", 0), test.module
-    calls = list(found.calls)
-    at = -1
-    for number, call in enumerate(calls):
-        node = getattr(call.function, "node", None)
-        is_home = getattr(call.function, "module", None) is module and isinstance(node, ast.AST)
-        if is_home and getattr(node, "lineno", 0) <= line <= getattr(node, "end_lineno", 0):
-            at = number
-    later = calls[at + 1 :]
-    return (later[0].module, later[0].node) if later else (found.event.module, found.event.node)
-
-
-def _finding(run: RunQuery, found: Happening, test: Alt) -> Finding:
-    event, (module, node) = found.event, _place(found, test)
+def _finding(run: RunQuery, some: SomeRanks) -> Finding:
+    event, test, (module, node) = some.found.event, some.test, some.place
     method = event.api.rpartition(".")[2]
     loads = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
     how = (
         f"calls `{loads}`" if is_here else f"runs `{loads}` by way of `{run.text(module, getattr(node, 'func', node))}`"
     )
-    who = {"main": "only rank 0", "others": "every rank but rank 0"}.get(_ranks(run, event.lanes), "only some ranks")
+    told = some.who(run)
     edit = only_statement(module, test.node, node) if module.path == run.path else None
     is_plain = not test.then_lanes & test.else_lanes
-    asked = getattr(test.node, "test", test.node)
     return run.finding(
         META,
         module,
         node,
-        f"{who} {how}: the others go on with the weights they have, and nothing reports that the ranks train different"
+        f"{told} {how}: the others go on with the weights they have, and nothing reports that the ranks train different"
         " models",
         hint=f"Call `{method}` on every rank and keep only logging behind the test",
         related=(
-            run.location(test.module, asked, "only some ranks get past this test"),
+            run.location(test.module, some.asked, "only some ranks get past this test"),
             *(() if is_here else (run.location(event.module, event.node, "loads here"),)),
         ),
         fix=Fix("Load on every rank", (edit,)) if edit is not None and is_plain else None,
         facts={"call": method, "stage": run.stage},
         varies=event.varies,
     )
-
-
-def _ranks(run: RunQuery, lanes: int) -> str:
-    worlds = run.machine.worlds
-    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
-    return "main" if lanes == main else "others" if lanes == worlds.full & ~main else ""
 
 
 _HEAD = """\

@@ -23,19 +23,16 @@ training steps, or without buffers: passes.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.dotted import is_self, last_name
-from dslint.model.script.given import given
-from dslint.model.script.parameters import bound
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ranks.guards import Guard
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Event, Loop
+from dslint.python.queries.skipped import is_frozen
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.someranks import SomeRanks, decided_at, is_of_several, some_ranks
 
 META = RuleMeta(
     code="DSL235",
@@ -50,6 +47,109 @@ META = RuleMeta(
         "DistributedDataParallel._pre_forward in torch/nn/parallel/distributed.py",
     ),
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first forward of a wrapper behind each test that only some ranks pass."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    wraps = {id(found.event): found for found in run.occurrences("wraps-model")}
+    for found in run.occurrences("ddp-forward"):
+        some = some_ranks(run, found, _known(run, wraps, found.event))
+        if (
+            some is None
+            or id(some.test.node) in seen
+            or not _broadcasts(run, found.event)
+            or not _is_wrapped(run, wraps, found)
+        ):
+            continue
+        grad = not any(is_frozen(node) for node in found.around)
+        after, is_run_there = _next(run, some)
+        if after is not None or (grad and not is_run_there and any(isinstance(node, Loop) for node in found.around)):
+            seen.add(id(some.test.node))
+            yield _finding(run, some, grad=grad, after=after)
+
+
+def _wrapped(run: RunQuery, wraps: Mapping[int, Happening], event: Event) -> list[Happening]:
+    """Return where the model was wrapped."""
+    made = [run.makers.get(atom) for atom in instances(event.receiver)]
+    return [wraps[id(each)] for each in made if id(each) in wraps]
+
+
+def _known(run: RunQuery, wraps: Mapping[int, Happening], event: Event) -> dict[object, bool]:
+    """Return the tests that are decided wherever the model is a wrapper."""
+    found = _wrapped(run, wraps, event)
+    return decided_at(found[0]) if len(found) == 1 else {}
+
+
+def _is_wrapped(run: RunQuery, wraps: Mapping[int, Happening], found: Happening) -> bool:
+    """Return whether the model is a wrapper for certain, or at least wherever there are several processes."""
+    event = found.event
+    if not event.may and not any(isinstance(node, Alt) and node.node is event.node for node in found.around):
+        return True
+    return all(is_of_several(each) for each in _wrapped(run, wraps, event))
+
+
+def _broadcasts(run: RunQuery, event: Event) -> bool:
+    """Return whether the forward sends buffers to all ranks: of DDP; of what accelerate makes one, if it has any."""
+    owners = instances(event.receiver)
+    if not owners or len(owners) != len(event.receiver.atoms if event.receiver is not None else ()):
+        return False
+    return all(_sends(run, atom) for atom in owners)
+
+
+def _sends(run: RunQuery, atom: Instance) -> bool:
+    libraries = run.machine.libraries
+    if not isinstance(atom.cls, str) or not atom.cls:
+        return False
+    made = run.makers.get(atom)
+    if libraries.is_class(atom.cls, "ddp"):
+        stated = made.arguments.get("broadcast_buffers") if made is not None else None
+        return made is not None and not made.open and (stated is None or stated.constants in ((None,), (True,)))
+    if not libraries.is_class(atom.cls, "prepared-model") or run.context.zero_stage.is_known or made is None:
+        return False
+    names = [inner.cls.rpartition(".")[2] for inner in made.modules if isinstance(inner.cls, str)]
+    return any(name.startswith("BatchNorm") for name in names)
+
+
+def _next(run: RunQuery, some: SomeRanks) -> tuple[Event | None, bool]:
+    """Return what the other ranks wait for next, and whether they run the wrapper in their own arm first."""
+    mine = set(instances(some.found.event.receiver))
+    for event, is_own_arm in some.others_next(run):
+        if "ddp-forward" in event.tags and mine & set(instances(event.receiver)):
+            return None, is_own_arm
+        if run.waits.of(event) is not None and not event.may:
+            return event, False
+    return None, False
+
+
+def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None) -> Finding:
+    event, (module, node) = some.found.event, some.place
+    name = run.text(event.module, getattr(event.node, "func", event.node))
+    is_here = node is event.node
+    what = f"the DDP model `{name}` is called"
+    if not is_here:
+        what = f"`{run.text(module, getattr(node, 'func', node))}` calls the DDP model"
+    meets = "the gradients of the next step"
+    if after is not None:
+        meets = f"`{run.text(after.module, getattr(after.node, 'func', after.node))}`"
+    return run.finding(
+        META,
+        module,
+        node,
+        f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, which meets {meets},"
+        " and both sides wait",
+        hint="Call `.module` behind the test, or evaluate on every rank",
+        related=(
+            run.location(some.test.module, some.asked, "only some ranks get past this test"),
+            *(() if is_here else (run.location(event.module, event.node, "the forward of the wrapper"),)),
+            *((run.location(after.module, after.node, "what the others do next"),) if after is not None else ()),
+        ),
+        varies=event.varies,
+        facts={"grad": grad},
+    )
+
 
 _HEAD = """\
 import torch
@@ -184,145 +284,3 @@ EXAMPLES = (
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A wrapper is made in this file."""
-    calls = flat(tree).nodes(ast.Call)
-    names = {call_name(c) for c in calls}
-    if "prepare" in names and any(name.startswith("BatchNorm") for name in names):
-        return True
-    made = [c for c in calls if call_name(c) in ("DistributedDataParallel", "DDP")]
-    return bool(made)
-
-
-class Check(ScriptCheck):
-    """Looks at every call behind a rank guard."""
-
-    def start(self) -> None:
-        """One finding for each guard: the loop of an evaluation is one mistake."""
-        self._seen: set[int] = set()
-        made = [n for n in self.ctx.tree.every(cst.Call) if self.ctx.called(n) == "DistributedDataParallel"]
-        # A wrapper leaves its buffers alone, or may do so.
-        passed = [given(self.ctx.names, call) for call in made]
-        self._is_silent = any(p.is_open or "broadcast_buffers" in p.named for p in passed)
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on a wrapper that is called, or handed to a helper that calls it."""
-        guard = self.ctx.guard(node) if not self._is_silent else None
-        if guard is None or id(guard.owner) in self._seen:
-            return
-        forward = node if self._is_wrapper(node.func) else self._inside(node)
-        if forward is None:
-            return
-        training = self.ctx.training
-        grad = not (training.has_no_graph(forward) or training.has_no_graph(node))
-        after = self._next_collective(node, guard)
-        if after is not None or (grad and self.ctx.loops(node)):
-            self._seen.add(id(guard.owner))
-            self._report(node, forward, guard, grad, after)
-
-    def _inside(self, call: cst.Call) -> cst.Call | None:
-        """The forward in a helper of this file that gets the wrapper as an argument."""
-        helper = self.ctx.names.local_function(call)
-        own = self._own_forward(helper) if helper is not None else None
-        if own is not None:
-            return own
-        given = [a for a in call.args if isinstance(a.value, cst.Name | cst.Attribute) and not a.star]
-        if helper is None or not any(self._is_ddp(a.value) for a in given):
-            return None
-        names = self._parameters(helper, call)
-        for node in self.ctx.tree.own_nodes(helper.body):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in names:
-                return node if self.ctx.guard(node) is None else None
-        return None
-
-    def _own_forward(self, method: cst.FunctionDef) -> cst.Call | None:
-        """The forward of `self.model` in a method."""
-        for node in self.ctx.tree.own_nodes(method.body):
-            func = node.func if isinstance(node, cst.Call) else None
-            if isinstance(func, cst.Attribute) and is_self(func.value) and self._is_wrapper(func):
-                return node if isinstance(node, cst.Call) and self.ctx.guard(node) is None else None
-        return None
-
-    def _is_wrapper(self, called: cst.BaseExpression) -> bool:
-        """A DDP model; or what accelerate makes one of, when the model certainly has buffers that change."""
-        kind = self.ctx.kind(called)
-        if kind == "prepared_model":
-            return self._has_running_statistics(called)
-        return self._is_ddp(called)
-
-    def _is_ddp(self, model: cst.BaseExpression) -> bool:
-        return self.ctx.kind(model) == "ddp" or self._is_wrapped_on_ranks(model)
-
-    def _is_wrapped_on_ranks(self, called: cst.BaseExpression) -> bool:
-        """`if is_distributed: model = DDP(model)`: wherever there is another rank, the model is wrapped."""
-        if self.ctx.objects.likely(called) != "ddp":
-            return False
-        made = [thing.made for thing in self.ctx.objects.things(called) if thing.kind == "ddp"]
-        return all(call is not None and not self.ctx.guards.is_conditional(call) for call in made)
-
-    def _has_running_statistics(self, called: cst.BaseExpression) -> bool:
-        """The class of the model stands in this file and has a BatchNorm."""
-        made = self.ctx.objects.made(called)
-        if made is None or self.ctx.run.zero_stage.is_known:
-            return False
-        given = [s.node for a in made.args for s in self.ctx.loaders.sources.of(a.value)]
-        names = {n.func.value for n in given if isinstance(n, cst.Call) and isinstance(n.func, cst.Name)}
-        classes = filter(None, map(self.ctx.names.local_class, sorted(names)))
-        models = [c for c in classes if "torch.nn.Module" in self.ctx.class_bases(c.name.value)]
-        inside = (n for owner in models for n in self.ctx.descendants(owner) if isinstance(n, cst.Call))
-        return len(models) == 1 and any(last_name(n.func).startswith("BatchNorm") for n in inside)
-
-    def _parameters(self, helper: cst.FunctionDef, call: cst.Call) -> set[str]:
-        """The parameters that hold the wrapper, where the helper does not assign them anew."""
-        passed = bound(self.ctx.tree, call, helper).passed
-        wrappers = (name for name, value in passed.items() if self.ctx.kind(value) == "ddp")
-        return {name for name in wrappers if len(self.ctx.names.bindings(name, helper.body)) == 1}
-
-    def _next_collective(self, node: cst.Call, guard: Guard) -> cst.Call | None:
-        """What the other ranks call next, in their arm or with all, unless it is the wrapper again."""
-        scope = self.ctx.enclosing_function(node) or self.ctx.tree.module
-        others = list(self._in_other_arm(node, guard))
-        for later in (*others, *(c for c in self._after(scope, guard.owner) if self.ctx.guard(c) is None)):
-            if self._is_wrapper(later.func) or self._inside(later) is not None:
-                return None
-            event = self.ctx.summaries.event(later)
-            if event is not None and event.collectives[0].family in ("torch", "accelerate"):
-                return later
-        return None
-
-    def _in_other_arm(self, node: cst.Call, guard: Guard) -> Iterator[cst.Call]:
-        """The calls of `if not is_main: dist.barrier(); return`, or of the `else` of the test."""
-        arms = (guard.owner.body, guard.owner.orelse) if isinstance(guard.owner, cst.If) else ()
-        for arm in arms:
-            if arm is not None and not self.ctx.tree.contains(arm, node):
-                yield from (n for n in self.ctx.tree.own_nodes(arm) if isinstance(n, cst.Call))
-
-    def _after(self, scope: cst.CSTNode, owner: cst.CSTNode) -> Iterator[cst.Call]:
-        end = self.ctx.tree.position(owner) + len(self.ctx.descendants(owner))
-        for node in self.ctx.tree.own_nodes(scope):
-            if isinstance(node, cst.Call) and self.ctx.tree.position(node) >= end:
-                yield node
-
-    def _report(self, node: cst.Call, forward: cst.Call, guard: Guard, grad: bool, after: cst.Call | None) -> None:
-        name = self.ctx.text(forward.func)
-        what = (
-            f"the DDP model `{name}` is called"
-            if forward is node
-            else f"`{self.ctx.text(node.func)}` calls the DDP model"
-        )
-        related = [self.ctx.location(guard.test, "only some ranks get past this test")]
-        if forward is not node:
-            related.append(self.ctx.location(forward, "the forward of the wrapper"))
-        if after is not None:
-            related.append(self.ctx.location(after, "what the others do next"))
-        meets = f"`{self.ctx.text(after.func)}`" if after is not None else "the gradients of the next step"
-        self.report(
-            node,
-            f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, which meets "
-            f"{meets}, and both sides wait",
-            hint="Call `.module` behind the test, or evaluate on every rank",
-            related=tuple(related),
-            facts={"grad": grad},
-        )

@@ -1,0 +1,121 @@
+"""Events that only some ranks reach: by which test, and through which call of the function in which the test stands."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dslint.python import formulas
+from dslint.python.events import Alt, Event, events
+from dslint.python.queries.arms import Arm, other_arms
+from dslint.python.queries.order import following
+from dslint.python.source import Module
+from dslint.rules.runs import Happening, RunQuery
+
+# A test of whether there are several processes: there are.
+_ASKS_PROCESSES = re.compile(r"(?i)distributed|initialized|ddp|parallel|world|n_?gpu|multi")
+
+
+@dataclass(frozen=True, slots=True)
+class SomeRanks:
+    """An event to which only the ranks in `lanes` come; `test` is the nearest test that keeps others away."""
+
+    found: Happening
+    lanes: int
+    test: Alt
+    arms: tuple[Arm, ...]
+
+    @property
+    def place(self) -> tuple[Module, ast.AST]:
+        """Return the call that leads to the event, in the function of the test."""
+        line, module = getattr(self.test.node, "lineno", 0), self.test.module
+        calls = list(self.found.calls)
+        at = -1
+        for number, call in enumerate(calls):
+            node = getattr(call.function, "node", None)
+            is_home = getattr(call.function, "module", None) is module and isinstance(node, ast.AST)
+            if is_home and getattr(node, "lineno", 0) <= line <= getattr(node, "end_lineno", 0):
+                at = number
+        later = calls[at + 1 :]
+        return (later[0].module, later[0].node) if later else (self.found.event.module, self.found.event.node)
+
+    @property
+    def asked(self) -> ast.AST:
+        """Return the expression of the test."""
+        return getattr(self.test.node, "test", None) or self.test.node
+
+    def others_next(self, run: RunQuery) -> Iterator[tuple[Event, bool]]:
+        """Yield what the other ranks do, from the test on that keeps them away; and whether in an arm of their own."""
+        missing = run.machine.worlds.full & ~self.lanes
+        own = {id(event): event for arm in self.arms for event in events(arm.block) if event.lanes & missing}
+        yield from ((event, True) for event in own.values())
+        for event in following(self.found.entry.tree, self.found.event):
+            if event.lanes & missing:
+                yield event, False
+
+    def who(self, run: RunQuery) -> str:
+        """Return the ranks that come to the event, in words."""
+        worlds = run.machine.worlds
+        main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+        return {main: "only rank 0", worlds.full & ~main: "every rank but rank 0"}.get(self.lanes, "only some ranks")
+
+
+def some_ranks(run: RunQuery, found: Happening, known: Mapping[object, bool] | None = None) -> SomeRanks | None:
+    """Return who comes to an event when some ranks of a job never do; `None` when all may.
+
+    `known` are tests that are decided wherever the event matters: see `decided_at`.
+    """
+    kept: list[Arm] = []
+    lanes = found.event.lanes
+    for arm in other_arms(found.entry.tree, found.around, found.event):
+        away = _kept_away(run, arm, known or {})
+        if is_partial(run, away):
+            kept.append(arm)
+            lanes &= ~away
+    if not kept or not is_partial(run, lanes):
+        return None
+    return SomeRanks(found, lanes, kept[-1].alt, tuple(kept))
+
+
+def is_partial(run: RunQuery, lanes: int) -> bool:
+    """Return whether some ranks of a job are in a set of lanes, and others are not."""
+    groups = (sum(1 << lane for lane in group) for group in run.machine.worlds.groups)
+    return any(lanes & group and lanes & group != group for group in groups)
+
+
+def _kept_away(run: RunQuery, arm: Arm, known: Mapping[object, bool]) -> int:
+    """Return the lanes that take a side of a test wherever there are several processes."""
+    mine, others = arm.alt.then_lanes, arm.alt.else_lanes
+    if not arm.holds:
+        mine, others = others, mine
+    formula = formulas.of_test(arm.alt.test) if known else None
+    if formula is not None:
+        true, false = formulas.lanes(run.machine.worlds, formula, known)
+        if not true & false:
+            return true if arm.holds else false
+    test = getattr(arm.alt.node, "test", None)
+    wanted = ast.And if arm.holds else ast.Or
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, wanted) and mine & others:
+        texts = [arm.alt.module.text(part) for part in test.values]
+        if any(_ASKS_PROCESSES.search(text) for text in texts):
+            return mine
+    return mine & ~others
+
+
+def decided_at(found: Happening) -> dict[object, bool]:
+    """Return the tests that are decided where an event happens: a model that is wrapped there only tells as much."""
+    known: dict[object, bool] = {}
+    for alt, side in pairwise([*found.around, found.event]):
+        if isinstance(alt, Alt):
+            is_then = any(node is side for node in alt.then.items)
+            known.update(formulas.implied(formulas.of_test(alt.test), is_then))
+    return {key: holds for key, holds in known.items() if key is not None}
+
+
+def is_of_several(found: Happening) -> bool:
+    """Return whether an event happens wherever there are several processes: no test asks for anything else."""
+    tests = [getattr(node.node, "test", None) for node in found.around if isinstance(node, Alt)]
+    return all(test is not None and _ASKS_PROCESSES.search(ast.unparse(test)) for test in tests)
