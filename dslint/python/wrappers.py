@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from dslint.python import attributes, dictionaries
+from dslint.python.events import Event
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
 from dslint.python.launches import taken_apart
 from dslint.python.libraries import Row
@@ -78,7 +79,7 @@ def _copy_fields(m: Machine, old: Instance, new: Instance) -> None:
     """Give a wrapper of a loader the dataset, sampler and contents of the loader inside."""
     names: list[object] = ["#yields", "#arguments", CONTENT, LENGTH]
     for row in m.libraries.lineage(old.cls) if isinstance(old.cls, str) else ():
-        names += row.fields
+        names += () if is_model(m, old) else row.fields  # a model keeps its own
         names += [("argument", name) for name in row.fields]
         names += [("argument", p.arg) for p in row.constructor.parameters.args] if row.constructor.parameters else []
     for name in names:
@@ -93,6 +94,7 @@ def unknown_member(m: Machine, atom: Instance, name: str, node: ast.AST) -> Valu
         taken_apart(m, one(atom))
     if not isinstance(atom.cls, str):
         return None
+    _note_missing(m, atom, atom.cls, name, node)
     for row in m.libraries.lineage(atom.cls):
         extra = row.constructor.extra
         found = _of_inner(m, atom, str(extra.get("unknown_members", "")), name, node)
@@ -103,6 +105,26 @@ def unknown_member(m: Machine, atom: Instance, name: str, node: ast.AST) -> Valu
             if method is not None:
                 return one(Bound(method.path, atom))
     return None
+
+
+def _note_missing(m: Machine, atom: Instance, cls: str, name: str, node: ast.AST) -> None:
+    """Note that code reads an attribute that a class, or one that it stands for, does not have."""
+    read = node.func if isinstance(node, ast.Call) else node
+    if not isinstance(read, ast.Attribute) or read.attr != name or name.startswith("_"):
+        return
+    row = m.libraries.class_(cls)
+    for path in (cls, *(row.constructor.extra.get("stands_for", ()) if row is not None else ())):
+        rows = m.libraries.lineage(path)
+        listed = next((r.constructor.extra["own_members"] for r in rows if "own_members" in r.constructor.extra), None)
+        if (
+            listed is not None
+            and name not in listed
+            and not any(name in (*r.methods, *r.properties, *r.fields) for r in rows)
+        ):
+            tags = frozenset(("missing-member",))
+            event = Event(f"{path}.{name}", tags, read, m.frame.module, one(atom), {}, None, m.lanes, m.control)
+            m.events.append(event)
+            return
 
 
 def _of_inner(m: Machine, atom: Instance, form: str, name: str, node: ast.AST) -> Value | None:

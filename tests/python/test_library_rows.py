@@ -202,6 +202,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "callbacks": lambda value: set(value.values()) <= {"once", "many"},
     "parameters": is_texts,
     "classes": is_texts,
+    "names": is_texts,
     "arguments": is_texts,
 }
 

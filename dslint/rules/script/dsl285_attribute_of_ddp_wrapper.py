@@ -1,0 +1,244 @@
+"""Code reads an attribute of the model from the `DistributedDataParallel` around it, which does not have it.
+
+**What.** `model.config`, `model.generate(...)` or a method of its own is read from what `DistributedDataParallel(...)`
+or `accelerator.prepare(...)` has returned, directly or in a function that gets the wrapped model.
+
+**Why it hurts.** The wrapper has `module`, what every `torch.nn.Module` has, and nothing of the model inside. On one
+GPU, where nothing is wrapped, the code works; on several each rank stops with `AttributeError:
+'DistributedDataParallel' object has no attribute 'config'`, often only where the epoch ends and something is saved.
+
+**Fix.** Read it from the model inside: `model.module.config`, `accelerator.unwrap_model(model).config`. A method that
+runs the forward pass of a training step must be reached through `forward`, since only the call of the wrapper makes DDP
+reduce gradients.
+
+**When it stays quiet.** An attribute that the script sets on the wrapper; a test of `hasattr` or `isinstance`, or a
+`try`, around it; where the same name may hold the bare model, any test of how the run is distributed around it; after
+`accelerator.prepare` in a script that knows DeepSpeed or FSDP, whose wrappers hand attributes on; one process.
+
+A warning after `prepare`, whose wrapper the launch chooses; an error where the script names DDP.
+
+**Evidence.** Two gloo ranks, torch 2.13: each rank stops with an AttributeError; through `module` they go on.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Call, Try
+from dslint.python.queries.derived import Derived
+from dslint.python.values import Instance
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery
+
+META = RuleMeta(
+    code="DSL285",
+    name="attribute-of-ddp-wrapper",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="an attribute of the model is read from the DistributedDataParallel around it, which has none",
+    markers=(r"DistributedDataParallel|DDP|accelerat",),
+    references=(
+        "https://github.com/huggingface/accelerate/issues/54",
+        "https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
+    ),
+    depends_on_run=True,
+)
+_PREPARED = "accelerate.PreparedModel"
+# Tests behind which a name that may hold the bare model holds just that.
+_ASKS = re.compile(r"hasattr|isinstance|\btype\(|__class__|getattr|callable\(")
+_KNOWS = re.compile(
+    r"distributed|ddp|world|wrap|parallel|n_?gpu|gpus|num_proc|multi|rank\s*[!=>]+\s*-1|is_initialized|device_count|launcher",
+    re.I,
+)
+_OTHER_WRAPPERS = re.compile(r"deepspeed|fsdp|FullySharded|megatron", re.I)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each attribute that the wrapper does not have."""
+    if run.context.is_one_process or run.stage is not None:
+        return
+    told: set[tuple[str, int]] = set()
+    for found in run.happenings("missing-member"):
+        event = found.event
+        key = (event.module.path, getattr(event.node, "lineno", 0))
+        if key in told or not isinstance(event.node, ast.Attribute) or _may_be_right(run, found):
+            continue
+        told.add(key)
+        yield _finding(run, found, event.node)
+
+
+def _may_be_right(run: RunQuery, found: Happening) -> bool:
+    """Return whether something around the place, or another wrapper, may keep the attribute from being missing."""
+    wrapper = _wrapper(found)
+    if wrapper.cls == _PREPARED and any(
+        _OTHER_WRAPPERS.search(module.source.text) for module in run.machine.program.modules()
+    ):
+        return True
+    calls = [at for at, node in enumerate(found.around) if isinstance(node, Call)]
+    near = found.around[calls[-1] + 1 :] if calls else found.around
+    if any(isinstance(node, Try) and _catches(node, node in near) for node in found.around):
+        return True
+    for node in found.around:
+        if isinstance(node, Alt) and node.test is not None:
+            text = node.module.text(getattr(node.node, "test", node.node))
+            if _ASKS.search(text) or (node in near and _KNOWS.search(text)):
+                return True
+    return _is_chosen(found) or _is_unwrapped(run, found)
+
+
+def _catches(node: Try, is_near: bool) -> bool:
+    """Return whether a `try` expects the attribute to be missing: by its name, or in the same function by any."""
+    handlers = getattr(node.node, "handlers", [])
+    names = {ast.unparse(handler.type) if handler.type is not None else "" for handler in handlers}
+    return any("AttributeError" in name for name in names) or (is_near and bool(names & {"", "Exception"}))
+
+
+def _is_chosen(found: Happening) -> bool:
+    """Return whether a test in the same statement decides: `a.module.x if wrapped else a.x`."""
+    module, wanted = found.event.module, found.event.node
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.IfExp | ast.BoolOp) and any(inner is wanted for inner in ast.walk(node)):
+            text = module.text(node)
+            if _ASKS.search(text) or _KNOWS.search(text):
+                return True
+    return False
+
+
+def _is_unwrapped(run: RunQuery, found: Happening) -> bool:
+    """Return whether the model inside is taken out on the way here, perhaps by a test that nobody can follow."""
+    node = found.event.node
+    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
+    pieces = derived.of(found.event.module, [node.value] if isinstance(node, ast.Attribute) else [])
+    return pieces is None or any(
+        isinstance(inner, ast.Attribute) and inner.attr == "module"
+        for _, piece in pieces
+        if isinstance(piece, ast.expr)
+        for inner in ast.walk(piece)
+    )
+
+
+def _wrapper(found: Happening) -> Instance:
+    atom = found.event.receiver.single if found.event.receiver is not None else None
+    assert isinstance(atom, Instance)
+    return atom
+
+
+def _finding(run: RunQuery, found: Happening, node: ast.Attribute) -> Finding:
+    event, wrapper = found.event, _wrapper(found)
+    maker = run.makers.get(wrapper)
+    name = run.text(event.module, node.value, 40)
+    is_prepared = wrapper.cls == _PREPARED
+    related = [run.location(maker.module, maker.node, "wraps the model")] if maker is not None else []
+    related += [run.location(c.module, c.node, "hands the wrapped model on") for c in found.calls[-1:]]
+    inner = f"accelerator.unwrap_model({name})" if is_prepared else f"{name}.module"
+    when = " on several GPUs" if is_prepared else ""
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`{name}` is a DistributedDataParallel{when}, which has no attribute `{node.attr}`: each rank stops here",
+        hint=f"Read it from the model inside: `{inner}.{node.attr}`",
+        related=tuple(related),
+        severity=Severity.WARNING if is_prepared else None,
+    )
+
+
+_MAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.width = 4
+        self.layer = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def loss(self, x):
+        return self(x).mean()
+
+
+def main(loader):
+    dist.init_process_group("nccl")
+    net = Net()
+    model = %s
+    %s
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in loader:
+        loss = %s
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main(torch.utils.data.DataLoader([1.0]))
+"""
+_LOSS = "model.loss(x)"
+_EITHER = "DDP(net) if dist.get_world_size() > 1 else net"
+_ACCELERATE = """\
+from accelerate import Accelerator
+from diffusers import UNet2DModel
+from torch.utils.data import DataLoader
+
+from tools import size_of
+
+
+def main(loader):
+    accelerator = Accelerator(mixed_precision="bf16")
+    unet = UNet2DModel(sample_size=64)
+    unet, loader = accelerator.prepare(unet, loader)
+    for batch in loader:
+        print(size_of(%s))
+
+
+if __name__ == "__main__":
+    main(DataLoader([1.0]))
+"""
+_TOOLS = """\
+def size_of(model):
+    return model.config.sample_size
+"""
+
+EXAMPLES = (
+    bad("a method of the model", {"train.py": _MAIN % ("DDP(net)", "pass", _LOSS)}, "train.py:26"),
+    bad("where several ranks are wrapped", {"train.py": _MAIN % (_EITHER, "pass", _LOSS)}, "train.py:26"),
+    bad("in another file, after prepare", {"tools.py": _TOOLS, "train.py": _ACCELERATE % "unet"}, "tools.py:2"),
+    good("of the model inside", {"train.py": _MAIN % ("DDP(net)", "print(model.module.width)", "model(x).mean()")}),
+    good("of every module", {"train.py": _MAIN % ("DDP(net)", "print(model.training)", "model(x).mean()")}),
+    good("set by the script", {"train.py": _MAIN % ("DDP(net)", "model.width = net.width", "model(x) * model.width")}),
+    good(
+        "asked before",
+        {"train.py": _MAIN % ("DDP(net)", "pass", "model.loss(x) if hasattr(model, 'loss') else model(x)")},
+    ),
+    good(
+        "with a default",
+        {"train.py": _MAIN % ("DDP(net)", "print(getattr(model, 'width', 4))", "model(x).mean()")},
+    ),
+    good(
+        "the bare model, by the test that wrapped it",
+        {
+            "train.py": _MAIN
+            % (_EITHER, "print(model.module.width if dist.get_world_size() > 1 else model.width)", "model(x)")
+        },
+    ),
+    good(
+        "taken out where it is wrapped, and handed on",
+        {
+            "train.py": "def show(model):\n    print(model.width)\n\n\n"
+            + _MAIN % (_EITHER, "show(model.module if dist.get_world_size() > 1 else model)", "model(x).mean()")
+        },
+    ),
+    good("unwrapped", {"tools.py": _TOOLS, "train.py": _ACCELERATE % "accelerator.unwrap_model(unet)"}),
+    good(
+        "a script that may run with DeepSpeed",
+        {"tools.py": _TOOLS, "train.py": "import deepspeed\n" + _ACCELERATE % "unet"},
+    ),
+    good("one process", {"train.py": _MAIN % ("DDP(net)", "pass", _LOSS)}, world_size=1),
+)
