@@ -1531,6 +1531,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL222",
@@ -1546,6 +1547,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL223",

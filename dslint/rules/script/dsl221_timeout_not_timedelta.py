@@ -23,10 +23,11 @@ already, since it then ignores the timeout.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
 from dslint.model.firstlook import may_name
@@ -41,7 +42,14 @@ from dslint.model.script.setup.timeouts import (
     timedelta_spelling,
     timeout_position,
 )
+from dslint.python.durations import is_duration
+from dslint.python.events import Event
+from dslint.python.values import Const, Unknown, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.everyrank import row_of
+from dslint.rules.groups import argument_text, called, timeout_name, timeout_of
+from dslint.rules.markers import begins_run
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -152,6 +160,26 @@ EXAMPLES = (
         },
         at=("train.py:9 error", "train.py:10 warning"),
     ),
+    bad(
+        "a field, and a helper of another file that passes its keywords on",
+        {
+            "train.py": "from groups import start\nimport torch.distributed as dist\n\n\nclass Settings:\n"
+            "    def __init__(self):\n        self.limit = 30 * 60\n\n\n"
+            "start('nccl', timeout=Settings().limit)\ndist.barrier()\n",
+            "groups.py": "import torch.distributed as dist\n\n\ndef start(kind, **options):\n"
+            "    dist.init_process_group(kind, **options)\n",
+        },
+        at="groups.py:5 error",
+    ),
+    good(
+        "a field that holds a timedelta, for a helper of another file",
+        {
+            "train.py": "from datetime import timedelta\nfrom groups import start\nimport torch.distributed as dist\n\n"
+            "limits = {'timeout': timedelta(seconds=1800)}\nstart('nccl', **limits)\ndist.barrier()\n",
+            "groups.py": "import torch.distributed as dist\n\n\ndef start(kind, **options):\n"
+            "    dist.init_process_group(kind, **options)\n",
+        },
+    ),
     good(
         "a timedelta",
         {
@@ -186,8 +214,8 @@ _TAKERS = frozenset(name.encode() for name in TIMEOUT_TAKERS | {"ddp_timeout"})
 
 
 def applies(_: str, context: Context, raw: bytes) -> bool:
-    """The file names something that takes a timeout; a project may have other names for it."""
-    return may_name(raw, _TAKERS) or context.vocabulary.stands_in(raw)
+    """The file names something that takes a timeout, or may lead to it; a project may have other names for it."""
+    return may_name(raw, _TAKERS) or context.vocabulary.stands_in(raw) or begins_run(raw)
 
 
 def precheck(tree: ast.Module) -> bool:
@@ -222,6 +250,57 @@ def _holds_timedelta(value: ast.expr, nodes: Flat) -> bool:
 
 def _is_named(target: ast.expr, name: str) -> bool:
     return isinstance(target, ast.Name) and target.id == name
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on timeouts that reach a call as numbers or texts, by whatever way."""
+    for found in run.happenings("takes-timeout"):
+        event = found.event
+        value, numbers = timeout_of(run, event), str(row_of(run, event).get("seconds", ""))
+        if value is None or event.may or event.module.path.endswith(".ipynb"):
+            continue
+        name = timeout_name(run, event)
+        kind = _kind_of(value)
+        if argument_text(run, event, name)[1] is event.node and event.module.path == run.path:
+            continue  # what a call unpacks is told where it is written
+        if numbers == "only":
+            if is_duration(value):
+                yield _told(run, event, name, "timedelta", "a number of seconds")
+        elif kind and not (numbers == "float" and _is_float(value)):
+            yield _told(run, event, name, kind, "a `datetime.timedelta`")
+
+
+def _kind_of(value: Value) -> str:
+    """Return `number` or `text` when a value is certainly one, whatever its size."""
+    kinds = set()
+    for atom in value.atoms:
+        if isinstance(atom, Const):
+            kinds.add(_KINDS.get(atom.kind.__name__, ""))
+        else:
+            kinds.add(_KINDS.get(atom.type.removeprefix("builtins."), "") if isinstance(atom, Unknown) else "")
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _is_float(value: Value) -> bool:
+    return not all(isinstance(atom, Const) and isinstance(atom.value, int | str) for atom in value.atoms)
+
+
+def _told(run: RunQuery, event: Event, name: str, kind: str, wanted: str) -> Finding:
+    text, node = argument_text(run, event, name)
+    call = event.api.rpartition(".")[2]
+    known = event.arguments[name].constants
+    value = known[0] if known is not None and len(known) == 1 and isinstance(known[0], int | float | str) else None
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`{name}={text}` of `{called(run, event)}` is a {kind}, but {wanted} is needed: the call raises on every rank",
+        hint="Pass the seconds as a number" if kind == "timedelta" else "Make it `timedelta(seconds=...)`",
+        facts={"call": "ddp_timeout-timedelta" if kind == "timedelta" else call, "value": value},
+    )
+
+
+_KINDS = {"int": "number", "float": "number", "str": "text"}
 
 
 class Check(ScriptCheck):

@@ -14,16 +14,22 @@ somebody notices.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.setup.timeouts import TIMEDELTA, timeout_position
+from dslint.python.durations import seconds_of
+from dslint.python.source import Module
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.groups import timeout_of
+from dslint.rules.runs import RunQuery
 from dslint.rules.walk import ScriptCheck
 
 # A timeout of a month is nobody's intention; 30 seconds is.
@@ -86,6 +92,16 @@ EXAMPLES = (
         },
         at=("train.py:5", "train.py:7"),
     ),
+    bad(
+        "from a helper of another file, for a field",
+        {
+            "train.py": "from limits import limit\nimport torch.distributed as dist\n\n\nclass Job:\n"
+            "    def __init__(self, value):\n        self.wait = value\n\n\n"
+            "job = Job(limit(7200))\ndist.init_process_group('nccl', timeout=job.wait)\n",
+            "limits.py": "from datetime import timedelta\n\n\ndef limit(number):\n    return timedelta(number)\n",
+        },
+        at="limits.py:5 warning",
+    ),
     good(
         "seconds by keyword, and one day",
         {
@@ -118,6 +134,39 @@ def precheck(tree: ast.Module) -> bool:
         len(node.args) == 1 and not node.keywords and "timedelta" in call_name(node)
         for node in flat(tree).nodes(ast.Call)
     )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a `timedelta` of many days that reaches a timeout, by whatever way."""
+    seen: set[int] = set()
+    for found in run.happenings("takes-timeout"):
+        value = timeout_of(run, found.event)
+        made = value.single if value is not None else None
+        days = (seconds_of(value) or 0) / 86400
+        node = made.node if isinstance(made, Instance) else None
+        is_plain = isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords
+        module = next((m for m in run.machine.program.modules() if _holds(m, node)), None) if is_plain else None
+        if days < _LEAST_DAYS or module is None or not isinstance(node, ast.Call) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        start = module.span(node.args[0]).start
+        text = run.text(module, node.args[0])
+        yield run.finding(
+            META,
+            module,
+            node,
+            f"`{run.text(module, node)}` is {days:g} days: the first argument of `timedelta` is days, so a hang would"
+            " not be reported for that long",
+            hint=f"Write `timedelta(seconds={text})`",
+            fix=Fix("Name the unit: seconds", (Edit(run.path, Span(start, start), "seconds="),))
+            if module.path == run.path
+            else None,
+            facts={"days": days},
+        )
+
+
+def _holds(module: Module, node: ast.AST | None) -> bool:
+    return any(inner is node for inner in ast.walk(module.tree))
 
 
 class Check(ScriptCheck):

@@ -70,7 +70,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first group of each module without a timeout; escalate where a rank is late for good reason."""
     # A file creates one process group, in one of the branches of its set-up: the first finding says it for all.
     first: dict[str, Event] = {}
-    for found in run.happenings("default-group"):
+    for found in run.occurrences("default-group"):
         event = found.event
         known = first.get(event.module.path)
         if _lacks_timeout(run, event) and (known is None or event.node.lineno < known.node.lineno):  # type: ignore[attr-defined]
