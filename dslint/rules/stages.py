@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING
 from dslint.core.source import Location, labelled
 from dslint.python.events import Context, Event
 from dslint.python.queries.arms import Arm, other_arms
-from dslint.python.values import Instance, Tuple
+from dslint.python.values import Function, Instance, Tuple
 from dslint.rules.plateaus import instances
-from dslint.rules.stagetests import ALL, Outcome, outcome
+from dslint.rules.stagetests import ALL, ZERO3, Outcome, outcome
 
 if TYPE_CHECKING:
     from dslint.python.source import Module
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # What has a DeepSpeed config, or stands for one.
 _STATES = ("makes-engine", "training-arguments", "live-config", "starts-group", "prepares")
+_STAGED = re.compile(r"stage")
 _SECTION = "zero_optimization"
 _EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex")
 
@@ -191,3 +193,42 @@ def _expects_failure(node: object) -> bool:
     items = node.node.items if isinstance(node, Context) and isinstance(node.node, ast.With) else []
     calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
     return any(ast.unparse(call.func).endswith(_EXPECTS_FAILURE) for call in calls)
+
+
+def is_left_to_another_branch(found: Happening, does: re.Pattern[str]) -> bool:
+    """Return whether a function around something has a branch for stage 3 alone that calls such a thing."""
+    scopes = [(found.entry.module, found.entry.node)]
+    scopes += [
+        (call.function.module, call.function.node) for call in found.calls if isinstance(call.function, Function)
+    ]
+    return any(_does_at_3(module, node, does) for module, node in scopes)
+
+
+def _does_at_3(module: Module, scope: ast.AST, does: re.Pattern[str]) -> bool:
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Match):
+            asks = _STAGED.search(module.text(node.subject))
+            if asks and any(_is_3(case.pattern) and _calls(case.body, does) for case in node.cases):
+                return True
+        elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
+            told = outcome(module, node.values[0]) or (ALL, ALL)
+            if told[0 if isinstance(node.op, ast.And) else 1] == ZERO3 and _calls([node.values[1]], does):
+                return True
+        elif isinstance(node, ast.If | ast.IfExp):
+            told = outcome(module, node.test) or (ALL, ALL)
+            for arm, stages in ((node.body, told[0]), (node.orelse, told[1])):
+                parts = arm if isinstance(arm, list) else [arm]
+                if stages == ZERO3 and _calls(parts, does):
+                    return True
+            if told[1] == ZERO3 and isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Raise):
+                return True  # what follows is for stage 3
+    return False
+
+
+def _is_3(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant) and pattern.value.value == 3
+
+
+def _calls(parts: Sequence[ast.AST], does: re.Pattern[str]) -> bool:
+    calls = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Call))
+    return any(does.search(ast.unparse(call.func).rpartition(".")[2]) for call in calls)

@@ -214,8 +214,10 @@ def _named(module: Module, test: ast.Name | ast.Attribute, steps: int) -> Outcom
 def _other(module: Module, test: ast.expr) -> Outcome | None:
     names = _names_of(module)
     texts = [module.text(test)]
+    owners = {part.value for part in ast.walk(test) if isinstance(part, ast.Attribute)}
     for part in ast.walk(test):
-        behind = names.value(part) if isinstance(part, ast.Name | ast.Attribute) else None
+        is_asked = isinstance(part, ast.Name | ast.Attribute) and part not in owners
+        behind = names.value(part) if is_asked and isinstance(part, ast.expr) else None
         behind = names.returned(_last(part.func)) if isinstance(part, ast.Call) else behind
         texts.append(module.text(behind) if behind is not None else "")
     return None if _MAYBE.search("\n".join(texts)) else _NOTHING

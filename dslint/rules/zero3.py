@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 
 from dslint.python.events import Alt, Call, Context, Event
 from dslint.python.values import Instance, Value
-from dslint.rules.plateaus import instances
+from dslint.rules.plateaus import instances, outcomes
 from dslint.rules.runs import Happening, RunQuery, happenings_of
+from dslint.rules.training import first_of
 
 # A test of the stage, or of whether a parameter is spread, keeps stage 3 away.
 _ASKS = re.compile(r"zero_?3|stage|ds_id|ds_status|is_deepspeed|gather", re.I)
+
+# A context with such a name gathers what is spread.
+_GATHERS = re.compile(r"gather|zero3|unwrap|summon|full_param", re.I)
 
 
 @dataclass(slots=True)
@@ -28,6 +32,8 @@ class Spread:
     live: Event | None = None
     since: dict[Instance, Event] = field(default_factory=dict)
     trained: set[Instance] = field(default_factory=set)
+    engines: dict[Instance, Event] = field(default_factory=dict)  # by what each engine and its model was made
+    trainers: dict[Instance, list[Instance]] = field(default_factory=dict)  # the models that Trainers will train
     owners: dict[int, set[Instance]] = field(default_factory=dict)
 
     def read(self) -> Iterator[Happening]:
@@ -43,7 +49,7 @@ class Spread:
             self._note(event)
 
     def _note(self, event: Event) -> None:
-        if event.tags & {"training-arguments", "live-config"} and event.stage == 3:
+        if _tells(event) and self.run.stages.of(event) == 3:
             self.live = event
         elif "loads" in event.tags and self.live is not None and not _is_quantized(event):
             for module in event.modules:
@@ -51,9 +57,34 @@ class Spread:
         elif "zero-init" in event.tags and not _is_disabled(event):
             for module in _made_inside(event, self.happenings):
                 self.since.setdefault(module, event)
-        elif "makes-engine" in event.tags and event.stage == 3:
+        elif "makes-engine" in event.tags and self.run.stages.of(event) == 3:
             for module in event.modules:
                 self.since.setdefault(module, event)
+        self._note_engine(event)
+
+    def _note_engine(self, event: Event) -> None:
+        """Note the models that an engine has taken: of a Trainer when it trains."""
+        if event.tags & {"makes-engine", "prepares"} and self.run.stages.of(event) == 3:
+            models = [*event.modules, *instances(event.arguments.get("model"))]
+            if "makes-engine" in event.tags:
+                models += first_of(event.result)
+            else:
+                models += [atom for value in outcomes(event) for atom in instances(value)]
+            for model in models:
+                self.engines.setdefault(model, event)
+        elif "trainer" in event.tags and self.live is not None:
+            for trainer in instances(event.result):
+                self.trainers[trainer] = instances(event.arguments.get("model"))
+        elif "trainer-train" in event.tags and self.live is not None:
+            for model in (m for trainer in instances(event.receiver) for m in self.trainers.get(trainer, ())):
+                self.engines.setdefault(model, self.live)
+
+    def engine_of(self, value: Value | None) -> Event | None:
+        """Return by what the engine was made that a value certainly is, or has taken for its model."""
+        found = instances(value)
+        makers = [self.engines.get(atom) for atom in found]
+        is_sure = value is not None and len(found) == len(value.atoms)
+        return makers[0] if makers and is_sure and None not in makers else None
 
     def of(self, value: Value | None) -> Event | None:
         """Return by what a module, or the module of a parameter, was spread."""
@@ -69,10 +100,27 @@ class Spread:
 
 def spread_of(run: RunQuery) -> Iterator[Spread]:
     """Yield a reader for each entry of a script."""
+    is_at_3 = run.stages.stated[0] == 3
     for entry, tree in run.trees():
         found = list(happenings_of(tree, entry))
-        if any(h.event.stage == 3 or "zero-init" in h.event.tags for h in found):
+        if is_at_3 or any(h.event.stage == 3 or "zero-init" in h.event.tags for h in found):
             yield Spread(run, found)
+
+
+def _tells(event: Event) -> bool:
+    """Return whether transformers knows of the configuration after a call."""
+    return bool(event.tags & {"training-arguments", "live-config"}) or event.api == "accelerate.Accelerator"
+
+
+def is_gathered(found: Happening) -> bool:
+    """Return whether a context around something gathers parameters, or may do so by its name."""
+    for node in (node for node in found.around if isinstance(node, Context)):
+        if "gathers-parameters" in node.tags:
+            return True
+        items = node.node.items if isinstance(node.node, ast.With) else []
+        if any(_GATHERS.search(node.module.text(item.context_expr)) for item in items):
+            return True
+    return False
 
 
 def is_whole(found: Happening) -> bool:

@@ -25,15 +25,19 @@ of its 21 weights with its shape at stage 3, and all at stage 2.
 from __future__ import annotations
 
 import ast
+import itertools
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.context import Context
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.zero.statedstage import may_know_stage
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.source import Module
+from dslint.python.values import Atom, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.stages import is_left_to_another_branch
+from dslint.rules.stagetests import value_behind
+from dslint.rules.zero3 import Spread, is_gathered, spread_of
 
 META = RuleMeta(
     code="DSL212",
@@ -52,6 +56,89 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+_MAX_STEPS = 3
+_SAVES_AT_3 = re.compile(r"save|gather|consolidat|state_dict", re.I)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on what saves the state of a model whose weights an engine has spread."""
+    seen: set[int] = set()
+    for spread in spread_of(run):
+        taken: dict[ast.AST, tuple[Happening, Event]] = {}
+        for found in spread.read():
+            event = found.event
+            if "state-dict" in event.tags and event.api.endswith(".state_dict"):
+                maker = spread.engine_of(event.receiver)
+                if maker is not None and not event.arguments and not is_gathered(found):
+                    taken[event.node] = (found, maker)
+            elif "saves" in event.tags and id(event.node) not in seen and not is_gathered(found):
+                for state, maker in _states(spread, found, taken):
+                    if _is_certain(run, found, state, maker):
+                        seen.add(id(event.node))
+                        yield _finding(run, found, state, maker)
+                        break
+
+
+def _states(
+    spread: Spread, found: Happening, taken: dict[ast.AST, tuple[Happening, Event]]
+) -> Iterator[tuple[Happening, Event]]:
+    """Yield the calls that give what is saved, of which each engine took the model."""
+    event = found.event
+    if event.api.endswith(".save_pretrained"):
+        maker = spread.engine_of(event.receiver)
+        # Adapters are small: DeepSpeed leaves weights below 100,000 numbers whole, unless the config says less.
+        is_small = any("peft" in home for home, _ in itertools.chain(*event.module.imported.values()))
+        given = event.arguments.get("state_dict")
+        if maker is not None and not is_small and not event.open and (given is None or given.constants == (None,)):
+            yield found, maker
+        return
+    atoms = frozenset[Atom]().union(*(value.atoms for value in event.arguments.values()))
+    inside = set(_expressions(event.module, event.node))
+    for node, (state, maker) in taken.items():
+        made = state.event.result.atoms if state.event.result is not None else frozenset[Atom]()
+        if node in inside or any(isinstance(atom, Instance) and atom in made for atom in atoms):
+            yield state, maker
+
+
+def _expressions(module: Module, node: ast.AST, steps: int = 0) -> Iterator[ast.AST]:
+    """Yield the parts of an expression, and of what its names hold."""
+    for part in ast.walk(node):
+        yield part
+        behind = value_behind(module, part) if isinstance(part, ast.Name) and steps < _MAX_STEPS else None
+        if behind is not None:
+            yield from _expressions(module, behind, steps + 1)
+
+
+def _is_certain(run: RunQuery, found: Happening, state: Happening, maker: Event) -> bool:
+    here, there = run.stages.at(found, maker), run.stages.at(state, maker)
+    return here.is_among(3) and there.is_among(3) and not is_left_to_another_branch(found, _SAVES_AT_3)
+
+
+def _finding(run: RunQuery, found: Happening, state: Happening, maker: Event) -> Finding:
+    event, call = found.event, state.event.node
+    is_method = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+    saved = run.text(state.event.module, call.func.value if is_method else call)  # type: ignore[attr-defined]
+    is_whole_model = state is found
+    what = f"`{saved}.save_pretrained` without `state_dict=`" if is_whole_model else f"`{saved}.state_dict()`"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"{what} saves the weights as they stand in the module, and at ZeRO stage 3 these are empty tensors: the "
+        "file is written without an error and holds no weights",
+        hint=_hint(maker),
+        related=run.stages.at(found, maker).places,
+        facts={"call": "save_pretrained" if is_whole_model else "torch.save", "stage": 3},
+    )
+
+
+def _hint(maker: Event) -> str:
+    if "prepares" in maker.tags:
+        return "Call `accelerator.get_state_dict(model)` on every rank and save what it returns"
+    if "makes-engine" in maker.tags:
+        return "Call `save_16bit_model` of the engine on every rank, with `stage3_gather_16bit_weights_on_model_save`"
+    return "Call `trainer.save_model(...)` on every rank"
+
 
 _TRAIN = """\
 import deepspeed
@@ -171,108 +258,3 @@ def main(dataset):
         },
     ),
 )
-_SAVERS = frozenset({"save", "save_file", "async_save"})
-_QUALIFIED_SAVERS = frozenset({"torch.save", "safetensors.torch.save_file", "safetensors.torch.save"})
-_STATE_DICT = "state_dict"
-
-
-def applies(_: str, context: Context, raw: bytes) -> bool:
-    """Only where the ZeRO stage is certain is there anything to say."""
-    return may_know_stage(context, raw)
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A state dict is taken and something is saved, or a model saves itself without one."""
-    nodes = flat(tree)
-    names = set()
-    for call in nodes.nodes(ast.Call):
-        name = call_name(call)
-        names.add(name)
-        if name == "save_pretrained" and not any(k.arg in (None, _STATE_DICT) for k in call.keywords):
-            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-            if not (isinstance(owner, ast.Name) and _is_small(owner.id)):
-                return True
-    return _STATE_DICT in names and bool(names & _SAVERS)
-
-
-def _is_small(name: str) -> bool:
-    return any(word in name for word in ("token", "process", "config", "pipe", "extract", "sched"))
-
-
-class Check(ScriptCheck):
-    """Looks at what is saved."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on the raw state dict of a partitioned model."""
-        name = self.ctx.called(node)
-        if name == "save_pretrained" and isinstance(node.func, cst.Attribute):
-            # Adapters are small: DeepSpeed leaves weights below 100,000 numbers whole, unless the config says less.
-            if (
-                self.ctx.imports("peft")
-                or self.ctx.has_unpacked_arguments(node)
-                or self.ctx.argument(node, _STATE_DICT, 2) is not None
-            ):
-                return
-            self._judge(node, node.func.value, "save_pretrained")
-        elif name in _SAVERS and node.args and self._saves(node):
-            for model in self._models(node.args[0].value, 0):
-                self._judge(node, model, "save")
-
-    def _saves(self, call: cst.Call) -> bool:
-        if self.ctx.qualified_name(call.func) in _QUALIFIED_SAVERS:
-            return True
-        return isinstance(call.func, cst.Attribute) and self.ctx.kind(call.func.value) == "accelerator"
-
-    def _models(self, node: cst.BaseExpression, steps: int) -> list[cst.BaseExpression]:
-        """The models whose state dicts an expression holds."""
-        if steps > 3:
-            return []
-        if isinstance(node, cst.Call):
-            func = node.func
-            if isinstance(func, cst.Attribute) and func.attr.value == _STATE_DICT and not node.args:
-                return [func.value]
-            return []
-        if isinstance(node, cst.Dict):
-            values = [e.value for e in node.elements if isinstance(e, cst.DictElement)]
-            return [model for value in values for model in self._models(value, steps + 1)]
-        if isinstance(node, cst.DictComp):
-            iterated = node.for_in.iter
-            if isinstance(iterated, cst.Call) and self.ctx.called(iterated) == "items":
-                owner = iterated.func.value if isinstance(iterated.func, cst.Attribute) else iterated
-                return self._models(owner, steps + 1)
-            return []
-        value = self.ctx.names.single_value(node)
-        return self._models(value, steps + 1) if value is not None and not self._is_gathered(value) else []
-
-    def _is_gathered(self, value: cst.BaseExpression) -> bool:
-        return self.ctx.zero3.gathers.is_inside(value)
-
-    def _judge(self, call: cst.Call, model: cst.BaseExpression, kind: str) -> None:
-        here = self.ctx.zero.at(call)
-        if not here.is_among(3) or self.ctx.zero3.gathers.is_inside(call) or not self.ctx.zero3.models.is_engine(model):
-            return
-        if self.ctx.zero.is_left_to_another_branch(call):
-            return
-        saved = self.ctx.text(model)
-        what = (
-            f"`{saved}.save_pretrained` without `state_dict=`"
-            if kind == "save_pretrained"
-            else f"`{saved}.state_dict()`"
-        )
-        self.report(
-            call,
-            f"{what} saves the weights as they stand in the module, and at ZeRO stage 3 these are empty tensors: the "
-            "file is written without an error and holds no weights",
-            hint=self._hint(model),
-            related=self.ctx.zero.origins(here),
-            facts={"call": "save_pretrained" if kind == "save_pretrained" else "torch.save", "stage": 3},
-        )
-
-    def _hint(self, model: cst.BaseExpression) -> str:
-        if self.ctx.kind(model).startswith("prepared"):
-            return "Call `accelerator.get_state_dict(model)` on every rank and save what it returns"
-        if self.ctx.kind(model).startswith("engine"):
-            return (
-                "Call `save_16bit_model` of the engine on every rank, with `stage3_gather_16bit_weights_on_model_save`"
-            )
-        return "Call `trainer.save_model(...)` on every rank"

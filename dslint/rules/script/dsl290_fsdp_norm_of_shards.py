@@ -21,16 +21,17 @@ where the norm of the gradient is 4.0; with `NO_SHARD` both agree.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.collective.sharded import SHARDED_STRATEGIES
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
+from dslint.python.events import Event
+from dslint.python.values import Api, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+from dslint.rules.stagetests import value_behind
+from dslint.rules.training import parameter_owners
 
 META = RuleMeta(
     code="DSL290",
@@ -46,10 +47,84 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+# The functions that take the norm of what they get.
+_CLIPS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_norm")
 
-_CLIPS = frozenset(
-    f"torch.nn.utils.{module}{name}" for module in ("", "clip_grad.") for name in ("clip_grad_norm_", "clip_grad_norm")
-)
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a norm of parameters that are certainly the shards of FSDP."""
+    if run.context.world_size.get_or(0) == 1:
+        return
+    asked = parameter_owners(run)
+    for found in run.happenings("clip-grad"):
+        event = found.event
+        if event.api not in _CLIPS:
+            continue
+        call = _parameters(event, asked)
+        owners = asked.get(call, []) if call is not None else []
+        made = _wrapper(run, owners)
+        if call is None or made is None or not _shards(run, made):
+            continue
+        text = run.text(event.module, call.func.value) if isinstance(call.func, ast.Attribute) else "model"
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"`{event.api.rpartition('.')[2]}` takes the norm of the shards of `{text}` on one rank: each rank clips "
+            "its part of the gradient by another factor, and too little",
+            hint=f"Call `{text}.clip_grad_norm_(...)` on every rank",
+            related=(run.location(made.module, made.node, "sharded here"),),
+            fix=_fix(run, event, call, text),
+        )
+
+
+def _parameters(event: Event, asked: Mapping[ast.AST, list[Instance]]) -> ast.Call | None:
+    """Return the only call of `parameters()` that gives what is clipped."""
+    node = event.nodes.get("parameters")
+    if not isinstance(node, ast.expr):
+        return None
+    behind = value_behind(event.module, node) or node
+    calls = [part for part in ast.walk(behind) if isinstance(part, ast.Call) and part in asked]
+    if not calls:  # the list was made elsewhere
+        value = event.arguments.get("parameters")
+        calls = [atom.node for atom in instances(value) if isinstance(atom.node, ast.Call) and atom.node in asked]
+    return calls[0] if len(calls) == 1 else None
+
+
+def _wrapper(run: RunQuery, owners: list[Instance]) -> Event | None:
+    """Return the call that has made the FSDP model that all of these are."""
+    libraries = run.machine.libraries
+    makers = [
+        next((e for e in [run.makers.get(atom)] if e is not None and libraries.is_class(e.api, "fsdp")), None)
+        for atom in owners
+    ]
+    return makers[0] if makers and all(maker is makers[0] for maker in makers) else None
+
+
+def _shards(run: RunQuery, made: Event) -> bool:
+    """The wrapper shards gradients: by default, or by a strategy that is certainly one that does."""
+    strategy = made.arguments.get("sharding_strategy")
+    if strategy is None or strategy.constants == (None,):
+        return not made.open
+    rows = [run.machine.libraries.value(atom.path) if isinstance(atom, Api) else None for atom in strategy.atoms]
+    return all(row is not None and "divides-model" in row.tags for row in rows)
+
+
+def _fix(run: RunQuery, event: Event, call: ast.Call, text: str) -> Fix | None:
+    """`model.clip_grad_norm_(1.0)`, when the other arguments mean the same to the method."""
+    node, module = event.node, event.module
+    if not isinstance(node, ast.Call) or not node.args or node.args[0] is not call or module.path != run.path:
+        return None
+    rest = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
+    names = {keyword.arg for keyword in node.keywords}
+    if not 0 < len(rest) < 3 or not names <= {"max_norm", "norm_type"} or isinstance(rest[0], ast.Starred):
+        return None
+    first = node.keywords[0] if len(node.args) == 1 else rest[0]
+    start, end = module.span(first).start, module.span(rest[-1]).end
+    edit = Edit(run.path, module.span(node), f"{text}.clip_grad_norm_({module.source.text[start:end]})")
+    return Fix("Let the wrapper clip", (edit,))
+
+
 _TRAIN = """\
 import torch
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
@@ -148,69 +223,3 @@ def train(model, loader):
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A function clips, and not a method."""
-    return any(call_name(call).startswith("clip_grad_norm") for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at the parameters of every clipping call."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when they are certainly the shards of FSDP."""
-        if not self.ctx.called(node).startswith("clip_grad_norm") or self.ctx.qualified_name(node.func) not in _CLIPS:
-            return
-        given = self.ctx.argument(node, "parameters", 0)
-        owner = _owner(given)
-        if owner is None or self.ctx.kind(owner) != "fsdp" or self.ctx.run.world_size.get_or(0) == 1:
-            return
-        made = self.ctx.objects.made(owner)
-        if made is None or self.ctx.objects.taken(owner) is not None or not self._shards(made):
-            return
-        text = self.ctx.text(owner)
-        self.report(
-            node,
-            f"`{last_name(node.func)}` takes the norm of the shards of `{text}` on one rank: each rank clips its "
-            "part of the gradient by another factor, and too little",
-            hint=f"Call `{text}.clip_grad_norm_(...)` on every rank",
-            related=(self.ctx.location(made, "sharded here"),),
-            fix=self._fix(node, text),
-        )
-
-    def _shards(self, made: cst.Call) -> bool:
-        """The wrapper shards gradients: by default, or by a strategy that is written out."""
-        if any(arg.star for arg in made.args):
-            return False
-        strategy = self.ctx.argument(made, "sharding_strategy", 2)
-        return strategy is None or self._is_sharding(strategy)
-
-    def _is_sharding(self, strategy: cst.BaseExpression) -> bool:
-        """One that shards gradients, or a choice among such: `STRATEGIES[args.sharding]`, `A if nodes > 1 else B`."""
-        if isinstance(strategy, cst.IfExp):
-            return self._is_sharding(strategy.body) and self._is_sharding(strategy.orelse)
-        if isinstance(strategy, cst.Subscript):
-            table = self.ctx.names.single_value(strategy.value)
-            parts = table.elements if isinstance(table, cst.Dict) else ()
-            return bool(parts) and all(isinstance(p, cst.DictElement) and self._is_sharding(p.value) for p in parts)
-        value = self.ctx.names.single_value(strategy) if isinstance(strategy, cst.Name) else None
-        return self._is_sharding(value) if value is not None else last_name(strategy) in SHARDED_STRATEGIES
-
-    def _fix(self, node: cst.Call, text: str) -> Fix | None:
-        """`model.clip_grad_norm_(1.0)`, when the other arguments mean the same to the method."""
-        rest = node.args[1:]
-        names = {arg.keyword.value for arg in rest if arg.keyword is not None}
-        plain = node.args[0].keyword is None and not any(arg.star for arg in rest)
-        if not (plain and 0 < len(rest) < 3 and names <= {"max_norm", "norm_type"}):
-            return None
-        start, end = self.ctx.span(rest[0]).start, self.ctx.span(rest[-1]).end
-        written = self.ctx.doc.source.text[start:end].rstrip().removesuffix(",")
-        edit = Edit(self.ctx.doc.path, self.ctx.span(node), f"{text}.clip_grad_norm_({written})")
-        return Fix("Let the wrapper clip", (edit,))
-
-
-def _owner(given: cst.BaseExpression | None) -> cst.BaseExpression | None:
-    """The model of `model.parameters()`."""
-    called = given.func if isinstance(given, cst.Call) else None
-    return called.value if isinstance(called, cst.Attribute) and called.attr.value == "parameters" else None

@@ -131,7 +131,7 @@ def _saved(spread: Spread, found: Happening) -> Event | None:
     event = found.event
     own = event.result.atoms if event.result is not None else frozenset()
     since = spread.of(event.receiver)
-    if since is not None and "state-dict" in event.tags:
+    if since is not None and "state-dict" in event.tags and spread.engine_of(event.receiver) is None:
         saves = (other.event for other in spread.happenings if "saves" in other.event.tags)
         return since if any(own & value.atoms for save in saves for value in save.arguments.values()) else None
     trains = {id(h.event.node) for h in spread.happenings if "trainer-train" in h.event.tags}
