@@ -67,6 +67,13 @@ def backend_of(run: RunQuery, event: Event) -> Value | None:
     return _given(event, backend_name(run, event))
 
 
+def backend_words(run: RunQuery, event: Event) -> tuple[object, ...] | None:
+    """Return the backends that a call may get; of an option or open parameter its default."""
+    value = backend_of(run, event)
+    default = run.machine.defaults.get(value.number) if value is not None and value.constants is None else None
+    return default.constants if default is not None else value.constants if value is not None else None
+
+
 def backend_name(run: RunQuery, event: Event) -> str:
     """Return the parameter that takes the backend."""
     return str(row_of(run, event).get("backend", "backend"))

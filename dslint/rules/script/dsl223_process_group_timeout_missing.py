@@ -84,6 +84,9 @@ def _lacks_timeout(run: RunQuery, event: Event) -> bool:
     """Return whether a call makes a group of several ranks, with timeouts, and states none."""
     if not event.tags >= _MAKES or is_open(event) or timeout_of(run, event) is not None:
         return False
+    written = event.nodes.get("timeout")
+    if written is not None and not (isinstance(written, ast.Constant) and written.value is None):
+        return False  # a caller may give it one
     backend, size = backend_of(run, event), event.arguments.get("world_size")
     if backend is not None and backend.constants == ("xla",):
         return False  # it has timeouts of its own

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import after_group, backend_of
+from dslint.rules.groups import after_group, backend_words
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -59,8 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         given = [value for name, value in event.arguments.items() if name != "group" or value.constants != (None,)]
         if event.api != "torch.distributed.barrier" or given or event.open or event.may or len(past.done) > 1:
             continue
-        backend = backend_of(run, made)
-        if made.api != _TORCH or made.open or backend is None or backend.constants != ("nccl",):
+        if made.api != _TORCH or made.open or backend_words(run, made) != ("nccl",):
             continue
         if not _is_first(run, event):
             return

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.groups import backend_of
+from dslint.rules.groups import backend_words
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -64,8 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _is_nccl(run: RunQuery, event: Event) -> bool:
-    backend = backend_of(run, event) if event.api == _TORCH else None
-    return backend is not None and backend.constants == ("nccl",)
+    return event.api == _TORCH and backend_words(run, event) == ("nccl",)
 
 
 _MAIN = "if __name__ == '__main__':\n    dist.init_process_group('nccl')\n    train()\n"
