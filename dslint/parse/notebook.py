@@ -15,7 +15,14 @@ _PYTHON_CELL_MAGICS = frozenset({"time", "timeit", "capture", "prun", "python", 
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 # ``%cd x``, ``!pip install``, ``?name``, ``name?``, and assignments from the shell: ``files = !ls``.
-_LINE_MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:[%!?]|[\w.\[\]]+\?{1,2}[ \t]*$|(?P<target>[\w., \t]+?)=[ \t]*[!%])")
+# Without a sign, too, for the commands that IPython knows by itself: ``cd ..``.
+_BARE_MAGIC = (
+    r"(?:cd|ls|ll|pip|conda|mamba|mkdir|cp|mv|rm|rmdir|cat|less|more|man|matplotlib)[ \t]+"
+    r"(?!(?:in|is|and|or|if|not|for|else|as)\b)(?:\.\.|[~/\w-])"
+)
+_LINE_MAGIC = re.compile(
+    rf"(?P<indent>[ \t]*)(?:[%!?]|{_BARE_MAGIC}|[\w.\[\]]+\?{{1,2}}[ \t]*$|(?P<target>[\w., \t]+?)=[ \t]*[!%])"
+)
 _UNREADABLE = "not a readable notebook"
 _TEXTS = re.compile(
     r"""\"{3}.*?\"{3}|'{3}.*?'{3}|(?P<open>\"{3}.*|'{3}.*)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*""", re.S
@@ -66,7 +73,7 @@ def mask_magics(code: str) -> str:
     magic = _CELL_MAGIC.match(code)
     if magic and magic.group(1) not in _PYTHON_CELL_MAGICS:
         return "".join(map(_comment, lines))
-    if not any(mark in code for mark in "%!?"):
+    if not any(mark in code for mark in "%!?") and not re.search(rf"(?m)^[ \t]*{_BARE_MAGIC}", code):
         return code
     result: list[str] = []
     continued = False
