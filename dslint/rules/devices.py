@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dslint.python.values import Const, Instance, PerRank, Value
+from dslint.python.values import Api, Const, Instance, PerRank, Value
 from dslint.python.varies import ASSUMED, LOST
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Parameters that take a device, whatever the call is.
 _PLACES = ("device", "device_id", "device_ids", "device_map")
-_NAMING = frozenset({"sets-device", "uses-device", "moves-to-device"})
+_NAMING = DEVICE_NAMING = frozenset({"sets-device", "uses-device", "moves-to-device"})
 DEVICE_TAGS = (*sorted(_NAMING), "starts-group", "wraps-model", "loads", "reads-file", "spawns")
 _NAME = re.compile(r"cuda:(\d+)")
 
@@ -70,3 +70,42 @@ def _number(value: object) -> object:
     """Return the number in the name of a device."""
     named = _NAME.fullmatch(value) if isinstance(value, str) else None
     return int(named[1]) if named is not None else value
+
+
+def device_words(run: RunQuery, value: Value) -> frozenset[str] | None:
+    """Return the devices that a value may name, as torch writes them (`cuda`, `cuda:0`); `None` when unknown."""
+    found: set[str] = set()
+    for atom in value.atoms:
+        if isinstance(atom, Const) and type(atom.value) in (int, str):
+            found.add(f"cuda:{atom.value}" if isinstance(atom.value, int) else str(atom.value))
+            continue
+        made = run.makers.get(atom) if isinstance(atom, Instance) else None
+        names = device_words(run, made.arguments["0"]) if made is not None and "0" in made.arguments else None
+        if made is None or made.api != "torch.device" or names is None or made.open:
+            return None
+        number = made.arguments.get("1")
+        known = number.constants if number is not None else ()
+        if known is None:
+            return None
+        found |= {f"{name}:{at}" for name in names for at in known} if number is not None else names
+    return frozenset(found)
+
+
+def is_dtype(value: Value) -> bool:
+    """Return whether an argument is a type of numbers, or a switch, and no device."""
+    return all(
+        (isinstance(atom, Api) and atom.path.startswith("torch."))
+        or (isinstance(atom, Const) and type(atom.value) is bool)
+        for atom in value.atoms
+    )
+
+
+def is_on_current(run: RunQuery, event: Event) -> bool:
+    """Return whether a call puts something on the current GPU: `.cuda()`, `.to("cuda")`."""
+    if "moves-to-device" not in event.tags or event.open:
+        return False
+    values = [value for value, _ in choices(event) if value.constants != (None,) and not is_dtype(value)]
+    if not values:
+        return event.api.endswith(".cuda")
+    known = [device_words(run, value) or frozenset() for value in values]
+    return any("cuda" in words and words <= {"cuda", "cpu", "mps"} for words in known)

@@ -1759,13 +1759,10 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "init_process_group",
             "nccl",
-            "cuda",
-            "\\.cuda\\(\\)|[\\\"']cuda[\\\"']",
         ),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

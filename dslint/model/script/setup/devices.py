@@ -1,22 +1,17 @@
-"""Which GPU a file chooses: by an index, by a rank, by a literal, or the current one."""
+"""Which GPU a file names: the first one by a literal, or the current one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import libcst as cst
 
-from dslint.model.script.bindings import Binding
 from dslint.model.script.constants import Constants
 from dslint.model.script.dotted import dotted
 from dslint.model.script.names import Names
-from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.tree import Tree
 
-_RANK_MODULES = ("torch.distributed", "deepspeed.comm", "mmengine", "mmcv", "accelerate")
-_GLOBAL_VARIABLES = frozenset({"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"})
 _DEVICE_KEYWORDS = frozenset({"device", "map_location"})
 # Functions of ``torch.cuda`` that start CUDA in the process (``_lazy_init``, or ``cuInit`` for ``is_available``).
 _STARTING = frozenset(
@@ -26,14 +21,6 @@ _STARTING = frozenset(
     }
 )
 _MAX_ALIASES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A place that chooses a GPU by ``index``; ``call`` is the call that gets it."""
-
-    index: cst.BaseExpression
-    call: cst.CSTNode
 
 
 class Devices:
@@ -47,106 +34,6 @@ class Devices:
     @cached_property
     def _calls(self) -> list[cst.Call]:
         return self._tree.every(cst.Call)
-
-    # -- chosen by an index ---------------------------------------------------------------------------------------
-
-    @cached_property
-    def choices(self) -> tuple[Choice, ...]:
-        """``set_device(x)``, ``torch.device("cuda", x)``, ``f"cuda:{x}"``, ``.cuda(x)``, ``device_ids=[x]``, a map."""
-        found: list[Choice] = []
-        for node in self._tree.some(cst.Call, cst.FormattedString, cst.Dict):
-            if isinstance(node, cst.Call):
-                found += (Choice(index, node) for index in self._indices(node))
-            elif isinstance(node, cst.FormattedString):
-                index = _formatted_index(node)
-                if index is not None:
-                    found.append(Choice(index, node))
-            elif isinstance(node, cst.Dict):  # a ``device_map`` that puts the whole model on one GPU
-                whole = self._whole(node)
-                if whole is not None:
-                    found.append(Choice(whole, node))
-        return tuple(found)
-
-    def _indices(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        name, values = self._names.called(call), [a.value for a in call.args if a.keyword is None and not a.star]
-        is_method = isinstance(call.func, cst.Attribute)
-        if (name == "set_device" or (name == "cuda" and is_method)) and len(call.args) == 1:
-            yield from values or [call.args[0].value]
-        elif name == "device" and len(values) == 2:
-            yield values[1]
-        for arg in call.args:
-            keyword = arg.keyword.value if arg.keyword is not None else ""
-            if keyword == "device_ids" and isinstance(arg.value, cst.List) and len(arg.value.elements) == 1:
-                yield arg.value.elements[0].value
-            elif keyword == "device_id":
-                yield arg.value
-
-    def is_global_rank(self, node: cst.BaseExpression, depth: int = 0) -> bool:
-        """The expression is the rank in the whole job: on the second machine it is no index of a GPU."""
-        if depth > _MAX_ALIASES:
-            return False
-        if isinstance(node, cst.Call):
-            return self._is_rank_call(node, depth)
-        if isinstance(node, cst.Subscript):
-            index = node.slice[0].slice if len(node.slice) == 1 else None
-            key = self._constants.value(index.value).get_or(None) if isinstance(index, cst.Index) else None
-            return self._names.qualified(node.value) == "os.environ" and key in _GLOBAL_VARIABLES
-        if isinstance(node, cst.Name):
-            return self._holds_rank(self._names.bindings(node.value, node), depth)
-        if isinstance(node, cst.Attribute):
-            if node.attr.value == "process_index":
-                return self._is_state(node.value)
-            return self._holds_rank(self._names.attribute_bindings(node) or self._assigned(node), depth)
-        return False
-
-    def _assigned(self, node: cst.Attribute) -> list[Binding]:
-        """What the file assigns to ``args.rank``, under this spelling."""
-        wanted = dotted(node)
-        targets = (n for n in self._tree.every(cst.AssignTarget) if dotted(n.target) == wanted)
-        found = [(self._tree.parent(target), target) for target in targets] if wanted else []
-        return [Binding("assign", t, owner.value) for owner, t in found if isinstance(owner, cst.Assign)]
-
-    def _is_state(self, node: cst.BaseExpression) -> bool:
-        """An ``Accelerator`` or ``PartialState``, whose ``process_index`` is the rank in the job."""
-        made = self._names.single_value(node) or node
-        name = self._names.qualified(made.func) or "" if isinstance(made, cst.Call) else ""
-        return name.startswith("accelerate.") and name.endswith(("Accelerator", "PartialState", "AcceleratorState"))
-
-    def _is_rank_call(self, node: cst.Call, depth: int) -> bool:
-        name = self._names.qualified(node.func) or ""
-        if name == "int" and len(node.args) == 1:
-            return self.is_global_rank(node.args[0].value, depth + 1)
-        if name in ("os.environ.get", "os.getenv") and node.args:
-            return self._constants.value(node.args[0].value).get_or(None) in _GLOBAL_VARIABLES
-        if name.endswith(".get_rank") and not node.args and name.startswith(_RANK_MODULES):
-            return True
-        ranks = [v for v in self.returned(node) if not isinstance(v, cst.Integer | cst.SimpleString)]
-        return bool(ranks) and all(self.is_global_rank(value, depth + 1) for value in ranks)
-
-    def returned(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """What a helper may return for the index of a GPU: ``state.process_index if has_gpu else "cpu"``."""
-        function = self._names.local_function(node) if isinstance(node, cst.Call) and not node.args else None
-        nodes = self._tree.own(function.body, cst.Return) if function is not None else ()
-        values = [n.value for n in nodes if n.value is not None]
-        return [arm for v in values for arm in ((v.body, v.orelse) if isinstance(v, cst.IfExp) else (v,))]
-
-    def _holds_rank(self, found: list[Binding], depth: int) -> bool:
-        """Every value of a variable is the rank, or the number that stands for it without distribution."""
-        ranks = 0
-        for binding in found:
-            value = binding.value
-            if binding.kind == "unpack" and isinstance(value, cst.Call):
-                if self._names.called(value) != "get_dist_info" or binding.position != 0:
-                    return False
-                ranks += 1
-            elif binding.kind == "assign" and value is not None:
-                if number_of(value) is None:
-                    if not self.is_global_rank(value, depth + 1):
-                        return False
-                    ranks += 1
-            else:
-                return False
-        return ranks > 0
 
     # -- GPU 0 by its name ------------------------------------------------------------------------------------------
 
@@ -243,13 +130,3 @@ class Devices:
             or self._is_on_current(call)
             or any(id(arg.value) in first and self._names.called(call) != "device" for arg in call.args)
         )
-
-
-def _formatted_index(node: cst.FormattedString) -> cst.BaseExpression | None:
-    """``rank`` of ``f"cuda:{rank}"``."""
-    if len(node.parts) != 2:
-        return None
-    text, value = node.parts
-    if isinstance(text, cst.FormattedStringText) and isinstance(value, cst.FormattedStringExpression):
-        return value.expression if text.value in ("cuda:", "npu:", "xpu:") else None
-    return None
