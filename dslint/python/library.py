@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, durations, paths
+from dslint.python import attributes, containers, durations, paths
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.dictionaries import known_keys
@@ -18,6 +18,7 @@ from dslint.python.machine import Machine
 from dslint.python.models import patched, train_on_batches
 from dslint.python.parsers import parser_made, read_call
 from dslint.python.parts import modules_in, own_parts
+from dslint.python.places import ordered
 from dslint.python.restrictions import lanes_of, restrict
 from dslint.python.results import Place, contents, make
 from dslint.python.sources import loader_sources
@@ -339,8 +340,11 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     event.items = {
         name: m.elements(value.single)
         for name, value in given.items()
-        if name in _PLACES and isinstance(value.single, Instance)
+        if (name in _PLACES or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
     }
+    if "makes-group" in row.tags:
+        listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))
+        event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]
         event.modules = modules_in(m, given.values())

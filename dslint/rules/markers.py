@@ -33,6 +33,7 @@ ENTRY = (
     r"|Trainer\(|ddp_timeout|\bspawn\(|Trainer\):|LightningModule|Callback\b|DistributedSampler\("
     r"|dist\.(?:all_|broadcast|barrier|gather|scatter)|safe_[gs]et_full_|HfDeepSpeedConfig|zero3_enabled\("
     r"|cuda\.set_device\(|cuda:\{|CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"
+    r"|new_group\(|new_subgroups"
     r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
     r"|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )

@@ -19,8 +19,8 @@ for first in range(0, world_size, 8):
 or pass `use_local_synchronization=True`, with which only the members take part.
 
 **When it stays quiet.** `use_local_synchronization` is passed; a group of the rank alone (`new_group([rank])`), which
-waits for nobody; a rank within a subgroup (`tp_rank`); loop variables and parameters that are called `rank`;
-`new_group` behind a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
+waits for nobody; the same members in another order; a rank within a subgroup; loop variables and parameters that are
+called `rank`; `new_group` behind a rank test, which is DSL201, and a loop over one part a rank, which is DSL207.
 
 **Evidence.** Four gloo ranks, torch 2.13: `new_group([rank, (rank + 1) % 4])`, and `new_group()` in
 `for _ in range(rank + 1)`, hang; all groups on all ranks pass. Controls: `[rank]` passes, and pairs with
@@ -30,16 +30,15 @@ waits for nobody; a rank within a subgroup (`tp_rank`); loop variables and param
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import Flat, call_name, expression_name, flat
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, Loop
+from dslint.python.machine import Machine
+from dslint.python.values import Atom, Const, PerRank, Value
+from dslint.python.varies import ASSUMED, LOCAL, LOST, OWN, RANK, RANKED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL226",
@@ -47,185 +46,92 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="The ranks make other process groups, since the members or their number come from the rank",
-    markers=(r"new_group\b|new_subgroups_by_enumeration\b", r"rank|RANK", r"distributed|deepspeed"),
+    markers=(r"distributed|deepspeed",),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.new_group",),
+    depends_on_run=True,
 )
-_MAKERS = frozenset(
-    f"{root}.{name}"
-    for root in ("torch.distributed", "torch.distributed.distributed_c10d", "deepspeed.comm")
-    for name in ("new_group", "new_subgroups_by_enumeration")
-)
-_MAX_STEPS = 5
-# Names and variables of the environment that may be the rank of the process (``ranks`` is a list of others).
-_RANK = re.compile(r"(?i)rank(?:_id)?$|process_index$|procid$|localid$")
 
 
-def precheck(tree: ast.Module) -> bool:
-    """The members of a group, or the loop around it, may come from the rank."""
-    nodes = flat(tree)
-    makers = [c for c in nodes.nodes(ast.Call) if call_name(c) in ("new_group", "new_subgroups_by_enumeration")]
-    if not makers:
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where all ranks make a group, and its members or how often it is made come from the rank."""
+    if run.context.is_one_process:
+        return
+    for happening in run.happenings("makes-group"):
+        event = happening.event
+        local = event.arguments.get("use_local_synchronization")
+        if event.open or event.lanes != run.machine.worlds.full or (local and local.constants != (False,)):
+            continue
+        name = next((name for name in ("ranks", "ranks_per_subgroup_list") if name in event.arguments), "")
+        if name and _differ(run, event, name):
+            yield _finding(run, event, name)
+            continue
+        loop = _own_loop(happening)
+        if loop is not None:
+            yield _finding(run, event, "", loop)
+
+
+def _differ(run: RunQuery, event: Event, name: str) -> bool:
+    """Return whether ranks certainly name other members, and more than themselves."""
+    varies = event.snapshot[name][0]
+    if not varies & RANKED or varies & (LOST | OWN | ASSUMED):
         return False
-    ranks = _rank_names(nodes)
-    values = [value for c in makers for value in (*c.args[:1], *(k.value for k in c.keywords))]
-    loops = (loop for loop in nodes.nodes(ast.For) if any(c in makers for c in ast.walk(loop)))
-    return any(_mentions(value, ranks) for value in (*values, *(loop.iter for loop in loops)))
+    if not varies & (RANK | LOCAL) and "device_count" in event.module.source.text:
+        return False  # machines of a job have as many devices
+    choices = event.members
+    if any(items is not None and len(items) == 1 for items in choices):
+        return False
+    known = [_members(run.machine, items) for items in choices if items is not None]
+    sets = [found for found in known if found is not None]
+    if len(sets) == len(choices):
+        return any(len({found[lane] for found in sets for lane in group}) > 1 for group in run.machine.worlds.groups)
+    return True
 
 
-def _rank_names(nodes: Flat) -> set[str]:
-    """The variables that may hold something computed from the rank."""
-    given = [(_words(n.value), {expression_name(t) for t in _targets(n)}) for n in nodes.nodes(ast.Assign)]
-    typed = (n for n in nodes.nodes(ast.AnnAssign) if n.value is not None)
-    given += [(_words(n.value), {expression_name(n.target)}) for n in typed]  # type: ignore[arg-type]
-    for at, test in zip(nodes.places(ast.If), nodes.nodes(ast.If), strict=True):
-        inside = nodes.order[at : nodes.ends[at]]
-        chosen = {expression_name(t) for n in inside if isinstance(n, ast.Assign) for t in _targets(n)}
-        chosen |= {expression_name(n.target) for n in inside if isinstance(n, ast.AnnAssign)}
-        if chosen:
-            given.append((_words(test.test), chosen))
-    found: set[str] = set()
-    while True:
-        fresh = {name for words, names in given if words is None or words & found for name in names}
-        fresh -= found | {""}
-        if not fresh:
-            return found
-        found |= fresh
+def _members(m: Machine, items: list[Value]) -> list[frozenset[object]] | None:
+    """Return the members that each lane names; `None` where one of them is not known."""
+    columns = [_by_lane(m, item.single) for item in items]
+    if any(column is None for column in columns):
+        return None
+    return [frozenset(column[at] for column in columns if column is not None) for at in range(len(m.worlds.lanes))]
 
 
-def _targets(node: ast.Assign) -> Iterator[ast.expr]:
-    for target in node.targets:
-        yield from target.elts if isinstance(target, ast.Tuple) else (target,)
+def _by_lane(m: Machine, atom: Atom | None) -> list[object] | None:
+    if isinstance(atom, PerRank):
+        return list(atom.values)
+    return [atom.value] * len(m.worlds.lanes) if isinstance(atom, Const) else None
 
 
-def _mentions(value: ast.expr, names: set[str]) -> bool:
-    words = _words(value)
-    return words is None or bool(words & names)
-
-
-def _words(value: ast.expr) -> set[str] | None:
-    """The names in an expression; ``None`` when one of them, or a text, speaks of ranks."""
-    found = set()
-    for node in ast.walk(value):
-        word = expression_name(node) if isinstance(node, ast.expr) else ""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            word = node.value
-        elif word:
-            found.add(word)
-        if _RANK.search(word):
-            return None
-    return found
-
-
-class Check(ScriptCheck):
-    """Looks at each group that all ranks make."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when the members or the number of groups certainly come from the rank."""
-        if self.ctx.qualified_name(node.func) not in _MAKERS or self.ctx.has_unpacked_arguments(node):
-            return
-        if self.ctx.argument(node, "use_local_synchronization", 4) is not None or self.ctx.guard(node) is not None:
-            return
-        members = self.ctx.argument(node, "ranks", 0) or self.ctx.argument(node, "ranks_per_subgroup_list", 0)
-        rank = self._rank_in(members, _MAX_STEPS) if members is not None and not self._is_alone(members) else None
-        if members is not None and rank is not None:
-            self._report(node, members, rank, "the members are computed from the rank", "members")
-            return
-        chosen = self._chosen(members) if members is not None else None
-        if chosen is not None:
-            self._report(node, members or node, chosen, "a test of the rank chooses the members", "members")
-            return
-        for loop in self.ctx.loops(node):
-            rank = self._rank_in(loop.iter, _MAX_STEPS) if isinstance(loop, cst.For) and _counts(loop) else None
-            if rank is not None and not any(u.call is node for u in self.ctx.uneven_loops.all()):
-                self._report(node, node, rank, "the loop around it depends on the rank", "count")
-                return
-
-    def _chosen(self, members: cst.BaseExpression) -> cst.CSTNode | None:
-        """The rank test whose arms write out other members: ``ranks = [0, 1] if rank < 2 else [2, 3]``."""
-        value = self.ctx.names.single_value(members) or members
-        if isinstance(value, cst.IfExp):
-            return value.test if self._parts(value.test) and _differ([value.body, value.orelse]) else None
-        found = self.ctx.objects.reached(members) if isinstance(members, cst.Name) else []
-        values = [b.value for b in found if b.kind == "assign" and b.value is not None]
-        if len(values) != len(found) or not _differ(values):
-            return None
-        guards = [g for g in (self.ctx.guard(b.node) for b in found) if g is not None and g.kind == "test"]
-        # Every list stands in an arm of one rank test.
-        around = [g for g in guards if all(self.ctx.tree.contains(g.owner, b.node) for b in found)]
-        return around[0].test if around else None
-
-    def _parts(self, test: cst.BaseExpression) -> bool:
-        return any(ranks.is_partial for ranks in self.ctx.guards.branches(test))
-
-    def _is_alone(self, members: cst.BaseExpression) -> bool:
-        """`[rank]`: a group that waits for nobody."""
-        value = self.ctx.names.single_value(members) or members
-        return isinstance(value, cst.List | cst.Tuple) and len(value.elements) == 1
-
-    def _rank_in(self, value: cst.BaseExpression, steps: int) -> cst.BaseExpression | None:
-        """The rank of the process in an expression, looked for behind variables too."""
-        for node in self.ctx.descendants(value):
-            if not isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-                continue
-            if isinstance(node, cst.Name) and not self.ctx.tree.is_variable(node):
-                continue  # ``ranks`` of ``args.ranks``
-            inner = self.ctx.names.single_value(node) if isinstance(node, cst.Name) and steps else None
-            other = isinstance(node, cst.Name) and self._is_other(node)
-            if not other and self.ctx.guards.rank_values.is_rank(node):
+def _own_loop(happening: Happening) -> Loop | None:
+    """Return the loop around a call that counts to a number which comes from the rank."""
+    for node in happening.around:
+        if isinstance(node, Loop) and node.varies & RANKED and not node.varies & (LOST | OWN | ASSUMED):
+            subject = getattr(node.node, "iter", None)
+            if isinstance(subject, ast.Call) and getattr(subject.func, "id", "") == "range":
                 return node
-            found = self._rank_in(inner, steps - 1) if inner is not None and not self._is_gathered(inner) else None
-            if found is not None:
-                return found
-        return None
-
-    def _is_gathered(self, value: cst.BaseExpression) -> bool:
-        """What another function makes of the rank may be the same everywhere."""
-        return (
-            isinstance(value, cst.Call)
-            and not self.ctx.guards.rank_values.is_rank(value)
-            and self.ctx.called(value) not in ("list", "range", "sorted", "tuple", "set", "int", "max", "min")
-        )
-
-    def _is_other(self, node: cst.Name) -> bool:
-        """The name cannot hold this process's rank: a loop or a parameter gives it its value, or a list does."""
-        parent = self.ctx.parent(node)
-        if isinstance(parent, cst.Attribute) or (isinstance(parent, cst.Arg) and parent.keyword is node):
-            return True
-        found = self.ctx.names.bindings(node.value, node)
-        many = (cst.List, cst.ListComp, cst.Tuple, cst.Dict, cst.Set)
-        return not found or any(
-            b.kind not in ("assign", "unpack", "import") or (b.kind == "assign" and isinstance(b.value, many))
-            for b in found
-        )
-
-    def _report(self, node: cst.Call, place: cst.CSTNode, rank: cst.CSTNode, why: str, members: str) -> None:
-        name = self.ctx.text(node.func)
-        self.report(
-            place,
-            f"every rank must make the same groups in the same order, but {why}: ranks wait in `{name}` for members"
-            " that make another group",
-            hint="Make all groups on all ranks and keep the one that holds this rank, or pass"
-            " `use_local_synchronization=True`",
-            related=(self.ctx.location(rank, "the rank"),) if rank is not place else (),
-            facts={"members": members},
-        )
+    return None
 
 
-def _differ(values: list[cst.BaseExpression]) -> bool:
-    """Lists of numbers that are not the same: nothing else is certain to name other ranks."""
-    written = [_numbers(value) for value in values]
-    return None not in written and len(set(written)) > 1
-
-
-def _numbers(value: cst.BaseExpression) -> tuple[str, ...] | None:
-    if not isinstance(value, cst.List | cst.Tuple) or len(value.elements) < 2:
-        return None
-    found = [e.value.value for e in value.elements if isinstance(e.value, cst.Integer)]
-    return tuple(sorted(found)) if len(found) == len(value.elements) else None
-
-
-def _counts(loop: cst.For) -> bool:
-    return isinstance(loop.iter, cst.Call) and last_name(loop.iter.func) == "range"
+def _finding(run: RunQuery, event: Event, name: str, loop: Loop | None = None) -> Finding:
+    called = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else event.api
+    place = event.node if loop is not None else event.nodes.get(name, event.node)
+    chosen = "a test of the rank chooses the members" if len(event.members) > 1 else ""
+    why = chosen or "the members are computed from the rank"
+    why = why if loop is None else "the loop around it depends on the rank"
+    related = run.origin(event.arguments.get(name), "the rank") if loop is None else ()
+    if loop is not None:
+        related = (run.location(loop.module, getattr(loop.node, "iter", loop.node), "the rank"),)
+    return run.finding(
+        META,
+        event.module,
+        place,
+        f"every rank must make the same groups in the same order, but {why}: ranks wait in `{called}` for members"
+        " that make another group",
+        hint="Make all groups on all ranks and keep the one that holds this rank, or pass"
+        " `use_local_synchronization=True`",
+        related=related,
+        varies=event.varies,
+        facts={"members": "count" if loop is not None else "members"},
+    )
 
 
 _HEAD = """\
@@ -284,6 +190,14 @@ EXAMPLES = (
         {
             "train.py": _HEAD + "alone = dist.new_group([rank])\n"
             "pair = dist.new_group([rank, rank ^ 1], use_local_synchronization=True)\n"
+        },
+    ),
+    good(
+        "as many groups as there are machines",
+        {
+            "train.py": "import torch\n" + _HEAD + "size = torch.cuda.device_count()\n"
+            "nodes = [list(range(i * size, (i + 1) * size)) for i in range(world_size // size)]\n"
+            "groups = [dist.new_group(ranks=nodes[i]) for i in range(world_size // size)]\n"
         },
     ),
     good(
