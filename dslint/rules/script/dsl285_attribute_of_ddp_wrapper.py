@@ -12,8 +12,9 @@ runs the forward pass of a training step must be reached through `forward`, sinc
 reduce gradients.
 
 **When it stays quiet.** An attribute that the script sets on the wrapper; a test of `hasattr` or `isinstance`, or a
-`try`, around it; where the same name may hold the bare model, any test of how the run is distributed around it; after
-`accelerator.prepare` in a script that knows DeepSpeed or FSDP, whose wrappers hand attributes on; one process.
+`try`, around it; a method of a class that may run before the one that wraps; where the same name may hold the bare
+model, any test of how the run is distributed around it; after `accelerator.prepare` in a script that knows DeepSpeed or
+FSDP, whose wrappers hand attributes on; one process.
 
 A warning after `prepare`, whose wrapper the launch chooses; an error where the script names DDP.
 
@@ -27,7 +28,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Try
+from dslint.python.events import Alt, Call, Try, events
 from dslint.python.queries.derived import Derived
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
@@ -73,6 +74,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _may_be_right(run: RunQuery, found: Happening) -> bool:
     """Return whether something around the place, or another wrapper, may keep the attribute from being missing."""
     wrapper = _wrapper(found)
+    maker = run.makers.get(wrapper)
+    if maker is None or not any(event.node is maker.node for event in events(found.entry.tree)):
+        return True  # a method that may run before the one that wraps
     if wrapper.cls == _PREPARED and any(
         _OTHER_WRAPPERS.search(module.source.text) for module in run.machine.program.modules()
     ):
@@ -113,7 +117,8 @@ def _is_unwrapped(run: RunQuery, found: Happening) -> bool:
     derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
     pieces = derived.of(found.event.module, [node.value] if isinstance(node, ast.Attribute) else [])
     return pieces is None or any(
-        isinstance(inner, ast.Attribute) and inner.attr == "module"
+        (isinstance(inner, ast.Attribute) and inner.attr == "module")
+        or (isinstance(inner, ast.Name | ast.Attribute) and "unwrap" in ast.unparse(inner))
         for _, piece in pieces
         if isinstance(piece, ast.expr)
         for inner in ast.walk(piece)
