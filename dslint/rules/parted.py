@@ -98,11 +98,24 @@ def is_told_to_some(parting: Parting) -> bool:
     return not _is_told(parting)
 
 
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} - {"self"}
+
+
+def _with_sources(function: ast.AST, names: set[str]) -> set[str]:
+    """Return names with those that they are assigned from: `told = [stop]`, `broadcast(told)`, `stop = told[0]`."""
+    found = set(names)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and any(_names(target) & names for target in node.targets):
+            found |= _names(node.value)
+    return found
+
+
 def _is_told(parting: Parting) -> bool:
     """Return whether the function around a test hands on, by its words, what the test asks for."""
     module = parting.test.module
-    asked_names = {node.id for node in ast.walk(test_node(parting)) if isinstance(node, ast.Name)} - {"self"}
     function = _function(module, parting.test.node) or module.tree
+    asked_names = _with_sources(function, _names(test_node(parting)))
     texts = [module.text(node) for node in ast.walk(function) if isinstance(node, ast.Assign | ast.Expr)]
     told = [text for text in texts if _TELLS.search(text)]
     return any(re.search(rf"\b{name}\b", text) for name in asked_names for text in told)
