@@ -117,5 +117,6 @@ def decided_at(found: Happening) -> dict[object, bool]:
 
 def is_of_several(found: Happening) -> bool:
     """Return whether an event happens wherever there are several processes: no test asks for anything else."""
-    tests = [getattr(node.node, "test", None) for node in found.around if isinstance(node, Alt)]
+    open_ = [node for node in found.around if isinstance(node, Alt) and node.then_lanes and node.else_lanes]
+    tests = [getattr(node.node, "test", None) for node in open_]
     return all(test is not None and _ASKS_PROCESSES.search(ast.unparse(test)) for test in tests)
