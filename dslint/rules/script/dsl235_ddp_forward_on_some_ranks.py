@@ -23,6 +23,7 @@ training steps, or without buffers: passes.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 
 from dslint.core.finding import Finding, Severity
@@ -33,6 +34,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.someranks import SomeRanks, decided_at, is_of_several, some_ranks
+from dslint.rules.unwrapped import is_unwrapped
 
 META = RuleMeta(
     code="DSL235",
@@ -88,6 +90,10 @@ def _is_wrapped(run: RunQuery, wraps: Mapping[int, Happening], found: Happening)
     event = found.event
     if not event.may and not any(isinstance(node, Alt) and node.node is event.node for node in found.around):
         return True
+    function = getattr(event.node, "func", None)
+    # `net = model.module if distributed else model`: which one is called depends on the same question.
+    if isinstance(function, ast.Name) and is_unwrapped(run, event.module, function):
+        return False
     return all(is_of_several(each) for each in _wrapped(run, wraps, event))
 
 

@@ -29,10 +29,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Try, events
-from dslint.python.queries.derived import Derived
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.unwrapped import is_unwrapped
 
 META = RuleMeta(
     code="DSL285",
@@ -90,7 +90,9 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
             text = node.module.text(getattr(node.node, "test", node.node))
             if _ASKS.search(text) or (node in near and _KNOWS.search(text)):
                 return True
-    return _is_chosen(found) or _is_unwrapped(run, found)
+    node = found.event.node
+    base = node.value if isinstance(node, ast.Attribute) else None
+    return _is_chosen(found) or is_unwrapped(run, found.event.module, base)
 
 
 def _catches(node: Try, is_near: bool) -> bool:
@@ -109,20 +111,6 @@ def _is_chosen(found: Happening) -> bool:
             if _ASKS.search(text) or _KNOWS.search(text):
                 return True
     return False
-
-
-def _is_unwrapped(run: RunQuery, found: Happening) -> bool:
-    """Return whether the model inside is taken out on the way here, perhaps by a test that nobody can follow."""
-    node = found.event.node
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()))
-    pieces = derived.of(found.event.module, [node.value] if isinstance(node, ast.Attribute) else [])
-    return pieces is None or any(
-        (isinstance(inner, ast.Attribute) and inner.attr == "module")
-        or (isinstance(inner, ast.Name | ast.Attribute) and "unwrap" in ast.unparse(inner))
-        for _, piece in pieces
-        if isinstance(piece, ast.expr)
-        for inner in ast.walk(piece)
-    )
 
 
 def _wrapper(found: Happening) -> Instance:
