@@ -221,7 +221,31 @@ def _vars(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     value = functions._first(arguments)
     if value is not None:
         taken_apart(m, value)
+        found = _options(m, value, node)
+        if found is not None:
+            return found
     return m.thing(node, "fields of an object", (value,), varies=m.deep_varies(value)) if value is not None else None
+
+
+_NAMESPACES = ("argparse.Namespace", "types.SimpleNamespace")
+
+
+def _options(m: Machine, value: Value, node: ast.AST) -> Value | None:
+    """Return a dictionary with the fields of a namespace that has no others; `None` for other objects."""
+    from dslint.python import containers, parsers, writing
+
+    namespace = value.single
+    if not isinstance(namespace, Instance) or namespace.cls not in _NAMESPACES or not parsers.is_closed(m, namespace):
+        return None
+    made = m.made(node, "builtins.dict")
+    atom = made.single
+    assert isinstance(atom, Instance)
+    containers.clear(m, atom)
+    for name in tuple(m.store.names.get(namespace, ())):
+        held = m.store.get((namespace, name)) if isinstance(name, str) and name.isidentifier() else None
+        if held is not None and held.atoms:
+            writing.store_item(m, made, const(name), held, node)
+    return made
 
 
 def _type(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:

@@ -201,6 +201,11 @@ def _left(named: Named, files: Files) -> tuple[Named, ...]:
     return _missing(replace(named, left=left), files) if left is not None else ()
 
 
+def named_config(text: str, place: Location, files: Files) -> ConfigChoice:
+    """The config of a name that stands at a place of a script."""
+    return _load(Named(text, place), files)
+
+
 def _load(named: Named | None, files: Files) -> ConfigChoice:
     """The config of this name, and the name once more where the command will not find it."""
     if named is None:

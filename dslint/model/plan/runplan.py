@@ -12,13 +12,14 @@ from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
-from dslint.model.plan.config import ConfigChoice, Named, choose_config, names_config
+from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config, names_config
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, module_path, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
 from dslint.model.plan.handover import Handover, engine_of_arguments, handed_elsewhere
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
+from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
 from dslint.model.plan.missing import missing_script
@@ -207,13 +208,29 @@ def _build(
     given: Recipe | None = None,
     written: Sequence[WrittenConfig] = (),
 ) -> RunPlan:
+    plan = _planned(command, workspace, told, given, written)
+    if plan.config is not None or not (plan.config_path.is_absent and plan.zero_stage.is_absent):
+        return plan
+    found = config_path(plan, workspace)
+    return plan if found is None else _planned(command, workspace, told, given, written, found)
+
+
+def _planned(
+    command: LaunchCommand,
+    workspace: Workspace,
+    told: _Told,
+    given: Recipe | None,
+    written: Sequence[WrittenConfig],
+    named: tuple[str, Location] | None = None,
+) -> RunPlan:
     files = Files(command, workspace, written)
     script = _script_path(command, files)
     matters = told.is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
     matters = matters or command.script_flag(FLAG) is not None
     profile = script_profile(script, workspace, matters) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
-    choice = choose_config(command, profile, files.beside(script) if script is not None else files, arguments_file)
+    around = files.beside(script) if script is not None else files
+    choice = choose_config(command, profile, around, arguments_file) if named is None else named_config(*named, around)
     stated = told.reader(choice.path.get()) if told.reader is not None and choice.path.is_known else absent()
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))

@@ -1,0 +1,135 @@
+"""The config file that reaches DeepSpeed by fields, dictionaries and functions of other files, as the runs read it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from dslint.core.source import Location
+from dslint.model.plan.configarg import SUFFIXES
+from dslint.python.entries import Analysis
+from dslint.python.events import Event, events
+from dslint.python.search import ModuleSearch
+from dslint.python.values import Const, Instance, Value
+
+if TYPE_CHECKING:
+    from dslint.model.plan.runplan import RunPlan
+    from dslint.model.workspace import Workspace
+    from dslint.python.launches import Launch
+
+_LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
+_STARTS = "deepspeed.initialize"
+# Where the interpreter sees the files that the user sees by relative paths.
+_ROOT = "/project"
+_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
+# A part of a config is written by the program: what the file says is not what DeepSpeed reads.
+_WRITES = re.compile(
+    r"\[\s*[\"'](?:train_|gradient_|zero_opt|optimizer|scheduler|fp16|bf16)[^\n]*\]\s*=[^=]|\.update\("
+)
+
+
+def config_path(plan: RunPlan, workspace: Workspace) -> tuple[str, Location] | None:
+    """The path of the only file that a run opens for the engine that it makes, with the place of the engine.
+
+    `None` where the script does not lead to an engine soon, and where several files could be the config.
+    """
+    script = plan.script
+    if script is None or plan.command.launcher not in _LAUNCHERS or plan.command.in_docs:
+        return None
+    if not any(_STARTS in text for text in _texts(script, workspace)):
+        return None
+    from dslint.model.plan.launches import launches_of
+
+    launches = launches_of((plan,))
+    return _opened(script, workspace, launches[0]) if launches else None
+
+
+def _texts(script: str, workspace: Workspace) -> list[str]:
+    """The text of a script and of the modules beside it that it imports."""
+    source = workspace.read(script)
+    if source is None:
+        return []
+    folder, found = posixpath.dirname(script), [source.text]
+    for match in _IMPORT.finditer(source.text):
+        path = workspace.at(folder, (match[1] or match[2]).strip(".").replace(".", "/"))
+        for name in (f"{path}.py", f"{path}/__init__.py"):
+            module = workspace.read(name) if workspace.is_file(name) else None
+            found += [module.text] if module is not None else []
+    return found
+
+
+def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Location] | None:
+    analysis = Analysis(_ProjectFiles(workspace, script), launch.worlds)
+    analysis.machine.launch = launch
+    entry = analysis.script(script)
+    found = list(events(entry.tree)) if entry is not None else []
+    engines = [event for event in found if "makes-engine" in event.tags and not event.may]
+    if len({id(event.node) for event in engines}) != 1 or not _is_read(engines[0].config):
+        return None
+    config = engines[0].config
+    before = found[: found.index(engines[0])]
+    paths = {text for event in before for text in _paths(event)} if _path(config) is None else {_path(config)}
+    modules = (engines[0].module, *(event.module for event in before if any(_paths(event))))
+    text = paths.pop() if len(paths) == 1 else None
+    if text is None or any(_WRITES.search(module.source.text) for module in modules if _path(config) is None):
+        return None
+    return text, engines[0].module.location(engines[0].node)
+
+
+def _is_read(config: Value | None) -> bool:
+    """A config is a path, or something of which nobody knows the content: no dictionary of the program."""
+    atom = config.single if config is not None else None
+    return atom is not None and not (isinstance(atom, Instance) and atom.cls == "builtins.dict")
+
+
+def _paths(event: Event) -> list[str]:
+    """The JSON files that a call opens for reading."""
+    if not event.tags & {"opens", "reads-file"}:
+        return []
+    found = (_path(event.arguments.get(name)) for name in ("file", "path", "filename"))
+    return [text for text in found if text is not None]
+
+
+def _path(value: Value | None) -> str | None:
+    atom = value.single if value is not None else None
+    text = atom.value if isinstance(atom, Const) and isinstance(atom.value, str) else None
+    return text if text is not None and text.endswith(SUFFIXES) else None
+
+
+class _ProjectFiles:
+    """The files of a workspace, as the interpreter asks for them."""
+
+    def __init__(self, workspace: Workspace, script: str) -> None:
+        self._workspace = workspace
+        self._top = workspace.bases(script)[-1]
+        self._search = ModuleSearch(self._kind)
+
+    def absolute(self, path: str) -> str:
+        """The absolute path of a path that the user sees."""
+        return path if path.startswith("/") else posixpath.normpath(f"{_ROOT}/{path}")
+
+    def shown(self, path: str) -> str:
+        """The path as the user sees it."""
+        return path.removeprefix(f"{_ROOT}/")
+
+    def root(self, _path: str) -> str:
+        """The root folder of the project around a file."""
+        return self.absolute(self._top)
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file."""
+        source = self._workspace.read(self.shown(path))
+        return None if source is None else source.text.encode("utf-8", "surrogatepass")
+
+    def answer(self, question: tuple[str, ...]) -> str:
+        """The path of a module, or something that changes with the bytes of a file."""
+        if question[0] == "module":
+            return self._search.find(question[1], question[2], question[3])
+        source = self._workspace.read(self.shown(question[1]))
+        return "" if source is None else source.text
+
+    def _kind(self, path: str) -> str:
+        if self._workspace.is_file(self.shown(path)):
+            return "file"
+        return "folder" if path == _ROOT or self._workspace.exists(self.shown(path)) else ""
