@@ -2043,7 +2043,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="safe",
         since="0.1.0",
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL257",

@@ -10,8 +10,8 @@ only when the run is distributed, the script works on one GPU and dies on eight.
 **Fix.** Drop `shuffle`: a `DistributedSampler` shuffles by itself. The fix deletes the argument; it is safe when the
 sampler is known to shuffle, else a person should look at the order.
 
-**When it stays quiet.** `shuffle=(sampler is None)` and other values that cannot be read; `shuffle=False`;
-`sampler=None`; a sampler that the file does not make.
+**When it stays quiet.** `shuffle=(sampler is None)` and other values that are not known; `shuffle=False`;
+`sampler=None`; a sampler that nobody knows.
 
 **Evidence.** torch 2.13 `DataLoader.__init__`. Two gloo ranks: both raise `ValueError`, with each of the two arguments
 alone the loader works.
@@ -20,16 +20,17 @@ alone the loader works.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
+from dslint.python.attributes import is_instance_of
+from dslint.python.events import Event
+from dslint.python.places import ordered
+from dslint.python.values import Instance, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL256",
@@ -41,6 +42,92 @@ META = RuleMeta(
     markers=(r"DataLoader\b", r"sampler ?=", r"shuffle ?= ?True|batch_sampler ?="),
     references=("DataLoader.__init__ in torch/utils/data/dataloader.py",),
 )
+
+_SAMPLER = "torch.utils.data.Sampler"
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where a loader certainly gets arguments that exclude each other."""
+    for event in (happening.event for happening in run.happenings("makes-loader")):
+        if event.api != "torch.utils.data.DataLoader" or event.open:
+            continue
+        given = event.arguments
+        samplers, batches = _samplers(run, given.get("sampler")), _samplers(run, given.get("batch_sampler"))
+        mixed = _is(given.get("shuffle"), True)
+        if mixed and samplers:
+            yield _finding(run, event, "shuffle", "sampler", samplers)
+        elif batches:
+            name = _excluded(given, mixed, samplers)
+            if name:
+                yield _finding(run, event, name, "batch_sampler", batches)
+
+
+def _samplers(run: RunQuery, value: Value | None) -> list[Instance]:
+    """Return the samplers that an argument may be."""
+    found = [atom for atom in ordered(value.atoms) if isinstance(atom, Instance)] if value is not None else []
+    return [atom for atom in found if atom.cls and is_instance_of(run.machine, atom.cls, _SAMPLER)]
+
+
+def _is(value: Value | None, wanted: object) -> bool:
+    return value is not None and value.constants == (wanted,)
+
+
+def _excluded(given: dict[str, Value], shuffles: bool, samplers: list[Instance]) -> str:
+    """Return the first argument beside a `batch_sampler` that torch refuses."""
+    if shuffles:
+        return "shuffle"
+    if samplers:
+        # Where each of the two may be `None`, the arm that makes the one may well leave out the other.
+        both = len(given["sampler"].atoms) > len(samplers) and len(given["batch_sampler"].atoms) > 1
+        return "" if both else "sampler"
+    size = given.get("batch_size")
+    if size is not None and size.constants and all(type(n) is int and n != 1 for n in size.constants):
+        return "batch_size"
+    return "drop_last" if _is(given.get("drop_last"), True) else ""
+
+
+def _finding(run: RunQuery, event: Event, name: str, sampler: str, atoms: list[Instance]) -> Finding:
+    value, given = event.nodes.get(name, event.node), event.nodes.get(sampler, event.node)
+    text = run.text(event.module, value) if name in event.nodes else str((event.arguments[name].constants or ("",))[0])
+    return run.finding(
+        META,
+        event.module,
+        value,
+        f"`DataLoader` gets `{name}={text}` and a `{sampler}`, which exclude each other: it raises `ValueError`",
+        hint=f"Drop `{name}`" + (": the sampler decides the order" if name == "shuffle" else ""),
+        fix=_fix(run, event, name, atoms),
+        related=(run.location(event.module, given, f"the `{sampler}`"),),
+        facts={"argument": name, "sampler": sampler},
+    )
+
+
+def _fix(run: RunQuery, event: Event, name: str, atoms: list[Instance]) -> Fix | None:
+    """Delete the argument with its comma, where it stands in the call."""
+    call = event.node
+    if not isinstance(call, ast.Call) or event.module.path != run.path:
+        return None
+    spans = sorted((event.module.span(a) for a in (*call.args, *call.keywords)), key=lambda span: span.start)
+    keyword = next((k for k in call.keywords if k.arg == name), None)
+    if keyword is None or len(spans) < 2:
+        return None
+    here = event.module.span(keyword)
+    at = spans.index(here)
+    cut = Span(spans[at - 1].end, here.end) if at else Span(here.start, spans[1].start)
+    if "#" in event.module.source.text[cut.start : cut.end]:
+        return None
+    is_safe = name == "shuffle" and all(_shuffles(run, atom) for atom in atoms)
+    return Fix(f"Delete `{name}`", (Edit(run.path, cut, ""),), Safety.SAFE if is_safe else Safety.UNSAFE)
+
+
+def _shuffles(run: RunQuery, atom: Instance) -> bool:
+    """Return whether a sampler puts the items in a random order by itself."""
+    made = run.makers.get(atom)
+    if made is None:
+        return False
+    shuffle = made.arguments.get("shuffle")
+    is_dealer = "makes-distributed-sampler" in made.tags and (shuffle is None or _is(shuffle, True))
+    return is_dealer or ("shuffles" in made.tags and "makes-distributed-sampler" not in made.tags)
+
 
 _HEAD = "from torch.utils.data import DataLoader, DistributedSampler, RandomSampler\n\n\n"
 
@@ -77,6 +164,16 @@ EXAMPLES = (
             "    return DataLoader(dataset, batch_size=8, batch_sampler=batches)\n"
         },
         at="train.py:9 error",
+    ),
+    bad(
+        "options from a helper, and a sampler that a class keeps",
+        {
+            "train.py": _HEAD + "def options():\n    return {'shuffle': True, 'num_workers': 2}\n\n\n"
+            "class Data:\n    def __init__(self, items, rank):\n        self.items = items\n"
+            "        self.order = DistributedSampler(items, rank=rank)\n\n"
+            "    def loader(self):\n        return DataLoader(self.items, sampler=self.order, **options())\n"
+        },
+        at="train.py:14 error",
     ),
     good(
         "shuffle depends on the sampler",
@@ -115,96 +212,3 @@ EXAMPLES = (
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A `DataLoader` with a sampler and another of the arguments that exclude it."""
-    for call in flat(tree).nodes(ast.Call):
-        if call_name(call).endswith("DataLoader"):
-            given = {k.arg for k in call.keywords}
-            if "batch_sampler" in given or ("sampler" in given and ("shuffle" in given or len(call.args) > 2)):
-                return True
-    return False
-
-
-class Check(ScriptCheck):
-    """Looks at every `DataLoader(...)`."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire where both are certain."""
-        loaders = self.ctx.loaders
-        if not loaders.is_loader(node):
-            return
-        sampler, batches = loaders.argument(node, "sampler"), loaders.argument(node, "batch_sampler")
-        shuffle = loaders.argument(node, "shuffle")
-        mixed = self.ctx.constant(shuffle).get_or(None) is True if shuffle is not None else False
-        if mixed and sampler is not None and self._makes_sampler(sampler):
-            self._report(node, shuffle or node, "shuffle", "sampler", sampler)
-        elif batches is not None and self._makes_sampler(batches):
-            name = self._excluded(node, mixed)
-            if name:
-                self._report(node, loaders.argument(node, name) or node, name, "batch_sampler", batches)
-
-    def _excluded(self, node: cst.Call, shuffles: bool) -> str:
-        """The first argument beside a `batch_sampler` that torch refuses."""
-        if shuffles:
-            return "shuffle"
-        sampler, batches = (self.ctx.loaders.argument(node, name) for name in ("sampler", "batch_sampler"))
-        if sampler is not None and self._makes_sampler(sampler):
-            # Where each of the two may be ``None``, the arm that makes the one may well leave out the other.
-            return "sampler" if not (self._may_be_none(sampler) and self._may_be_none(batches)) else ""
-        for name, harmless in (("batch_size", 1), ("drop_last", False)):
-            value = self.ctx.loaders.argument(node, name)
-            known = self.ctx.constant(value).get_or(harmless) if value is not None else harmless
-            if known != harmless and isinstance(known, int):
-                return name
-        return ""
-
-    def _makes_sampler(self, value: cst.BaseExpression) -> bool:
-        """Some value of the argument is a sampler that this file makes."""
-        return any(
-            isinstance(s.node, cst.Call) and last_name(s.node.func).endswith("Sampler")
-            for s in self.ctx.loaders.sources.of(value)
-        )
-
-    def _may_be_none(self, value: cst.BaseExpression | None) -> bool:
-        return any(last_name(s.node) == "None" for s in self.ctx.loaders.sources.of(value))
-
-    def _report(
-        self, node: cst.Call, value: cst.BaseExpression, name: str, sampler: str, given: cst.BaseExpression
-    ) -> None:
-        text = self.ctx.text(value)
-        self.report(
-            value,
-            f"`DataLoader` gets `{name}={text}` and a `{sampler}`, which exclude each other: it raises `ValueError`",
-            hint=f"Drop `{name}`" + (": the sampler decides the order" if name == "shuffle" else ""),
-            fix=self._fix(node, name, given),
-            related=(self.ctx.location(given, f"the `{sampler}`"),),
-            facts={"argument": name, "sampler": sampler},
-        )
-
-    def _fix(self, node: cst.Call, name: str, sampler: cst.BaseExpression) -> Fix | None:
-        index = next((i for i, a in enumerate(node.args) if a.keyword is not None and a.keyword.value == name), None)
-        if index is None or len(node.args) < 2:
-            return None
-        # From the end of the argument before, or to the beginning of the next one: the comma goes with it.
-        spans = [self.ctx.span(a) for a in node.args]
-        before = self.ctx.span(node.args[index - 1].value).end if index else 0
-        here = self.ctx.span(node.args[index].value)
-        cut = Span(before, here.end) if index else Span(spans[0].start, spans[1].start)
-        between = self.ctx.doc.source.text[cut.start : cut.end]
-        if "#" in between:
-            return None
-        safe = name == "shuffle" and self._shuffles(sampler)
-        edit = Edit(self.ctx.doc.path, cut, "")
-        return Fix(f"Delete `{name}`", (edit,), Safety.SAFE if safe else Safety.UNSAFE)
-
-    def _shuffles(self, sampler: cst.BaseExpression) -> bool:
-        """Every sampler that it may be shuffles by itself."""
-        made = [s.node for s in self.ctx.loaders.sources.of(sampler)]
-        return all(isinstance(m, cst.Call) and self._shuffles_itself(m) for m in made) and bool(made)
-
-    def _shuffles_itself(self, made: cst.Call) -> bool:
-        if self.ctx.loaders.is_distributed_sampler(made):
-            return self.ctx.loaders.shuffles(made)
-        return self.ctx.called(made) in ("RandomSampler", "WeightedRandomSampler", "SubsetRandomSampler")

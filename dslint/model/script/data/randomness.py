@@ -83,11 +83,6 @@ class Randomness:
         """A statement that runs on every way to the use: its block is the block of the use, or one around it."""
         return self._tree.always_before(node, use)
 
-    def is_seeded(self) -> bool:
-        """Some call seeds generators, by a library's function or by a name that says so."""
-        calls = (n for n in self._tree.every(cst.Call))
-        return any(self._names.qualified(c.func) in _SEEDS or "seed" in last_name(c.func).lower() for c in calls)
-
     def own_order(self, shuffle: cst.Call) -> Order | None:
         """The shuffle gives each rank its own order for certain: the last seed before it holds the rank."""
         library = self._library(shuffle)

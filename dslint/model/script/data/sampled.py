@@ -11,8 +11,8 @@ from dslint.model.script.names import Names
 from dslint.model.script.ranks.rankset import number_of
 from dslint.model.script.tree import Tree
 
-# ``DistributedSampler(dataset, num_replicas, rank, shuffle, seed, drop_last)``.
-_POSITIONS = {"dataset": 0, "num_replicas": 1, "seed": 4}
+# ``DistributedSampler(dataset, num_replicas, ...)``.
+_POSITIONS = {"dataset": 0, "num_replicas": 1}
 _ITEMS = ("__getitem__", "__len__")
 
 
@@ -24,13 +24,6 @@ class SampledOrders:
         self._names = names
         self._loaders = loaders
         self._randomness = randomness
-
-    def seed(self, sampler: cst.Call) -> cst.BaseExpression | None:
-        """The seed of a sampler that shuffles, when it holds the rank."""
-        seed = self._argument(sampler, "seed")
-        if seed is None or not self._deals(sampler) or not self._loaders.shuffles(sampler):
-            return None
-        return seed if self._randomness.holds_rank(seed) else None
 
     def dataset(self, sampler: cst.Call) -> Order | None:
         """The shuffle by which the data set, of a class of this file, puts its items in an order of the rank's own."""
