@@ -24,13 +24,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.quick import call_name, flat
+from dslint.python.events import Event
+from dslint.python.values import Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL267",
@@ -44,6 +43,88 @@ META = RuleMeta(
     references=("https://huggingface.co/docs/accelerate/package_reference/torch_wrappers",),
     depends_on_run=True,
 )
+
+_DEALER = "torch.utils.data.DistributedSampler"
+_BATCHES = "torch.utils.data.BatchSampler"
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each loader with a sampler of all ranks that accelerate prepares."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    for event in (happening.event for happening in run.happenings("prepares")):
+        if not event.api.startswith("accelerate.") or event.open or not _is_all(run, event, "num_processes"):
+            continue
+        for value in event.arguments.values():
+            loader = _made(run, value)
+            if loader is None or "makes-loader" not in loader.tags or loader.open or id(loader.node) in seen:
+                continue
+            for name in ("sampler", "batch_sampler"):
+                sampler = _dealer(run, loader.arguments.get(name))
+                if sampler is not None:
+                    seen.add(id(loader.node))
+                    yield _finding(run, event, loader, name, sampler)
+
+
+def _made(run: RunQuery, value: Value | None) -> Event | None:
+    """Return the call that made the one object that a value certainly is."""
+    atom = value.single if value is not None else None
+    return run.makers.get(atom) if isinstance(atom, Instance) else None
+
+
+def _dealer(run: RunQuery, value: Value | None) -> Event | None:
+    """Return the call that made a sampler over all processes, also of one around which batches are made."""
+    made = _made(run, value)
+    if made is not None and made.api == _BATCHES:
+        made = _made(run, made.arguments.get("sampler"))
+    if made is None or made.api != _DEALER or made.open:
+        return None
+    return made if _is_all(run, made, "num_replicas") else None
+
+
+def _is_all(run: RunQuery, event: Event, name: str) -> bool:
+    """Return whether an argument is left out, or the number of all processes."""
+    value = event.arguments.get(name)
+    if value is None or value.constants == (None,):
+        return True
+    sizes = tuple(lane[3] for lane in run.machine.worlds.lanes)
+    single = value.single
+    if isinstance(single, PerRank):
+        return single.values == sizes
+    return value.constants is not None and len(set(sizes)) == 1 and value.constants == sizes[:1]
+
+
+def _finding(run: RunQuery, event: Event, loader: Event, name: str, sampler: Event) -> Finding:
+    return run.finding(
+        META,
+        loader.module,
+        loader.nodes.get(name, loader.node),
+        "the `DistributedSampler` deals the items out to the ranks and accelerate deals the batches of this loader "
+        "out once more: of N ranks each sees 1/N² of the items, and all together 1/N",
+        hint=f"Drop `{name}`, or do not prepare the loader",
+        related=(
+            run.location(event.module, event.node, "prepared here"),
+            run.location(sampler.module, sampler.node, "the sampler"),
+        ),
+        fix=_fix(run, loader, name, sampler),
+        facts={"argument": name},
+    )
+
+
+def _fix(run: RunQuery, loader: Event, name: str, sampler: Event) -> Fix | None:
+    """`shuffle=True` in place of `sampler=...`, where the order of the sampler is known."""
+    call, shuffle = loader.node, sampler.arguments.get("shuffle")
+    if name != "sampler" or not isinstance(call, ast.Call) or loader.module.path != run.path:
+        return None
+    given = next((k for k in call.keywords if k.arg == name), None)
+    order = (True,) if shuffle is None else shuffle.constants
+    is_open = any(k.arg is None for k in call.keywords) or len(call.args) > 2
+    if given is None or is_open or "shuffle" in loader.arguments or order not in ((True,), (False,)):
+        return None
+    edit = Edit(run.path, loader.module.span(given), f"shuffle={order[0]}")
+    return Fix("Leave dealing out to accelerate", (edit,))
+
 
 _HEAD = """\
 import torch
@@ -133,6 +214,17 @@ EXAMPLES = (
         {"train.py": _TRAINER % ("sampler=sampler", "self.accelerator.prepare(loader)")},
         "train.py:9",
     ),
+    bad(
+        "a class of another file keeps the sampler, and options are a dictionary",
+        {
+            "data.py": _HEAD + "class Data:\n    def __init__(self, dataset):\n        self.dataset = dataset\n"
+            "        self.options = {'batch_size': 8, 'sampler': DistributedSampler(dataset)}\n\n"
+            "    def loader(self):\n        return DataLoader(self.dataset, **self.options)\n",
+            "train.py": _HEAD + "from data import Data\n\n\ndef main(dataset):\n    accelerator = Accelerator()\n"
+            "    return accelerator.prepare(Data(dataset).loader())\n\n\nmain([])\n",
+        },
+        "data.py:12",
+    ),
     good("no sampler", {"train.py": _TRAIN % _FIXED % "True"}),
     good(
         "the loader is not prepared",
@@ -192,101 +284,3 @@ EXAMPLES = (
         },
     ),
 )  # fmt: skip
-
-_PREPARES = frozenset({"prepare", "prepare_data_loader"})
-_FUNCTION = "accelerate.data_loader.prepare_data_loader"
-_BATCHES = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
-# ``DistributedSampler(dataset, num_replicas, rank, shuffle, ...)``.
-_REPLICAS, _SHUFFLE = 1, 3
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something that prepares."""
-    return any(call_name(call) in _PREPARES for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at every loader that accelerate prepares."""
-
-    def finish(self) -> None:
-        """Report each loader once."""
-        if self.ctx.run.world_size.get_or(0) == 1:
-            return
-        seen: set[int] = set()
-        for call in self.ctx.tree.every(cst.Call):
-            for given in self._prepared(call):
-                loader = self._loader(given)
-                if loader is None or id(loader) in seen:
-                    continue
-                for name in ("sampler", "batch_sampler"):
-                    value = self.ctx.loaders.argument(loader, name)
-                    sampler = self._sampler(value) if value is not None else None
-                    if value is not None and sampler is not None:
-                        seen.add(id(loader))
-                        self._report(loader, name, value, sampler, call)
-
-    def _prepared(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        """What a call of accelerate may deal out."""
-        if self.ctx.qualified_name(call.func) == _FUNCTION:
-            given = self.ctx.argument(call, "dataloader", 0)
-            if (
-                given is not None
-                and not self.ctx.has_unpacked_arguments(call)
-                and self._counts_all(call, "num_processes", 2)
-            ):
-                yield given
-            return
-        owner = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value in _PREPARES else None
-        if owner is not None and self.ctx.kind(owner) == "accelerator":
-            plain = (a for a in call.args if not a.star)
-            yield from (a.value for a in plain if a.keyword is None or a.keyword.value == "data_loader")
-
-    def _counts_all(self, call: cst.Call, name: str, position: int) -> bool:
-        """An argument is left out, or the number of all processes."""
-        given = self.ctx.argument(call, name, position)
-        return given is None or self.ctx.guards.rank_values.is_world_size(given)
-
-    def _loader(self, given: cst.BaseExpression) -> cst.Call | None:
-        """The one `DataLoader(...)` that a value certainly is."""
-        made = self.ctx.objects.made(given) if self.ctx.kind(given) == "loader" else None
-        return made if self.ctx.loaders.is_loader(made) else None
-
-    def _sampler(self, value: cst.BaseExpression) -> cst.Call | None:
-        """The `DistributedSampler(...)` over all processes that a value certainly is, or draws its items from."""
-        things = self.ctx.objects.things(value)
-        made = {t.made for t in things}
-        sampler = next(iter(made)) if len(made) == 1 else None
-        if sampler is not None and self.ctx.qualified_name(sampler.func) in _BATCHES:
-            inner = self.ctx.argument(sampler, "sampler", 0)
-            return self._sampler(inner) if inner is not None else None
-        if sampler is None or not self.ctx.loaders.is_distributed_sampler(sampler):
-            return None
-        is_open = self.ctx.has_unpacked_arguments(sampler)
-        return sampler if not is_open and self._counts_all(sampler, "num_replicas", _REPLICAS) else None
-
-    def _report(
-        self, loader: cst.Call, name: str, value: cst.BaseExpression, sampler: cst.Call, call: cst.Call
-    ) -> None:
-        self.report(
-            value,
-            "the `DistributedSampler` deals the items out to the ranks and accelerate deals the batches of this loader "
-            "out once more: of N ranks each sees 1/N² of the items, and all together 1/N",
-            hint=f"Drop `{name}`, or do not prepare the loader",
-            related=(self.ctx.location(call, "prepared here"), self.ctx.location(sampler, "the sampler")),
-            fix=self._fix(loader, name, value, sampler),
-            facts={"argument": name},
-        )
-
-    def _fix(self, loader: cst.Call, name: str, value: cst.BaseExpression, sampler: cst.Call) -> Fix | None:
-        """`shuffle=True` in place of `sampler=...`, where the order of the sampler is known."""
-        arg = next((a for a in loader.args if a.keyword is not None and a.keyword.value == name), None)
-        others = {a.keyword.value for a in loader.args if a.keyword is not None}
-        plain = name == "sampler" and arg is not None and arg.value is value and "shuffle" not in others
-        if not plain or any(a.star for a in loader.args) or sum(a.keyword is None for a in loader.args) > 2:
-            return None
-        shuffle = self.ctx.argument(sampler, "shuffle", _SHUFFLE)
-        shuffles = self.ctx.constant(shuffle).get_or(None) if shuffle is not None else True
-        if arg is None or not isinstance(shuffles, bool):
-            return None
-        edit = Edit(self.ctx.doc.path, self.ctx.span(arg), f"shuffle={shuffles}")
-        return Fix("Leave dealing out to accelerate", (edit,))
