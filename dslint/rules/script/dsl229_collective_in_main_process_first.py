@@ -9,7 +9,7 @@ hangs. The same does a model that is loaded there under ZeRO stage 3: `from_pret
 the loading of the model, behind it.
 
 **When it stays quiet.** A barrier in the block pairs up with those of the block and does no harm; a collective behind a
-rank test is DSL201; the stage is not known to be 3; the function that runs the collective is not in this file.
+rank test is DSL201; a test of something unknown stands before the collective; the stage is not known to be 3.
 
 **Evidence.** Two gloo ranks, accelerate 1.15: `gather`, `all_reduce`, `broadcast` and `deepspeed.zero.Init` in the
 block hang (rank 0 in the collective, rank 1 in the barrier); behind the block they pass. `barrier` in the block
@@ -20,14 +20,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.data.workload import FIRST_BLOCKS
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import expression_name, flat
+from dslint.python.events import Alt, Call, Context, walk
+from dslint.python.queries.waits import kind
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -46,6 +50,62 @@ META = RuleMeta(
 _MODELS = re.compile(r"transformers\.(?:.*\.)?(?:AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\.from_pretrained$")
 
 
+_TURNS = frozenset({"main-first", "local-main-first"})
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first collective of each block of a library that rank 0 runs first."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    for entry, tree in run.trees():
+        for block in walk(tree):
+            if not isinstance(block, Context) or not block.tags & _TURNS or id(block.node) in seen:
+                continue
+            seen.add(id(block.node))
+            inside = happenings_of(block.body, entry)
+            found = next(((h, key) for h in inside if (key := _waits(run, h))), None)
+            if found is not None:
+                yield _finding(run, block, *found)
+
+
+def _waits(run: RunQuery, found: Happening) -> str:
+    """Return the collective that all ranks run in the block, other than a barrier; empty without one."""
+    event = found.event
+    if event.lanes != run.machine.worlds.full or event.tags & _TURNS:
+        return ""
+    if any(isinstance(node, Alt) and node.then_lanes & node.else_lanes for node in found.around):
+        return ""
+    if event.api.startswith("transformers.") and "loads" in event.tags and event.modules:
+        stages = {h.event.stage for h in run.happenings("training-arguments", "live-config")}
+        return "zero.Init" if 3 in (run.stage, *stages) else ""
+    if run.waits.of(event) is None or kind(event) == "barrier":
+        return ""
+    return kind(event)
+
+
+def _finding(run: RunQuery, block: Context, found: Happening, key: str) -> Finding:
+    event = found.event
+    place = found.calls[0] if found.calls else event
+    called = run.text(place.module, place.node.func) if isinstance(place.node, ast.Call) else event.api
+    what = f"`{called}`" + (", which under ZeRO stage 3 broadcasts each layer," if key == "zero.Init" else "")
+    name = block.node.func if isinstance(block.node, ast.Call) else block.node
+    related = [run.location(block.module, block.node, "rank 0 runs this block first")]
+    if isinstance(place, Call):
+        related.append(run.location(event.module, event.node, f"`{key}` needs every rank"))
+    return run.finding(
+        META,
+        place.module,
+        place.node,
+        f"inside `{run.text(block.module, name).rpartition('.')[2]}` the other ranks wait at a barrier until rank 0 is"
+        f" through, and {what} of rank 0 meets that barrier: the job hangs until the process-group timeout",
+        hint="Move the call behind the block and keep there only what rank 0 shall do first",
+        related=tuple(related),
+        varies=event.varies,
+        facts={"collective": key, "stage": run.stage},
+    )
+
+
 def precheck(tree: ast.Module) -> bool:
     """Such a block holds a call."""
     return any(
@@ -58,7 +118,7 @@ _SAYS = frozenset({"print", "info", "debug", "warning", "time", "perf_counter"})
 
 
 class Check(ScriptCheck):
-    """Looks into each block that rank 0 runs first."""
+    """Looks into each block whose name says that rank 0 runs it first: helpers that nobody can read, too."""
 
     def start(self) -> None:
         """The case of the experiment, set by the collective that was found."""
@@ -147,6 +207,19 @@ EXAMPLES = (
             )
         },
         at="train.py:5 error",
+    ),
+    bad(
+        "a function of another file gathers, and the block is a field",
+        {
+            "sizes.py": "def total(accelerator, rows):\n    return accelerator.gather(rows)\n",
+            "train.py": (
+                "from accelerate import Accelerator\n\nfrom sizes import total\n\n\nclass Job:\n"
+                "    def __init__(self):\n        self.accelerator = Accelerator()\n\n"
+                "    def run(self, rows):\n        first = self.accelerator.main_process_first\n"
+                "        with first():\n            return total(self.accelerator, rows)\n"
+            ),
+        },
+        at="train.py:13 error",
     ),
     good(
         "what the block is for",
