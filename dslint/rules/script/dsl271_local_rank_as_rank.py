@@ -21,21 +21,18 @@ machine; processes that meet at an address of this machine; a file that says it 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.launchervalues import LOCAL_RANK, WORLD_SIZE, LauncherValues
-from dslint.model.script.setup.timeouts import GROUP_CREATORS
+from dslint.python.environment import SET
+from dslint.python.events import Event
 from dslint.python.values import Const, PerRank, Value
+from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import RunQuery
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import written
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL271",
@@ -53,10 +50,103 @@ META = RuleMeta(
 )
 
 
+_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)(?:test_|two_gpu)[^/]*$|_test\.py$|conftest\.py$")
+_ONE_MACHINE = re.compile(r"--standalone|nnodes[= ]+[\"']?1\b")
+_HERE = re.compile(r"localhost|127\.0\.0\.1")
+# Variables of launchers whose variable for the rank of the job is another one.
+_OF_OTHERS = re.compile(r"SLURM|MPI|PMI|MV2")
+
+
+def applies(path: str, _context: object) -> bool:
+    """Tests run on one machine."""
+    return _TEST.search(path) is None
+
+
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Yield samplers that deal out by the rank within the machine."""
-    if run.context.is_one_process:
+    """Yield groups and samplers that get the rank within the machine for that of the job."""
+    if not run.context.is_one_process:
+        yield from _groups(run)
+        yield from _samplers(run)
+
+
+def _groups(run: RunQuery) -> Iterator[Finding]:
+    """Yield groups whose rank is certainly that within the machine, and whose size that of the job."""
+    context = run.context
+    if context.world_size.is_known and context.world_size.value == context.processes_per_node.get_or(None):
         return
+    if _meet_here(run):
+        return
+    for found in run.happenings("starts-group"):
+        event = found.event
+        rank, size, met = (event.arguments.get(name) for name in ("rank", "world_size", "init_method"))
+        if rank is None or event.open or event.may or _is_for_one_machine(found) or _may_be_here(met):
+            continue
+        if _holds(run, rank, 1) and (size is None or size.constants == (-1,) or _holds(run, size, 3)):
+            yield _of_group(run, event, rank)
+
+
+def _meet_here(run: RunQuery) -> bool:
+    """Return whether something makes the address of the meeting this machine."""
+    for found in run.happenings("sets-environment"):
+        given = found.event.arguments
+        is_address = found.event.api == SET and given["name"].constants == ("MASTER_ADDR",)
+        if is_address and any(_HERE.search(str(word)) for word in given["value"].constants or ()):
+            return True
+    return False
+
+
+def _is_for_one_machine(found: Happening) -> bool:
+    modules = (found.event.module, found.entry.module)
+    return any(_TEST.search(m.path) or _ONE_MACHINE.search(m.source.text) for m in modules)
+
+
+def _may_be_here(met: Value | None) -> bool:
+    """Return whether the address of the meeting is this machine, or nobody knows."""
+    if met is None or met.constants == (None,):
+        return False
+    return met.constants is None or any(_HERE.search(str(word)) for word in met.constants)
+
+
+def _of_group(run: RunQuery, event: Event, rank: Value) -> Finding:
+    per_node = run.context.processes_per_node.get_or(None)
+    is_known = run.context.world_size.is_known and isinstance(per_node, int)
+    count = f"{per_node} processes each" if is_known else "several processes each"
+    node = written(event, "rank")
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`rank={_text(run, event)}` is the rank within the machine and the world size that of the job: on two"
+        f" machines of {count} every rank is taken twice, and the group never forms",
+        hint='Pass `rank=int(os.environ["RANK"])`, or leave out both `rank` and `world_size`',
+        related=tuple(
+            place
+            for place in run.origin(rank, "the rank within the machine")
+            if place.span != event.module.location(node).span
+        ),
+        severity=Severity.ERROR if is_known else None,
+        fix=_fix(run, event, rank),
+        facts={"library": event.api.partition(".")[0]},
+    )
+
+
+def _text(run: RunQuery, event: Event) -> str:
+    node = written(event, "rank")
+    return "..." if node is event.node else run.text(event.module, node)
+
+
+def _fix(run: RunQuery, event: Event, rank: Value) -> Fix | None:
+    """Pass the variable beside it, where the file reads the environment by `os`."""
+    node, origin = written(event, "rank"), run.machine.origin(rank)
+    source = origin[0].text(origin[1]) if origin is not None else event.module.source.text
+    if node is event.node or _OF_OTHERS.search(source) or event.module.imported.get("os") != [("os", "")]:
+        return None
+    edit = Edit(event.module.path, event.module.span(node), 'int(os.environ["RANK"])')
+    return Fix("Pass the rank of the job", (edit,))
+
+
+def _samplers(run: RunQuery) -> Iterator[Finding]:
+    """Yield samplers that deal out by the rank within the machine."""
     for found in run.happenings("makes-distributed-sampler"):
         event = found.event
         rank, count = event.arguments.get("rank"), event.arguments.get("num_replicas")
@@ -76,7 +166,7 @@ def _holds(run: RunQuery, value: Value | None, column: int) -> bool:
     """Return whether a value is the local rank (1) or the world size (3) on each lane, and not the rank of the job."""
     worlds = run.machine.worlds
     held = tuple(lane[column] for lane in worlds.lanes)
-    atom = value.single if value is not None else None
+    atom = value.single if value is not None and not value.varies & ASSUMED else None
     if isinstance(atom, Const):
         return held == (atom.value,) * len(held)
     return isinstance(atom, PerRank) and tuple(atom.values) == held != tuple(lane[0] for lane in worlds.lanes)
@@ -200,89 +290,3 @@ EXAMPLES = (
     ),
     good("a test of one machine", {"tests/test_groups.py": _MAIN % ("local_rank", "world_size")}),
 )  # fmt: skip
-
-_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)(?:test_|two_gpu)[^/]*$|_test\.py$|conftest\.py$")
-_ONE_MACHINE = re.compile(r"--standalone|nnodes[= ]+[\"']?1\b")
-_HERE = re.compile(r"localhost|127\.0\.0\.1")
-# ``init_process_group(backend, init_method, timeout, world_size, rank)``; DeepSpeed's has others in between.
-_WORLD, _RANK = 3, 4
-
-
-def applies(path: str, _context: object) -> bool:
-    """Tests run on one machine."""
-    return _TEST.search(path) is None
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some group gets a rank."""
-    for call in flat(tree).nodes(ast.Call):
-        given = len(call.args) > _RANK or any(k.arg in ("rank", None) for k in call.keywords)
-        if given and call_name(call) in ("init_process_group", "init_distributed"):
-            return True
-    return False
-
-
-class Check(ScriptCheck):
-    """Looks at the ranks that process groups get."""
-
-    def finish(self) -> None:
-        """Fire on each group whose rank is certainly that within the machine, and whose size that of the job."""
-        run = self.ctx.run
-        if run.is_one_process or (
-            run.world_size.is_known and run.world_size.value == run.processes_per_node.get_or(None)
-        ):
-            return
-        if _ONE_MACHINE.search(self.ctx.doc.source.text) or self._meet_here():
-            return
-        for call in self.ctx.startup.group_makers:
-            if self.ctx.qualified_name(call.func) in GROUP_CREATORS and not self.ctx.has_unpacked_arguments(call):
-                self._judge(call)
-
-    def _meet_here(self) -> bool:
-        """The file makes the address of the meeting this machine, and in no arm another one."""
-        met = [w.text for w in self.ctx.startup.environment_writes if w.name == "MASTER_ADDR"]
-        return any(text is not None and _HERE.search(text) for text in met)
-
-    def _judge(self, call: cst.Call) -> None:
-        is_torch = self.ctx.called(call) == "init_process_group"
-        rank = self.ctx.argument(call, "rank", _RANK if is_torch else None)
-        world = self.ctx.argument(call, "world_size", _WORLD if is_torch else None)
-        met = self.ctx.argument(call, "init_method", 1 if is_torch else None)
-        if rank is None or (met is not None and self._may_be_here(met)):
-            return
-        values = LauncherValues(self.ctx.tree, self.ctx.names, self.ctx.constants)
-        read = values.source(rank, LOCAL_RANK)
-        size = values.source(world, WORLD_SIZE) if world is not None else None
-        if read is None or (world is not None and size is None):
-            return
-        run = self.ctx.run
-        per_node = run.processes_per_node.get_or(None)
-        is_known = run.world_size.is_known and isinstance(per_node, int)
-        count = f"{per_node} processes each" if is_known else "several processes each"
-        self.report(
-            rank,
-            f"`rank={self.ctx.text(rank)}` is the rank within the machine and the world size that of the job: on two"
-            f" machines of {count} every rank is taken twice, and the group never forms",
-            hint='Pass `rank=int(os.environ["RANK"])`, or leave out both `rank` and `world_size`',
-            related=() if read is rank else (self.ctx.location(read, "the rank within the machine"),),
-            severity=Severity.ERROR if is_known else None,
-            fix=self._fix(rank, read),
-            facts={"library": "torch" if is_torch else "deepspeed"},
-        )
-
-    def _may_be_here(self, node: cst.BaseExpression) -> bool:
-        """The address of the meeting is this machine, or nobody knows."""
-        value = self.ctx.constant(node).get_or(None)
-        return not isinstance(value, str) or _HERE.search(value) is not None
-
-    def _fix(self, rank: cst.BaseExpression, read: cst.BaseExpression) -> Fix | None:
-        """The variable beside it, where the file reads the environment by `os`."""
-        if any(word in self.ctx.text(read) for word in ("SLURM", "MPI")) or not self._has_os(rank):
-            return None
-        edit = Edit(self.ctx.doc.path, self.ctx.span(rank), 'int(os.environ["RANK"])')
-        return Fix("Pass the rank of the job", (edit,))
-
-    def _has_os(self, node: cst.CSTNode) -> bool:
-        """`os` means the module at the call."""
-        found = self.ctx.names.bindings("os", node)
-        return len(found) == 1 and found[0].kind == "import" and found[0].target == "os"
