@@ -20,15 +20,18 @@ argument, must be float`, `ValueError: Invalid fraction value: ... Allowed range
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location
+from dslint.python.events import Event, events
+from dslint.python.values import PerRank
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import choices, device_words
+from dslint.rules.runs import Happening, RunQuery
 
-_CALLS = frozenset({"torch.cuda.set_per_process_memory_fraction", "torch.cuda.memory.set_per_process_memory_fraction"})
+_DISTRIBUTED = re.compile(r"torch\.distributed|torch import distributed|deepspeed|accelerate")
 # Below this share of a GPU, ZeRO-3's gathered layers and their activations rarely fit.
 _SMALL = 0.5
 
@@ -45,6 +48,116 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first of the mistakes of each call that is certain."""
+    for found in run.happenings("limits-memory"):
+        event = found.event
+        known = event.arguments["fraction"].constants if "fraction" in event.arguments else None
+        value = known[0] if known is not None and len(known) == 1 else None
+        texts = (event.module.source.text, found.entry.module.source.text)
+        if event.open or event.may or not isinstance(value, int | float) or not any(map(_DISTRIBUTED.search, texts)):
+            continue
+        mistake = _invalid(value) or _too_small(run, value) or _of_device(run, found, value)
+        if mistake is not None:
+            name, message, hint, severity, related = mistake
+            yield run.finding(
+                META,
+                event.module,
+                event.node,
+                message,
+                hint=hint,
+                severity=severity,
+                related=related,
+                facts={"mistake": name, "fraction": value},
+            )
+
+
+# What is wrong, how to say it, what to do, how bad it is, other places.
+_Mistake = tuple[str, str, str, Severity | None, tuple[Location, ...]]
+
+
+def _invalid(value: float) -> _Mistake | None:
+    """Return what torch itself refuses."""
+    if isinstance(value, int):
+        message = f"the memory fraction `{value}` is no float: the call raises `TypeError` on every rank"
+        return "integer", message, f"Write `{float(value)}`", Severity.ERROR, ()
+    if not 0 <= value <= 1:
+        message = f"the memory fraction {value:g} is outside 0 to 1: the call raises `ValueError` on every rank"
+        return "above-1", message, "Use a share of one GPU's memory, such as 0.95", Severity.ERROR, ()
+    return None
+
+
+def _too_small(run: RunQuery, value: float) -> _Mistake | None:
+    """Return that a share is too small for the layers that ZeRO-3 gathers."""
+    engine = next((found.event for found in run.happenings("makes-engine") if found.event.stage == 3), None)
+    if value >= _SMALL or (run.stage != 3 and engine is None):
+        return None
+    message = (
+        f"each process may use only {value:.0%} of its GPU, but ZeRO-3 gathers whole layers: a rank that"
+        " runs out of memory leaves its peers waiting in the collective"
+    )
+    hint = "Raise the fraction (one process runs on each GPU) or drop the call"
+    places = (run.location(engine.module, engine.node, "the engine of ZeRO-3"),) if engine is not None else ()
+    return "small-share", message, hint, None, places or run.context.zero_stage.origins
+
+
+def _of_device(run: RunQuery, found: Happening, value: float) -> _Mistake | None:
+    """Return that the limit is for a GPU that is not that of the process alone."""
+    event = found.event
+    device = event.arguments.get("device")
+    is_open = device is None or device.constants == (None,)
+    sharers = _sharers(run)
+    if sharers > 1 and value * sharers > 1:
+        message = (
+            f"each of the {sharers} processes may use {value:.0%} of the one GPU that they share:"
+            f" {value * sharers:.0%} together, and the last one to allocate runs out of memory"
+        )
+        hint = f"Allow each of them {1 / sharers:.2g}, or give each its own GPU"
+        return "shared", message, hint, None, run.context.processes_per_node.origins
+    if is_open and not _is_chosen(found):
+        message = (
+            "the memory limit is set before `torch.cuda.set_device` and without `device`: it applies to GPU 0 for"
+            " every rank, not to the rank's own GPU"
+        )
+        hint = "Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`"
+        return "before-set-device", message, hint, None, ()
+    if device is not None and not is_open and device_words(run, device) == {"cuda:0"} and _chooses_by_rank(run):
+        message = "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited"
+        return "device-0", message, "Pass `device=local_rank`", None, ()
+    return None
+
+
+def _sharers(run: RunQuery) -> int:
+    """Return how many processes of a machine work on one GPU: all of them where the run chooses GPU 0 by its name."""
+    chosen = [value for found in run.happenings("sets-device") for value, _ in choices(found.event)]
+    if any(device_words(run, value) == {"cuda:0"} for value in chosen):
+        number: int = run.context.processes_per_node.get_or(1)
+        return number
+    return 1
+
+
+def _chooses_by_rank(run: RunQuery) -> bool:
+    chosen = [value for found in run.happenings("sets-device") for value, _ in choices(found.event)]
+    return any(value.atoms and all(isinstance(atom, PerRank) for atom in value.atoms) for value in chosen)
+
+
+def _is_chosen(found: Happening) -> bool:
+    """Return whether a device is selected before the call, or by something that may select one."""
+    order = list(events(found.entry.tree))
+    at = next(number for number, event in enumerate(order) if event is found.event)
+    if any(map(_may_select, order[:at])):
+        return True
+    # A function may be called when a device is chosen; only a run that chooses it later tells.
+    inside = found.entry.kind != "script" or bool(found.calls)
+    return inside and not any("sets-device" in event.tags for event in order[at:])
+
+
+def _may_select(event: Event) -> bool:
+    is_of_torch = event.api.startswith("torch.")
+    return bool(event.tags & {"sets-device", "uses-device"}) or ("starts-group" in event.tags and not is_of_torch)
+
 
 EXAMPLES = (
     bad(
@@ -113,6 +226,18 @@ EXAMPLES = (
         },
         at="infer.py:5 warning",
     ),
+    bad(
+        "in a helper of another file, before the device is chosen",
+        {
+            "train.py": (
+                "import os\n\nimport torch\nimport torch.distributed as dist\nfrom memory import limit\n\n"
+                "limit(0.9)\ntorch.cuda.set_device(int(os.environ['LOCAL_RANK']))\ndist.init_process_group('nccl')\n"
+            ),
+            "memory.py": "from torch import cuda\n\n\ndef limit(share):\n"
+            "    cuda.set_per_process_memory_fraction(fraction=share)\n",
+        },
+        at="memory.py:5 warning",
+    ),
     good(
         "two processes that share one GPU fairly",
         {
@@ -149,101 +274,3 @@ EXAMPLES = (
         },
     ),
 )
-
-
-class Check(ScriptCheck):
-    """Looks at each call of the function in a distributed script."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on the first of the three mistakes that is certain."""
-        if self.ctx.qualified_name(node.func) not in _CALLS or not self._is_distributed():
-            return
-        fraction = self.ctx.constant(self.ctx.argument(node, "fraction", 0)).get_or(None)
-        if not isinstance(fraction, int | float):
-            return
-        if isinstance(fraction, int):
-            self.report(
-                node,
-                f"the memory fraction `{fraction}` is no float: the call raises `TypeError` on every rank",
-                severity=Severity.ERROR,
-                facts={"mistake": "integer", "fraction": fraction},
-                hint=f"Write `{float(fraction)}`",
-            )
-        elif not 0 <= fraction <= 1:
-            self.report(
-                node,
-                f"the memory fraction {fraction:g} is outside 0 to 1: the call raises `ValueError` on every rank",
-                severity=Severity.ERROR,
-                facts={"mistake": "above-1", "fraction": fraction},
-                hint="Use a share of one GPU's memory, such as 0.95",
-            )
-        elif fraction < _SMALL and self.ctx.zero3_evidence.get_or(False):
-            self.report(
-                node,
-                f"each process may use only {fraction:.0%} of its GPU, but ZeRO-3 gathers whole layers: a rank that "
-                "runs out of memory leaves its peers waiting in the collective",
-                related=self.ctx.zero3_evidence.origins,
-                facts={"mistake": "small-share", "fraction": fraction},
-                hint="Raise the fraction (one process runs on each GPU) or drop the call",
-            )
-        elif self._sharers() > 1 and fraction * self._sharers() > 1:
-            self.report(
-                node,
-                f"each of the {self._sharers()} processes may use {fraction:.0%} of the one GPU that they share:"
-                f" {fraction * self._sharers():.0%} together, and the last one to allocate runs out of memory",
-                related=self.ctx.run.processes_per_node.origins,
-                facts={"mistake": "shared", "fraction": fraction},
-                hint=f"Allow each of them {1 / self._sharers():.2g}, or give each its own GPU",
-            )
-        elif self.ctx.argument(node, "device", 1) is None and not self._device_chosen(node):
-            self.report(
-                node,
-                "the memory limit is set before `torch.cuda.set_device` and without `device`: it applies to GPU 0 for "
-                "every rank, not to the rank's own GPU",
-                facts={"mistake": "before-set-device", "fraction": fraction},
-                hint="Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`",
-            )
-        elif self._names_gpu_0(self.ctx.argument(node, "device", 1)) and self._chooses_by_rank():
-            self.report(
-                node,
-                "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited",
-                facts={"mistake": "device-0", "fraction": fraction},
-                hint="Pass `device=local_rank`",
-            )
-
-    def _sharers(self) -> int:
-        """How many processes of a machine work on one GPU: all of them where the file chooses GPU 0 by its name."""
-        if not any(self.ctx.called(parent) == "set_device" for parent in self._choosing_gpu_0()):
-            return 1
-        return self.ctx.run.processes_per_node.get_or(1)
-
-    def _choosing_gpu_0(self) -> Iterator[cst.Call]:
-        for value in self.ctx.startup.devices.first_gpu:
-            call = self.ctx.parent(self.ctx.parent(value) or value)
-            if isinstance(call, cst.Call):
-                yield call
-
-    def _names_gpu_0(self, device: cst.BaseExpression | None) -> bool:
-        known = self.ctx.constant(device).get_or(None)
-        return known == "cuda:0" or (known == 0 and not isinstance(known, bool))
-
-    def _chooses_by_rank(self) -> bool:
-        """Some call selects a device by a value that the file does not fix."""
-        chosen = (n for n in self.ctx.tree.order if isinstance(n, cst.Call) and self.ctx.called(n) == "set_device")
-        return any(n.args and self.ctx.guards.rank_values.is_rank(n.args[0].value) for n in chosen)
-
-    def _is_distributed(self) -> bool:
-        return self.ctx.imports("torch.distributed", "deepspeed", "accelerate")
-
-    def _device_chosen(self, node: cst.Call) -> bool:
-        """A device is selected before the call, or by something that may select one."""
-        chosen = ("set_device", "Accelerator", "PartialState", "init_distributed", "device")
-        position = self.ctx.tree.position(node)
-        before = self.ctx.tree.order[:position]
-        if any(isinstance(n, cst.Call) and self.ctx.called(n) in chosen for n in before):
-            return True
-        # Inside a function, the caller may have chosen the device; only a file that chooses it later tells.
-        later = self.ctx.tree.order[position:]
-        return self.ctx.enclosing_function(node) is not None and not any(
-            isinstance(n, cst.Call) and self.ctx.called(n) == "set_device" for n in later
-        )
