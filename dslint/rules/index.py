@@ -1958,13 +1958,11 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "environ",
             "RANK|WORLD_SIZE|MASTER_PORT",
-            "torch|deepspeed|accelerate|transformers",
-            "environ(?:\\.update\\(|\\[\\s*[\\\"'](?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_PORT)[\\\"']\\s*\\]\\s*=\\s*[^=\\s])",
         ),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL252",

@@ -11,7 +11,7 @@ from dslint.rules.runs import Happening, RunQuery
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Modules whose functions start processes, each of which runs a part of the program with an environment of its own.
-_STARTING = re.compile(
+STARTING = re.compile(
     r"(?m)^\s*(?:import|from)\s+(?:ray|subprocess|torch\.multiprocessing|multiprocessing|concurrent\.futures)\b"
 )
 
@@ -23,5 +23,5 @@ def writes(run: RunQuery) -> Iterator[tuple[Happening, Value]]:
     for found in run.happenings("sets-environment"):
         event = found.event
         is_write = event.api == SET and event.arguments["name"].constants == (VARIABLE,)
-        if is_write and not _STARTING.search(event.module.source.text):
+        if is_write and not STARTING.search(event.module.source.text):
             yield found, event.arguments["value"]

@@ -143,16 +143,6 @@ def expression_name(node: ast.expr | None) -> str:
     return (node.__dict__.get("meant") or node.id) if isinstance(node, ast.Name) else ""
 
 
-def writes_environment(tree: ast.Module, name: str) -> bool:
-    """``os.environ[name] = ...``, or an ``update`` of the environment."""
-    nodes = flat(tree)
-    targets = (t.slice for assign in nodes.nodes(ast.Assign) for t in assign.targets if isinstance(t, ast.Subscript))
-    if any(isinstance(key, ast.Constant) and key.value == name for key in targets):
-        return True
-    updates = (call.func for call in nodes.nodes(ast.Call) if call_name(call) == "update")
-    return any(isinstance(f, ast.Attribute) and expression_name(f.value) == "environ" for f in updates)
-
-
 def derived(nodes: Flat, known: Set[str]) -> set[str]:
     """The classes of the file below known ones, and other names for those."""
     bases = {n.name: {expression_name(_generic(base)) for base in n.bases} for n in nodes.nodes(ast.ClassDef)}

@@ -22,15 +22,16 @@ processes. `WORLD_SIZE` as "1": rank 0 is alone in a world of 1, rank 1 raises `
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.quick import flat
-from dslint.model.script.setup.startup import EnvironmentWrite
+from dslint.python.environment import SET
+from dslint.python.events import Event, Loop
+from dslint.python.queries.order import deciding
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.visible import STARTING
 
 _VARIABLES = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"})
 _USUAL_PORT = "29500"
@@ -42,15 +43,100 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="The script writes its rank, world size or port over what the launcher gave",
     fix="safe",
-    markers=(
-        r"environ",
-        r"RANK|WORLD_SIZE|MASTER_PORT",
-        r"torch|deepspeed|accelerate|transformers",
-        r"environ(?:\.update\(|\[\s*[\"'](?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_PORT)[\"']\s*\]\s*=\s*[^=\s])",
-    ),
+    markers=(r"environ", r"RANK|WORLD_SIZE|MASTER_PORT"),
     references=("https://pytorch.org/docs/stable/elastic/run.html#environment-variables",),
     depends_on_run=True,
 )
+
+# What reads the variables of the launcher, or starts what does.
+_JOINING = ("starts-group", "makes-engine", "prepares", "trainer", "training-arguments", "parses-arguments")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each variable that every process writes with the same value before it joins the group."""
+    if run.context.is_one_process or run.has("spawns", "runs-command") or not run.has(*_JOINING):
+        return
+    groups = [found.event for found in run.happenings("starts-group")]
+    if any(event.open or "rank" in event.arguments for event in groups):
+        return
+    writes = [(found, _name(found.event)) for found in run.happenings("sets-environment") if _name(found.event)]
+    certain = [(found, name) for found, name in writes if _text(found.event) is not None and _runs_always(run, found)]
+    several = run.context.world_size.get_or(1) > 1
+    if not several and any(name == "WORLD_SIZE" and _text(found.event) == "1" for found, name in certain):
+        return  # one process on purpose
+    for found, name in certain:
+        effect = _effect(run, found.event, name, {other for place, other in writes if place is not found})
+        if effect:
+            yield _finding(run, found.event, name, effect, several)
+
+
+def _name(event: Event) -> str:
+    """Return which variable of the launcher an event writes."""
+    known = event.arguments["name"].constants if event.api == SET else None
+    return str(known[0]) if known is not None and len(known) == 1 and known[0] in _VARIABLES else ""
+
+
+def _text(event: Event) -> str | None:
+    known = event.arguments["value"].constants
+    return known[0] if known is not None and len(known) == 1 and isinstance(known[0], str) else None
+
+
+def _runs_always(run: RunQuery, found: Happening) -> bool:
+    """Return whether every process that runs the script comes here."""
+    event, entry = found.event, found.entry
+    if entry.kind != "script" or event.lanes != run.machine.worlds.full or STARTING.search(event.module.source.text):
+        return False
+    if any(isinstance(node, Loop) for node in found.around):
+        return False
+    return any(not way.tests for way in deciding(entry.tree, event))
+
+
+def _effect(run: RunQuery, event: Event, name: str, others: set[str]) -> str:
+    """Return what the value does to a run of several processes; empty when it may do nothing."""
+    world, text = run.context.world_size.get_or(None), _text(event)
+    launcher = run.context.launcher.get_or("torchrun")
+    if name == "RANK":
+        return f"every process takes itself for rank {text}, and the group never forms"
+    if name == "LOCAL_RANK":
+        # Below srun each process may see a GPU of its own, with the index 0.
+        given = launcher in ("torchrun", "deepspeed", "accelerate") and "SLURM" not in event.module.source.text
+        return f"every process of a machine takes GPU {text}" if given else ""
+    if name == "WORLD_SIZE":
+        wrong = isinstance(world, int) and text != str(world)
+        return f"the processes count {text} of them, and the group never forms" if wrong else ""
+    # Others than torchrun leave the store to rank 0, which then opens it at the port that all write.
+    if text == _USUAL_PORT or launcher != "torchrun" or {"RANK", "WORLD_SIZE"} & others:
+        return ""
+    return "under torchrun nobody listens at that port, and every process waits until the timeout"
+
+
+def _finding(run: RunQuery, event: Event, name: str, effect: str, several: bool) -> Finding:
+    world, text = run.context.world_size, _text(event)
+    # What two processes on one GPU come to needs GPUs to be seen.
+    certain = several and name != "LOCAL_RANK"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f'`os.environ["{name}"]` is written as "{text}" over what the launcher gave: {effect}',
+        hint=f'Use `os.environ.setdefault("{name}", "{text}")`, or drop the line',
+        severity=Severity.ERROR if certain else None,
+        related=tuple(o.labelled("several processes are started here") for o in world.origins) if several else (),
+        fix=_fix(event),
+        facts={"variable": name, "value": text},
+    )
+
+
+def _fix(event: Event) -> Fix | None:
+    module = event.module
+    statements = (node for node in ast.walk(module.tree) if isinstance(node, ast.Assign) and len(node.targets) == 1)
+    found = next((s for s in statements if event.node in (s, s.targets[0])), None)
+    target = found.targets[0] if found is not None else None
+    if found is None or not isinstance(target, ast.Subscript):
+        return None
+    text = f"{module.text(target.value)}.setdefault({module.text(target.slice)}, {module.text(found.value)})"
+    return Fix("Keep what the launcher gave", (Edit(module.path, module.span(found), text),))
+
 
 _HEAD = "import os\n\nimport torch.distributed as dist\n\n"
 _INIT = 'dist.init_process_group("nccl")\n'
@@ -95,6 +181,17 @@ EXAMPLES = (
         },
         at="train.py:5 error",
         fixed={"train.py": _HEAD + "os.environ.setdefault('WORLD_SIZE', '1')\n" + _INIT},
+    ),
+    bad(
+        "a helper of another file",
+        {
+            "train.py": "import torch.distributed as dist\n\nfrom settings import prepare\n\nprepare('0')\n" + _INIT,
+            "settings.py": "import os\n\nNAME = 'RANK'\n\n\ndef prepare(rank):\n    os.environ[NAME] = rank\n",
+        },
+        at="settings.py:7 warning",
+        fixed={
+            "settings.py": "import os\n\nNAME = 'RANK'\n\n\ndef prepare(rank):\n    os.environ.setdefault(NAME, rank)\n"
+        },
     ),
     good("a default", {"train.py": _HEAD + _KEPT + _INIT}),
     good(
@@ -144,119 +241,3 @@ EXAMPLES = (
         {"demo.py": "import os\n\nimport torch\n\nos.environ['RANK'] = '0'\nprint(torch.ones(1))\n"},
     ),
 )
-
-_GROUPS = (
-    "deepspeed.initialize",
-    "accelerate.Accelerator",
-    "accelerate.PartialState",
-    "transformers.TrainingArguments",
-    "transformers.HfArgumentParser",
-    "transformers.Trainer",
-    "trl.SFTConfig",
-    "trl.SFTTrainer",
-    "lightning.Fabric",
-    "lightning.Trainer",
-    "pytorch_lightning.Trainer",
-)
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some variable of the launcher is assigned, in the environment, with something that may be a literal."""
-    nodes = flat(tree)
-    for assign in nodes.nodes(ast.Assign):
-        if isinstance(assign.value, ast.Constant | ast.Name) or _is_str_of_literal(assign.value):
-            for target in assign.targets:
-                if isinstance(target, ast.Subscript) and _text(target.slice) in _VARIABLES:
-                    return True
-    return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "update"
-        and isinstance(call.func.value, ast.Attribute)
-        and call.func.value.attr == "environ"
-        for call in nodes.nodes(ast.Call)
-    )
-
-
-def _is_str_of_literal(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Constant | ast.Name)
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-class Check(ScriptCheck):
-    """Judges the writes into the environment once, at the end."""
-
-    def finish(self) -> None:
-        """Fire on each variable that every process writes with the same value before it joins the group."""
-        startup = self.ctx.startup
-        writes = [w for w in startup.environment_writes if w.name in _VARIABLES]
-        if (
-            not writes
-            or self.ctx.run.is_one_process
-            or startup.starts_processes
-            or startup.states_ranks
-            or not self._joins_by_environment()
-        ):
-            return
-        certain = [w for w in writes if w.text is not None and startup.runs_always(w.node)]
-        several = self.ctx.run.world_size.get_or(1) > 1
-        if not several and any(w.name == "WORLD_SIZE" and w.text == "1" for w in certain):
-            return  # one process on purpose
-        for write in certain:
-            effect = self._effect(write, {w.name for w in writes if w is not write})
-            if effect:
-                self._report(write, effect, several)
-
-    def _joins_by_environment(self) -> bool:
-        if self.ctx.startup.group_makers:
-            return True
-        calls = self.ctx.tree.every(cst.Call)
-        return any(self.ctx.qualified_name(call.func) in _GROUPS for call in calls)
-
-    def _effect(self, write: EnvironmentWrite, others: set[str]) -> str:
-        """What the value does to a run of several processes; "" when it may do nothing."""
-        world = self.ctx.run.world_size.get_or(None)
-        if write.name == "RANK":
-            return f"every process takes itself for rank {write.text}, and the group never forms"
-        launcher = self.ctx.run.launcher.get_or("torchrun")
-        if write.name == "LOCAL_RANK":
-            # Below srun each process may see a GPU of its own, with the index 0.
-            given = launcher in ("torchrun", "deepspeed", "accelerate") and "SLURM" not in self.ctx.doc.source.text
-            return f"every process of a machine takes GPU {write.text}" if given else ""
-        if write.name == "WORLD_SIZE":
-            wrong = isinstance(world, int) and write.text != str(world)
-            return f"the processes count {write.text} of them, and the group never forms" if wrong else ""
-        # Others than torchrun leave the store to rank 0, which then opens it at the port that all write.
-        if write.text == _USUAL_PORT or launcher != "torchrun" or {"RANK", "WORLD_SIZE"} & others:
-            return ""
-        return "under torchrun nobody listens at that port, and every process waits until the timeout"
-
-    def _report(self, write: EnvironmentWrite, effect: str, several: bool) -> None:
-        world = self.ctx.run.world_size
-        certain = several and not self._is_only_device(write)
-        self.report(
-            write.node,
-            f'`os.environ["{write.name}"]` is written as "{write.text}" over what the launcher gave: {effect}',
-            hint=f'Use `os.environ.setdefault("{write.name}", "{write.text}")`, or drop the line',
-            severity=Severity.ERROR if certain else None,
-            related=tuple(o.labelled("several processes are started here") for o in world.origins) if several else (),
-            fix=self._fix(write),
-            facts={"variable": write.name, "value": write.text},
-        )
-
-    def _is_only_device(self, write: EnvironmentWrite) -> bool:
-        """What two processes on one GPU come to needs GPUs to be seen."""
-        return write.name == "LOCAL_RANK"
-
-    def _fix(self, write: EnvironmentWrite) -> Fix | None:
-        statement = write.statement
-        if statement is None or len(statement.targets) != 1:
-            return None
-        target = statement.targets[0].target
-        if not isinstance(target, cst.Subscript) or not isinstance(target.slice[0].slice, cst.Index):
-            return None
-        key, value = self.ctx.text(target.slice[0].slice.value), self.ctx.text(statement.value)
-        text = f"{self.ctx.text(target.value)}.setdefault({key}, {value})"
-        return Fix("Keep what the launcher gave", (Edit(self.ctx.doc.path, self.ctx.span(statement), text),))

@@ -9,7 +9,7 @@ from functools import cached_property
 import libcst as cst
 
 from dslint.model.script.constants import Constants
-from dslint.model.script.dotted import is_main_test, keyword
+from dslint.model.script.dotted import is_main_test
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
 from dslint.model.script.setup.devices import Devices
@@ -74,11 +74,6 @@ class Startup:
         """The file starts processes itself; their environment is not that of a launcher."""
         calls = self._tree.every(cst.Call)
         return any(self._names.called(call) in _STARTERS for call in calls) or self._names.imported(*_STARTING_MODULES)
-
-    @cached_property
-    def states_ranks(self) -> bool:
-        """A process group gets its rank from the file and not from the environment."""
-        return any(keyword(call, "rank") is not None or len(call.args) > 4 for call in self.group_makers)
 
     def runs_always(self, node: cst.CSTNode) -> bool:
         """Every process that runs the file reaches the node: no test, loop or early exit decides.
