@@ -2081,10 +2081,14 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="The backend is `nccl`, with or without a GPU",
         module="dslint.rules.script.dsl260_nccl_without_cuda_check",
-        markers=("(?:init_process_group|init_distributed)\\s*\\(\\s*(?:\\w+\\s*=\\s*)?[\\\"']nccl",),
+        markers=(
+            "init_process_group|init_distributed",
+            "nccl",
+        ),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        depends_on_run=True,
+        asks_runs=True,
         optional=True,
     ),
     RuleInfo(

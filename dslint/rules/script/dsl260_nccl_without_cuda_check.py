@@ -13,15 +13,15 @@ have NCCL built in` or `ProcessGroupNCCL is only supported with GPUs`); with `"g
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.timeouts import GROUP_CREATORS
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Call, Event, walk
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import written
+from dslint.rules.groups import backend_name, backend_of
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL260",
@@ -29,38 +29,32 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="The backend is `nccl`, with or without a GPU",
-    markers=(r"(?:init_process_group|init_distributed)\s*\(\s*(?:\w+\s*=\s*)?[\"']nccl",),
+    markers=(r"init_process_group|init_distributed", r"nccl"),
     references=("https://pytorch.org/docs/stable/distributed.html#which-backend-to-use",),
+    depends_on_run=True,
     optional=True,
 )
-_ASKS = frozenset({"is_available", "device_count", "get_accelerator", "is_cuda_available", "is_torch_npu_available"})
+_ASKS = re.compile(r"is_available|device_count|get_accelerator|is_cuda_available|is_torch_npu_available")
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Nothing asks for a device."""
-    return not any(call_name(call) in _ASKS for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at the backend of each process group."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on the literal."""
-        name = self.ctx.qualified_name(node.func)
-        if self.findings or name not in GROUP_CREATORS:
-            return
-        keyword = "dist_backend" if name.endswith("init_distributed") else "backend"
-        backend = self.ctx.argument(node, keyword, 0)
-        is_nccl = isinstance(backend, cst.SimpleString) and backend.evaluated_value == "nccl"
-        if backend is not None and is_nccl and not self._asks():
-            self.report(
-                backend,
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first group whose backend is `nccl`, where nothing in the code of the run asks for a GPU."""
+    for found in run.happenings("starts-group"):
+        event = found.event
+        backend = None if event.open or event.may else backend_of(run, event)
+        if backend is None or backend.constants != ("nccl",):
+            continue
+        nodes = (node for node in walk(found.entry.tree) if isinstance(node, Event | Call | Alt))
+        modules = {id(m): m for m in (found.entry.module, *(node.module for node in nodes))}
+        if not any(_ASKS.search(module.source.text) for module in modules.values()):
+            yield run.finding(
+                META,
+                event.module,
+                written(event, backend_name(run, event)),
                 "the backend is `nccl` with or without a GPU: where there is none the process group cannot be made",
                 hint='Write `"nccl" if torch.cuda.is_available() else "gloo"`',
             )
-
-    def _asks(self) -> bool:
-        return any(isinstance(n, cst.Call) and self.ctx.called(n) in _ASKS for n in self.ctx.tree.order)
+            return
 
 
 EXAMPLES = (
@@ -68,6 +62,17 @@ EXAMPLES = (
         "a literal",
         {"train.py": "import torch.distributed as dist\n\ndist.init_process_group('nccl')\n"},
         at="train.py:3 info",
+        select="DSL260",
+    ),
+    bad(
+        "through variables and another name",
+        {
+            "train.py": (
+                "from torch.distributed import init_process_group as start\n\nOPTIONS = {'backend': 'nccl'}\n"
+                "start(**OPTIONS)\n"
+            )
+        },
+        at="train.py:4 info",
         select="DSL260",
     ),
     good(
