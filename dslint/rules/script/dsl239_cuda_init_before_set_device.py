@@ -7,8 +7,8 @@ of memory before the others do.
 
 **Fix.** Make `torch.cuda.set_device(local_rank)` the first line that touches CUDA.
 
-**When it stays quiet.** It is off unless selected: most scripts have room for it. Only calls of the same function, or
-of the same level of the module, count, and only devices that are chosen by a rank.
+**When it stays quiet.** It is off unless selected: most scripts have room for it. Only what every process has certainly
+run before counts, and only devices that are chosen by a rank.
 
 **Evidence.** `torch/cuda/__init__.py` of torch 2.13: `_lazy_init` makes a context on the current device, which is 0
 until `set_device`.
@@ -16,14 +16,15 @@ until `set_device`.
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.queries.order import before
+from dslint.python.values import PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import choices, device_words, is_on_current
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL239",
@@ -33,9 +34,48 @@ META = RuleMeta(
     summary="CUDA starts on GPU 0 before the process chooses its own",
     markers=(r"set_device", r"cuda"),
     references=("https://pytorch.org/docs/stable/generated/torch.cuda.set_device.html",),
+    depends_on_run=True,
     optional=True,
     no_experiment="a context on GPU 0 needs a GPU",
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Compare each choice of a device by a rank with what has certainly started CUDA before it."""
+    for found in run.happenings("sets-device"):
+        event = found.event
+        if event.may or not any(_is_by_rank(value) for value, _ in choices(event)):
+            continue
+        for past in before(found.entry.tree, event, lambda e: _starts_on_first(run, e), _chooses):
+            if past.done:
+                started = past.done[0]
+                yield run.finding(
+                    META,
+                    started.module,
+                    started.node,
+                    "this starts CUDA on GPU 0 in every rank, before the process chooses its own device below",
+                    hint="Move `set_device` above it",
+                    related=(run.location(event.module, event.node, "the device is chosen here"),),
+                )
+                break
+
+
+def _is_by_rank(value: Value) -> bool:
+    return bool(value.atoms) and all(isinstance(atom, PerRank) for atom in value.atoms)
+
+
+def _chooses(event: Event) -> bool:
+    return "sets-device" in event.tags
+
+
+def _starts_on_first(run: RunQuery, event: Event) -> bool:
+    """Return whether a call starts CUDA on GPU 0: it names that GPU, or none where none is chosen."""
+    if "touches-cuda" not in event.tags:
+        return is_on_current(run, event)
+    given = event.arguments.get("device")
+    named = device_words(run, given) if given is not None and given.constants != (None,) else frozenset()
+    return not event.open and not _chooses(event) and named is not None and named <= {"cuda", "cuda:0"}
+
 
 _HEAD = "import os\n\nimport torch\n\nlocal_rank = int(os.environ['LOCAL_RANK'])\n"
 _SET = "torch.cuda.set_device(local_rank)\n"
@@ -60,40 +100,3 @@ EXAMPLES = (
         },
     ),
 )  # fmt: skip
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some device is chosen by something that is no literal."""
-    calls = (call for call in flat(tree).nodes(ast.Call) if call_name(call) == "set_device")
-    given = (v for call in calls for v in (*call.args[:1], *(k.value for k in call.keywords)))
-    return any(not isinstance(value, ast.Constant) for value in given)
-
-
-class Check(ScriptCheck):
-    """Compares each choice of a device with what stands above it."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on the first call above that starts CUDA on every way to the choice."""
-        if self.ctx.called(node) != "set_device" or len(node.args) != 1:
-            return
-        if not self.ctx.guards.rank_values.is_rank(node.args[0].value):
-            return
-        for call in self.ctx.startup.devices.starting_cuda:
-            if call is not node and self._is_above(call, node):
-                self.report(
-                    call,
-                    "this starts CUDA on GPU 0 in every rank, before the process chooses its own device below",
-                    hint="Move `set_device` above it",
-                    related=(self.ctx.location(node, "the device is chosen here"),),
-                )
-                return
-
-    def _is_above(self, call: cst.Call, choice: cst.Call) -> bool:
-        name = self.ctx.qualified_name(call.func)
-        if name == "torch.cuda.is_available" or self.ctx.called(call) == "set_device":
-            return False  # no context comes of the first; the second is a choice as well
-        if self.ctx.enclosing_function(call) is not self.ctx.enclosing_function(choice):
-            return False
-        if self.ctx.tree.position(call) > self.ctx.tree.position(choice):
-            return False
-        return not any(True for _ in self.ctx.guards.conditions(call))

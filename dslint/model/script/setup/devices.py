@@ -1,4 +1,4 @@
-"""Which GPU a file names: the first one by a literal, or the current one."""
+"""Where a file names the first GPU by a literal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,6 @@ from dslint.model.script.names import Names
 from dslint.model.script.tree import Tree
 
 _DEVICE_KEYWORDS = frozenset({"device", "map_location"})
-# Functions of ``torch.cuda`` that start CUDA in the process (``_lazy_init``, or ``cuInit`` for ``is_available``).
-_STARTING = frozenset(
-    {
-        *("init", "set_device", "current_device", "get_device_name", "get_device_properties", "get_device_capability"),
-        *("mem_get_info", "synchronize", "current_stream", "is_available", "is_bf16_supported"),
-    }
-)
 _MAX_ALIASES = 4
 
 
@@ -89,44 +82,3 @@ class Devices:
             if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None:
                 return self._is_gpu_0(found[0].value, False, depth + 1)
         return False
-
-    # -- the current device -----------------------------------------------------------------------------------------
-
-    @cached_property
-    def on_current(self) -> tuple[cst.Call, ...]:
-        """The calls that put something on the current device: ``.cuda()``, ``.to("cuda")``, ``device="cuda"``."""
-        return tuple(call for call in self._calls if self._is_on_current(call))
-
-    def _is_on_current(self, call: cst.Call) -> bool:
-        method = isinstance(call.func, cst.Attribute)
-        if self._names.called(call) == "cuda" and method and not call.args:
-            return not (self._names.qualified(call.func) or "").startswith("torch.")
-        places = [call.args[0].value] if self._names.called(call) == "to" and method and call.args else []
-        places += [a.value for a in call.args if a.keyword is not None and a.keyword.value == "device"]
-        return any(self._is_cuda(place) for place in places)
-
-    def _is_cuda(self, node: cst.BaseExpression, depth: int = 0) -> bool:
-        """``"cuda"``, ``torch.device("cuda")``, a variable that holds one."""
-        if depth > _MAX_ALIASES:
-            return False
-        if isinstance(node, cst.Name):
-            value = self._names.single_value(node)
-            return value is not None and self._is_cuda(value, depth + 1)
-        if isinstance(node, cst.IfExp):
-            return self._is_cuda(node.body, depth + 1)
-        if isinstance(node, cst.Call) and self._names.qualified(node.func) == "torch.device" and len(node.args) == 1:
-            return self._is_cuda(node.args[0].value, depth + 1)
-        return isinstance(node, cst.SimpleString) and node.evaluated_value == "cuda"
-
-    @cached_property
-    def starting_cuda(self) -> tuple[cst.Call, ...]:
-        """The calls after which the process has started CUDA."""
-        starting = {f"torch.cuda.{name}" for name in _STARTING}
-        first = {id(value) for value in self.first_gpu}
-        return tuple(
-            call
-            for call in self._calls
-            if self._names.qualified(call.func) in starting
-            or self._is_on_current(call)
-            or any(id(arg.value) in first and self._names.called(call) != "device" for arg in call.args)
-        )
