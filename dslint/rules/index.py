@@ -2154,15 +2154,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="info",
         summary="Every rank of the job starts a run of Weights & Biases",
         module="dslint.rules.script.dsl265_wandb_on_all_ranks",
-        markers=(
-            "wandb",
-            "init_process_group|init_distributed|deepspeed|Accelerator",
-            "wandb[\\s\\\\]*\\.init\\(|from wandb import|wandb as",
-        ),
+        markers=("wandb",),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
         optional=True,
     ),
     RuleInfo(

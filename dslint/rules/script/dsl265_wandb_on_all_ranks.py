@@ -16,16 +16,14 @@ all ranks with `group`.
 
 from __future__ import annotations
 
-import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.given import given
-from dslint.model.script.quick import call_name, flat
+from dslint.core.finding import Finding, Severity
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lonely import on_some_ranks
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.everyrank import arrivals
+from dslint.rules.groups import called
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL265",
@@ -33,16 +31,38 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="Every rank of the job starts a run of Weights & Biases",
-    markers=(
-        r"wandb",
-        r"init_process_group|init_distributed|deepspeed|Accelerator",
-        r"wandb[\s\\]*\.init\(|from wandb import|wandb as",
-    ),
+    markers=(r"wandb",),
     references=("https://docs.wandb.ai/guides/track/log/distributed-training/",),
     depends_on_run=True,
     optional=True,
     no_experiment="it takes an account and a network",
 )
+
+# With these a Trainer is likely, which starts the run by itself.
+_TRAINERS = re.compile(r"(?m)^\s*(?:from|import)\s+(?:transformers|trl|lightning|pytorch_lightning)\b")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where nothing keeps the other ranks of the job away."""
+    if run.context.is_one_process and not run.has("spawns"):
+        return
+    for arrival in arrivals(run, "starts-run"):
+        event = arrival.event
+        modules = (event.module, arrival.start.module)
+        if not event.api.startswith("wandb.") or any(_TRAINERS.search(m.source.text) for m in modules):
+            continue
+        given = {name for name, value in event.arguments.items() if value.constants != (None,)}
+        if event.open or given & {"group", "mode"}:
+            continue
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"`{called(run, event)}` runs on every rank: one run a process, and a service that answers late stalls the"
+            " job",
+            hint="Call it on rank 0 only, or pass `group=` to keep the runs together",
+        )
+
 
 _HEAD = "import torch.distributed as dist\nimport wandb\n\ndist.init_process_group('nccl')\n"
 
@@ -52,6 +72,15 @@ EXAMPLES = (
         "in a function that every rank calls",
         {"train.py": _HEAD + "\n\ndef log():\n    wandb.init(project='x')\n\n\nlog()\n"},
         at="train.py:8",
+    ),
+    bad(
+        "a helper of another file",
+        {
+            "train.py": "import torch.distributed as dist\n\nfrom logs import start\n\n"
+            "dist.init_process_group('nccl')\nstart('x')\n",
+            "logs.py": "from wandb import init as begin\n\n\ndef start(name):\n    begin(project=name)\n",
+        },
+        at="logs.py:5",
     ),
     good("on rank 0", {"train.py": _HEAD + "if dist.get_rank() == 0:\n    wandb.init(project='x')\n"}),
     good(
@@ -71,48 +100,3 @@ EXAMPLES = (
         },
     ),
 )  # fmt: skip
-
-_JOINING = frozenset({"deepspeed.initialize", "accelerate.Accelerator", "accelerate.PartialState"})
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something is called that may be `wandb.init`."""
-    return any(call_name(call) == "init" for call in flat(tree).nodes(ast.Call))
-
-
-class Check(ScriptCheck):
-    """Looks at each start of a run."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire where nothing keeps the other ranks away."""
-        if self.ctx.qualified_name(node.func) != "wandb.init" or not self._joins():
-            return
-        if self.ctx.imports("transformers", "trl", "lightning", "pytorch_lightning"):
-            return
-        names = given(self.ctx.names, node).named.keys()
-        if names & {"group", "mode"} or self.ctx.has_unpacked_arguments(node) or self._is_guarded(node):
-            return
-        self.report(
-            node,
-            "`wandb.init` runs on every rank: one run a process, and a service that answers late stalls the job",
-            hint="Call it on rank 0 only, or pass `group=` to keep the runs together",
-        )
-
-    def _joins(self) -> bool:
-        if self.ctx.run.is_one_process and not self.ctx.startup.starts_processes:
-            return False
-        if self.ctx.run.world_size.is_known:
-            return self.ctx.run.world_size.get() > 1
-        if self.ctx.startup.group_makers:
-            return True
-        calls = self.ctx.tree.every(cst.Call)
-        return any(self.ctx.qualified_name(call.func) in _JOINING for call in calls)
-
-    def _is_guarded(self, node: cst.Call) -> bool:
-        if on_some_ranks(self.ctx, node):
-            return True
-        function = self.ctx.enclosing_function(node)
-        if function is None:
-            return False
-        # Who calls a function that the file itself does not call is not known.
-        return not self.ctx.names.callers.of(function)
