@@ -85,6 +85,18 @@ def freezing(m: Machine, base: Value, value: Value, node: ast.AST) -> None:
     m.events.append(event)
 
 
+def writing_parameter(m: Machine, base: Value, node: ast.AST) -> None:
+    """Note that `parameter[rows] = value` writes into a parameter."""
+    from dslint.python import attributes
+
+    made = [a for a in base.atoms if isinstance(a, Instance)]
+    if made and all(attributes.is_instance_of(m, atom.cls, "torch.nn.Parameter") for atom in made):
+        tags = frozenset(("writes-parameter",))
+        event = Event("torch.nn.Parameter.__setitem__", tags, node, m.frame.module, base, {}, None, m.lanes, m.control)
+        event.snapshot = {"self": (m.varies(base), m.shape(base), m.made_by(base))}
+        m.events.append(event)
+
+
 def _make_same(m: Machine, value: Value, node: ast.expr | None, row: Row, bound: BoundArguments) -> None:
     """Forget how a value differed: all ranks of the group hold the same now."""
     group = bound.given.get(row.extra.get("group", "group"))

@@ -10,7 +10,7 @@ from dslint.python import attributes, bynames, containers, dictionaries, excepti
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.comparisons import narrow
-from dslint.python.effects import freezing
+from dslint.python.effects import freezing, writing_parameter
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
@@ -53,6 +53,7 @@ def assign(m: Machine, target: ast.expr, value: Value) -> None:
             freezing(m, base, value, target)
     elif isinstance(target, ast.Subscript):
         base = evaluate(m, target.value)
+        writing_parameter(m, base, target)
         if isinstance(target.slice, ast.Slice):
             parts = [evaluate(m, p) for p in (target.slice.lower, target.slice.upper, target.slice.step) if p]
             writing.store_slice(

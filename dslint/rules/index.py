@@ -1359,7 +1359,7 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL210",
@@ -1377,6 +1377,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL211",
@@ -1418,7 +1419,6 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

@@ -16,6 +16,8 @@ from dslint.rules.training import first_of
 # A test of the stage, or of whether a parameter is spread, keeps stage 3 away.
 _ASKS = re.compile(r"zero_?3|stage|ds_id|ds_status|is_deepspeed|gather", re.I)
 
+# What hands out layers and parameters of a model.
+_GIVES = frozenset({"parameters", "visits-modules", "gives-parameter"})
 # A context with such a name gathers what is spread.
 _GATHERS = re.compile(r"gather|zero3|unwrap|summon|full_param", re.I)
 
@@ -43,13 +45,13 @@ class Spread:
                 self.trained |= found.event.modules
         for found in self.happenings:
             event = found.event
-            if event.tags & {"parameters", "visits-modules"}:
+            if event.tags & _GIVES:
                 self.owners.setdefault(id(event.node), set()).update(instances(event.receiver))
             yield found
             self._note(event)
 
     def _note(self, event: Event) -> None:
-        if _tells(event) and self.run.stages.of(event) == 3:
+        if event.tags & {"training-arguments", "live-config"} and self.run.stages.of(event) == 3:
             self.live = event
         elif "loads" in event.tags and self.live is not None and not _is_quantized(event):
             for module in event.modules:
@@ -91,7 +93,8 @@ class Spread:
         nodes = {id(module.node): event for module, event in self.since.items()}
         for atom in instances(value):
             owners = self.owners.get(id(atom.node), set())
-            found = next((self.since[owner] for owner in owners if owner in self.since), None)
+            owners = owners.union(*(self.owners.get(id(owner.node), set()) for owner in owners))
+            found = next((event for module, event in self.since.items() if module in owners), None)
             found = found or self.since.get(atom) or nodes.get(id(atom.node))
             if found is not None:
                 return found
@@ -107,7 +110,7 @@ def spread_of(run: RunQuery) -> Iterator[Spread]:
             yield Spread(run, found)
 
 
-def _tells(event: Event) -> bool:
+def tells(event: Event) -> bool:
     """Return whether transformers knows of the configuration after a call."""
     return bool(event.tags & {"training-arguments", "live-config"}) or event.api == "accelerate.Accelerator"
 

@@ -24,18 +24,20 @@ timeout; with `synced_gpus=True`, with a live `HfDeepSpeedConfig`, with equal le
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix
-from dslint.model.context import Context
-from dslint.model.script.edits import keyword_edit
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.model.versions.resolve import covers
+from dslint.python.events import Event
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.edits import keyword_edit
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.stagetests import value_behind
+from dslint.rules.training import is_same_number
+from dslint.rules.zero3 import Spread, is_gathered, spread_of, tells
 
 META = RuleMeta(
     code="DSL209",
@@ -53,6 +55,123 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+_SINCE = "4.28"
+_TELLERS = ("HfDeepSpeedConfig", "TrainingArguments", "Accelerator", "HfTrainer")
+_MAX_STEPS = 8
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on `generate` of an engine where nobody keeps the ranks together."""
+    if run.context.world_size.get_or(2) < 2:
+        return
+    seen: set[int] = set()
+    for spread in spread_of(run):
+        for found in spread.read():
+            event = found.event
+            maker = spread.engine_of(event.receiver) if "generate" in event.tags else None
+            if maker is None or "makes-engine" not in maker.tags or id(event.node) in seen:
+                continue
+            if not event.open and not is_gathered(found) and _stops_alone(run, spread, found, maker):
+                seen.add(id(event.node))
+                yield _finding(run, found, maker)
+
+
+def _stops_alone(run: RunQuery, spread: Spread, found: Happening, maker: Event) -> bool:
+    event = found.event
+    synced = event.arguments.get("synced_gpus")
+    if synced is not None and synced.constants != (False,):
+        return False
+    if not run.stages.at(found, maker).is_among(3) or "hybrid_engine" in event.module.source.text:
+        return False
+    if not _is_old(run) and (_is_told(spread, event) or not _is_made_here(spread, event)):
+        return False
+    return not (_has_equal_lengths(event) or _is_same_everywhere(event))
+
+
+def _finding(run: RunQuery, found: Happening, maker: Event) -> Finding:
+    event = found.event
+    call = event.node
+    assert isinstance(call, ast.Call)
+    edit = keyword_edit(event.module, call, "synced_gpus", "True") if event.module.path == run.path else None
+    why = "this release of transformers" if _is_old(run) else "transformers, which does not know of stage 3 here,"
+    return run.finding(
+        META,
+        event.module,
+        call,
+        f"`{run.text(event.module, call.func)}` at ZeRO stage 3 without `synced_gpus=True`: {why} stops each rank "
+        "after its own answer, and the ranks with longer ones wait for it in the next forward until the timeout",
+        hint="Pass `synced_gpus=True`",
+        related=run.stages.at(found, maker).places,
+        fix=Fix("Keep the ranks together", (edit,)) if edit is not None else None,
+        facts={"stage": 3},
+    )
+
+
+def _is_old(run: RunQuery) -> bool:
+    stated = run.context.libraries.get("transformers")
+    return stated is not None and covers(stated, f"<{_SINCE}", "transformers") == "yes"
+
+
+def _is_told(spread: Spread, event: Event) -> bool:
+    """Something in the run may keep an `HfDeepSpeedConfig` alive."""
+    if any(tells(found.event) for found in spread.happenings):
+        return True
+    return any(word in event.module.source.text for word in _TELLERS)
+
+
+def _is_made_here(spread: Spread, event: Event) -> bool:
+    """The model is loaded in this run: nobody else told transformers."""
+    loaded = {atom for found in spread.happenings if "loads" in found.event.tags for atom in found.event.modules}
+    models = instances(event.receiver)
+    return bool(models) and all(model in loaded for model in models)
+
+
+def _has_equal_lengths(event: Event) -> bool:
+    most, least = (event.arguments.get(f"{which}_new_tokens") for which in ("max", "min"))
+    if most is None:
+        return False
+    if most.constants == (1,) or least is None:
+        return most.constants == (1,)
+    # Two values of which nobody knows whether they are one.
+    return most.constants is None or least.constants is None or most == least or is_same_number(most, least)
+
+
+def _is_same_everywhere(event: Event) -> bool:
+    """One prompt that stands in the file, decoded without sampling."""
+    sample = event.arguments.get("do_sample")
+    if sample is not None and sample.constants != (False,):
+        return False
+    call = event.node
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords} if isinstance(call, ast.Call) else {}
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    node = first or keywords.get("inputs") or keywords.get("input_ids")
+    return node is not None and _is_written(event.module, node)
+
+
+def _is_written(module: Module, node: ast.expr) -> bool:
+    """Return whether a constant of the file is all that an expression is made of."""
+    for _ in range(_MAX_STEPS):
+        if isinstance(node, ast.Constant):
+            return True
+        if isinstance(node, ast.Call):
+            is_moved = isinstance(node.func, ast.Attribute) and node.func.attr == "to"
+            prompt = node.args[0] if node.args and not is_moved else None
+            prompt = (value_behind(module, prompt) or prompt) if prompt is not None else None
+            if isinstance(prompt, ast.Constant):
+                return True
+            if not isinstance(node.func, ast.Attribute):
+                return False
+            node = node.func.value
+        elif isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        else:
+            behind = value_behind(module, node)
+            if behind is None:
+                return False
+            node = behind
+    return False
+
 
 _CHAT = """\
 import deepspeed
@@ -138,108 +257,3 @@ EXAMPLES = (
         },
     ),
 )
-_SINCE = "4.28"
-_ENGINES = frozenset({"engine", "engine_module"})
-
-
-def applies(_: str, context: Context, raw: bytes) -> bool:
-    """Only where the ZeRO stage is certain is there anything to say."""
-    return may_know_stage(context, raw)
-
-
-def precheck(tree: ast.Module) -> bool:
-    """`generate` is called without `synced_gpus` in a file that makes an engine."""
-    calls = flat(tree).nodes(ast.Call)
-    if not any(call_name(call) == "initialize" for call in calls):
-        return False
-    return any(call_name(call) == "generate" and all(k.arg is not None for k in call.keywords) for call in calls)
-
-
-class Check(ScriptCheck):
-    """Looks at every `generate` of an engine."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire where nobody keeps the ranks together."""
-        func = node.func
-        if not (isinstance(func, cst.Attribute) and func.attr.value == "generate"):
-            return
-        if self.ctx.kind(func.value) not in _ENGINES or self.ctx.has_unpacked_arguments(node):
-            return
-        synced = self.ctx.argument(node, "synced_gpus", 5)
-        if synced is not None and self.ctx.constant(synced).get_or(True) is not False:
-            return
-        here = self.ctx.zero.at(node)
-        if not here.is_among(3) or self.ctx.run.world_size.get_or(2) < 2 or "hybrid_engine" in self.ctx.doc.source.text:
-            return
-        old = self._is_old()
-        if not old and (self._is_told() or not self._is_made_here(func.value)):
-            return
-        if self._has_equal_lengths(node) or self._is_same_everywhere(node):
-            return
-        edit = keyword_edit(self.ctx.doc, node, "synced_gpus", "True")
-        why = "this release of transformers" if old else "transformers, which does not know of stage 3 here,"
-        self.report(
-            node,
-            f"`{self.ctx.text(func)}` at ZeRO stage 3 without `synced_gpus=True`: {why} stops each rank after its own "
-            "answer, and the ranks with longer ones wait for it in the next forward until the timeout",
-            hint="Pass `synced_gpus=True`",
-            related=self.ctx.zero.origins(here),
-            fix=Fix("Keep the ranks together", (edit,)) if edit is not None else None,
-            facts={"stage": 3},
-        )
-
-    def _is_old(self) -> bool:
-        stated = self.ctx.run.libraries.get("transformers")
-        return stated is not None and covers(stated, f"<{_SINCE}", "transformers") == "yes"
-
-    def _is_told(self) -> bool:
-        """Something in the file may keep an `HfDeepSpeedConfig` alive."""
-        if self.ctx.zero3.loading.tellers:
-            return True
-        text = self.ctx.doc.source.text
-        return any(word in text for word in ("HfDeepSpeedConfig", "TrainingArguments", "Accelerator", "HfTrainer"))
-
-    def _is_made_here(self, engine: cst.BaseExpression) -> bool:
-        """The model of the engine is loaded in this file: nobody else told transformers."""
-        made = self.ctx.objects.made(engine) or self.ctx.objects.taken(engine)
-        model = self.ctx.argument(made, "model", 1) if made is not None else None
-        source = self.ctx.objects.made(model) if model is not None else None
-        return source is not None and self.ctx.zero3.loading.is_load(source)
-
-    def _has_equal_lengths(self, call: cst.Call) -> bool:
-        most, least = (self.ctx.argument(call, f"{which}_new_tokens") for which in ("max", "min"))
-        if most is None:
-            return False
-        limit = self.ctx.constants.likely(most).get_or(None)
-        if limit == 1 or least is None:
-            return limit == 1
-        lower = self.ctx.constants.likely(least).get_or(None)
-        # Two values of which nobody knows whether they are one.
-        return self.ctx.text(least) == self.ctx.text(most) or limit == lower or None in (limit, lower)
-
-    def _is_same_everywhere(self, call: cst.Call) -> bool:
-        """One prompt that stands in the file, decoded without sampling."""
-        sample = self.ctx.argument(call, "do_sample")
-        first = self.ctx.argument(call, "inputs", 0) or self.ctx.argument(call, "input_ids")
-        if first is None or (sample is not None and self.ctx.constant(sample).get_or(True) is not False):
-            return False
-        node, steps = first, 0
-        while steps < 8:
-            steps += 1
-            if self.ctx.constant(node).is_known:
-                return True
-            if isinstance(node, cst.Call):
-                prompt = node.args[0].value if node.args and self.ctx.called(node) != "to" else None
-                if prompt is not None and self.ctx.constant(prompt).is_known:
-                    return True
-                if not isinstance(node.func, cst.Attribute):
-                    return False
-                node = node.func.value
-            elif isinstance(node, cst.Attribute | cst.Subscript):
-                node = node.value
-            else:
-                value = self.ctx.names.single_value(node)
-                if value is None:
-                    return False
-                node = value
-        return False

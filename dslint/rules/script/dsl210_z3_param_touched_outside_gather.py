@@ -24,18 +24,21 @@ of them are right.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
-from dslint.core.finding import Severity
-from dslint.model.context import Context
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.dotted import last_name
 from dslint.model.script.quick import call_name, flat
-from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.model.script.zero.zeroparams import READ_ATTRIBUTES, READ_FUNCTIONS, READS
+from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.stages import StageHere
 from dslint.rules.walk import ScriptCheck
+from dslint.rules.zero3 import is_gathered, spread_of
 
 META = RuleMeta(
     code="DSL210",
@@ -240,9 +243,7 @@ EXAMPLES = (
 )
 
 
-def applies(_: str, context: Context, raw: bytes) -> bool:
-    """Only where the ZeRO stage is certain is there anything to say."""
-    return may_know_stage(context, raw)
+_HINT = "Enter `deepspeed.zero.GatheredParameters([...], modifier_rank=0)` on every rank around it"
 
 
 def precheck(tree: ast.Module) -> bool:
@@ -271,6 +272,38 @@ class _Touch:
 def _rank(touch: _Touch) -> int:
     """What is lost without a word comes first, then what raises, then what is only read."""
     return ("rows", "fill", "init", "load", "index", "norm", "shape").index(touch.op)
+
+
+# What the visitor cannot see: factories, other files, and the stage of each launch.
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on rows that are written into a table whose model was spread when it was loaded."""
+    seen: set[int] = set()
+    for spread in spread_of(run):
+        for found in spread.read():
+            event = found.event
+            if "writes-parameter" not in event.tags or event.may or is_gathered(found) or id(event.node) in seen:
+                continue
+            since = spread.of(event.receiver)
+            here = run.stages.at(found)
+            if since is None or "makes-engine" in since.tags or not here.is_among(3):
+                continue
+            seen.add(id(event.node))
+            yield _rows(run, found, since, here)
+
+
+def _rows(run: RunQuery, found: Happening, since: Event, here: StageHere) -> Finding:
+    node, module = found.event.node, found.event.module
+    text = run.text(module, node.value if isinstance(node, ast.Subscript) else node)
+    return run.finding(
+        META,
+        module,
+        node,
+        f"`{text}` belongs to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
+        "parameter is an empty tensor, so the write is lost, or raises",
+        hint=_HINT,
+        related=(run.location(since.module, since.node, "spreads the weights"), *here.places),
+        facts={"op": "rows", "stage": 3},
+    )
 
 
 class Check(ScriptCheck):
@@ -359,7 +392,7 @@ class Check(ScriptCheck):
                 first.node,
                 f"{first.what} to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
                 f"parameter is an empty tensor, so {first.effect}",
-                hint="Enter `deepspeed.zero.GatheredParameters([...], modifier_rank=0)` on every rank around it",
+                hint=_HINT,
                 related=(*others[:3], *self.ctx.zero.origins(self.ctx.zero.at(first.node))),
                 severity=first.severity,
                 facts={"op": first.op, "stage": 3},

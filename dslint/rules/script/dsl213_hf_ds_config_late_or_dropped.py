@@ -26,17 +26,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Span
-from dslint.model.script.quick import call_name, flat
-from dslint.model.trlclasses import TRL_ARGUMENTS
 from dslint.python.events import Event
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.enginenames import function_of
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
     code="DSL213",
@@ -53,6 +50,113 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+_QUIET_CALLS = frozenset({"print", "info", "debug", "warning", "log", "print_rank_0", "log_dist", "len", "str", "dict"})
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on a config that nobody keeps, and on a model that is loaded before transformers is told of stage 3."""
+    for found in run.happenings("live-config"):
+        here = run.stages.at(found)
+        dropped = "" if here.is_open or not here.may_be(3) else _dropped(found.event)
+        if dropped:
+            yield _of_dropped(run, found.event, dropped, here.is_among(3))
+    yield from _too_late(run)
+
+
+def _too_late(run: RunQuery) -> Iterator[Finding]:
+    """A model of a Trainer or engine that is loaded before arguments with stage 3 are made."""
+    seen: set[int] = set()
+    for entry, tree in run.trees():
+        told: Event | None = None
+        loads: list[Happening] = []
+        for found in happenings_of(tree, entry):
+            event = found.event
+            if "loads" in event.tags and event.modules and told is None:
+                loads.append(found)
+            elif event.api == "accelerate.Accelerator" and told is None:
+                break  # it may tell transformers
+            elif event.tags & {"training-arguments", "live-config"} and told is None:
+                if "live-config" in event.tags and _dropped(event):
+                    continue
+                if not run.stages.at(found).is_among(3) and event.stage != 3:
+                    break
+                told = event
+            elif told is not None and event.tags & {"trainer", "makes-engine"}:
+                late = next((load for load in loads if load.event.modules & event.modules), None)
+                if late is not None and id(late.event.node) not in seen:
+                    seen.add(id(late.event.node))
+                    yield _late(run, late, told)
+
+
+def _late(run: RunQuery, found: Happening, told: Event) -> Finding:
+    name, load = told.api.rpartition(".")[2], found.event
+    called = tuple(run.location(call.module, call.node, "called here") for call in found.calls[-1:])
+    return run.finding(
+        META,
+        load.module,
+        load.node,
+        f"This model is loaded before `{name}` tells transformers of ZeRO stage 3: every rank builds all of it",
+        hint=f"Make the `{name}` before the model is loaded",
+        related=(*called, run.location(told.module, told.node, "tells transformers of ZeRO stage 3")),
+        severity=Severity.WARNING,
+        facts={"kind": "late"},
+    )
+
+
+def _dropped(event: Event) -> str:
+    """Return ``statement`` or ``local`` when the object dies before a model can be loaded."""
+    scope = function_of(event.module, event.node)
+    statements = [node for node in ast.walk(scope) if isinstance(node, ast.stmt)]
+    if any(isinstance(node, ast.Expr) and node.value is event.node for node in statements):
+        return "statement"
+    made = next((node for node in statements if isinstance(node, ast.Assign) and node.value is event.node), None)
+    target = made.targets[0] if made is not None and len(made.targets) == 1 else None
+    if made is None or not isinstance(target, ast.Name) or isinstance(scope, ast.Module):
+        return ""
+    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == target.id]
+    if len(names) > 1 or any(
+        isinstance(n, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in ast.walk(scope)
+    ):
+        return ""
+    later = (node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.lineno > (made.end_lineno or 0))
+    return "" if any(_name_of(call) not in _QUIET_CALLS for call in later) else "local"
+
+
+def _name_of(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _of_dropped(run: RunQuery, event: Event, dropped: str, certain: bool) -> Finding:
+    assert isinstance(event.node, ast.Call)
+    text = run.text(event.module, event.node.func)
+    if dropped == "statement":
+        what = f"The result of `{text}(...)` is not kept, and transformers holds a weak reference only"
+        hint = "Bind it to a name that lives as long as the model: `dschf = HfDeepSpeedConfig(...)`"
+    else:
+        what = f"The `{text}` of this local variable dies when the function returns, before a model is loaded"
+        hint = "Return the object, or store it where it lives as long as the model"
+    stage = "" if certain else ", if the config says ZeRO stage 3"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"{what}: `from_pretrained` does not know of ZeRO stage 3 and builds the whole model on every rank{stage}",
+        hint=hint,
+        severity=Severity.ERROR if certain else Severity.WARNING,
+        fix=_fix(run, event.module, event.node) if dropped == "statement" else None,
+        facts={"kind": "dropped"},
+    )
+
+
+def _fix(run: RunQuery, module: Module, call: ast.Call) -> Fix | None:
+    if module.path != run.path or "dschf" in module.source.text:
+        return None
+    start = module.span(call).start
+    in_function = not isinstance(function_of(module, call), ast.Module)
+    safety = Safety.UNSAFE if in_function else Safety.SAFE
+    return Fix("Keep the object", (Edit(run.path, Span(start, start), "dschf = "),), safety)
+
 
 _HEAD = """\
 import deepspeed
@@ -217,156 +321,3 @@ class Reward:
         },
     ),
 )
-_QUIET_CALLS = frozenset({"print", "info", "debug", "warning", "log", "print_rank_0", "log_dist", "len", "str", "dict"})
-
-
-def precheck(tree: ast.Module) -> bool:
-    """`HfDeepSpeedConfig` is called, or arguments are made in a file that loads a model."""
-    names = {call_name(call) for call in flat(tree).nodes(ast.Call)}
-    if "HfDeepSpeedConfig" in names:
-        return True
-    makes = any(map(_makes_arguments, names))
-    return makes and "from_pretrained" in names and _is_late(tree)
-
-
-def _makes_arguments(name: str) -> bool:
-    return name.endswith(("TrainingArguments", "parse_args_into_dataclasses")) or name in TRL_ARGUMENTS
-
-
-def _is_late(tree: ast.Module) -> bool:
-    """In some function a `from_pretrained` stands before the first arguments."""
-    nodes = flat(tree)
-    for at in nodes.places(ast.FunctionDef, ast.Module):
-        calls = [n for n in nodes.order[at : nodes.ends[at]] if isinstance(n, ast.Call)]
-        loads = [c.lineno for c in calls if call_name(c) == "from_pretrained"]
-        makes = [c.lineno for c in calls if _makes_arguments(call_name(c))]
-        if loads and makes and min(loads) < max(makes):
-            return True
-    return False
-
-
-class Check(ScriptCheck):
-    """Looks at the calls that tell transformers of DeepSpeed."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on an object that is dropped, and on one that is late."""
-        loading = self.ctx.zero3.loading
-        is_config = loading.is_hf_config(node)
-        if not is_config and not loading.is_teller(node):
-            return
-        here = self.ctx.zero.at(node)
-        if here.is_open or not here.may_be(3):
-            return
-        certain = here.is_among(3)
-        if is_config and (dropped := self._dropped(node)):
-            self._report_dropped(node, dropped, certain)
-        elif certain or is_config:
-            self._judge_order(node)
-
-    def _dropped(self, call: cst.Call) -> str:
-        """``statement`` or ``local`` when the object dies before a model can be loaded."""
-        parent = self.ctx.parent(call)
-        if isinstance(parent, cst.Expr):
-            return "statement"
-        function = self.ctx.enclosing_function(call)
-        if function is None or not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
-            return ""
-        target = parent.targets[0].target
-        if not isinstance(target, cst.Name) or len(self.ctx.names.bindings(target.value, call)) != 1:
-            return ""
-        at = self.ctx.tree.position(parent)
-        scope = self.ctx.names.scope(call)
-        if scope is not function:  # ``global dschf``
-            return ""
-        for later in self.ctx.descendants(function):
-            if isinstance(later, cst.Yield | cst.Global | cst.Nonlocal):
-                return ""
-            if self.ctx.tree.position(later) <= at or self.ctx.tree.contains(parent, later):
-                continue
-            if isinstance(later, cst.Name) and later.value == target.value:
-                return ""
-            if isinstance(later, cst.Call) and self.ctx.called(later) not in _QUIET_CALLS:
-                return ""
-        return "local"
-
-    def _report_dropped(self, call: cst.Call, dropped: str, certain: bool) -> None:
-        text = self.ctx.text(call.func)
-        if dropped == "statement":
-            what = f"The result of `{text}(...)` is not kept, and transformers holds a weak reference only"
-            hint = "Bind it to a name that lives as long as the model: `dschf = HfDeepSpeedConfig(...)`"
-        else:
-            what = f"The `{text}` of this local variable dies when the function returns, before a model is loaded"
-            hint = "Return the object, or store it where it lives as long as the model"
-        stage = "" if certain else ", if the config says ZeRO stage 3"
-        self.report(
-            call,
-            f"{what}: `from_pretrained` does not know of ZeRO stage 3 and builds the whole model on every rank{stage}",
-            hint=hint,
-            severity=Severity.ERROR if certain else Severity.WARNING,
-            fix=self._fix(call) if dropped == "statement" else None,
-            facts={"kind": "dropped"},
-        )
-
-    def _fix(self, call: cst.Call) -> Fix | None:
-        if self.ctx.names.bindings("dschf", call):
-            return None
-        start = self.ctx.span(call).start
-        in_function = self.ctx.enclosing_function(call) is not None
-        safety = Safety.UNSAFE if in_function else Safety.SAFE
-        return Fix("Keep the object", (Edit(self.ctx.doc.path, Span(start, start), "dschf = "),), safety)
-
-    def _judge_order(self, call: cst.Call) -> None:
-        loading = self.ctx.zero3.loading
-        if loading.is_told_before(call):
-            return
-        load = next((one for one in loading.loads if self._was_late(one, call)), None)
-        if load is None:
-            return
-        name = self.ctx.text(call.func)
-        self.report(
-            load,
-            f"`{self.ctx.text(load.func)}` comes before `{name}`, so transformers does not know of ZeRO stage 3 yet: "
-            "every rank builds the whole model instead of its part",
-            hint=f"Call `{name}` before the model is loaded",
-            related=(self.ctx.location(call, "tells transformers of ZeRO stage 3"),),
-            severity=Severity.WARNING,
-            facts={"kind": "late"},
-        )
-
-    def _was_late(self, load: cst.Call, call: cst.Call) -> bool:
-        return self.ctx.zero3.loading.is_before(load, call) and not self.ctx.zero3.gathers.is_inside(load)
-
-
-# What the visitor cannot see: factories and other files make the models or the arguments.
-def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on a model of a Trainer that is loaded before arguments with stage 3 are made."""
-    seen: set[int] = set()
-    for entry, tree in run.trees():
-        told: Event | None = None
-        loads: list[Happening] = []
-        for found in happenings_of(tree, entry):
-            event = found.event
-            if "loads" in event.tags and event.modules and told is None:
-                loads.append(found)
-            elif event.tags & {"training-arguments", "live-config"} and event.stage == 3 and told is None:
-                told = event
-            elif told is not None and event.tags & {"trainer", "makes-engine"}:
-                late = next((load for load in loads if load.event.modules & event.modules), None)
-                if late is not None and id(late.event.node) not in seen:
-                    seen.add(id(late.event.node))
-                    yield _late(run, late, told)
-
-
-def _late(run: RunQuery, found: Happening, told: Event) -> Finding:
-    name, load = told.api.rpartition(".")[2], found.event
-    called = tuple(run.location(call.module, call.node, "called here") for call in found.calls[-1:])
-    return run.finding(
-        META,
-        load.module,
-        load.node,
-        f"This model is loaded before `{name}` tells transformers of ZeRO stage 3: every rank builds all of it",
-        hint=f"Make the `{name}` before the model is loaded",
-        related=(*called, run.location(told.module, told.node, "tells transformers of ZeRO stage 3")),
-        severity=Severity.WARNING,
-        facts={"kind": "late"},
-    )

@@ -153,7 +153,12 @@ def _text(call: Call) -> str:
 def _run_alone(spread: Spread, event: Event) -> Event | None:
     """A model that was loaded while stage 3 was alive, and that nothing wraps."""
     made = instances(event.receiver)
-    if len(made) != 1 or made[0] in spread.trained or spread.since.get(made[0]) is not spread.live:
+    if (
+        len(made) != 1
+        or made[0] in spread.trained
+        or made[0] in spread.engines
+        or spread.since.get(made[0]) is not spread.live
+    ):
         return None
     adapted = (h.event for h in spread.happenings if "adapts" in h.event.tags)
     return None if any(made[0] in instances(v) for e in adapted for v in e.arguments.values()) else spread.live
