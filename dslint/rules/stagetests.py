@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -120,6 +120,15 @@ def _note(found: _Names, scope: ast.AST | None, target: ast.expr, value: ast.exp
 def value_behind(module: Module, node: ast.expr) -> ast.expr | None:
     """Return the only thing that a name or a field of `self` gets in its module."""
     return _names_of(module).value(node)
+
+
+def expressions_behind(module: Module, node: ast.AST, steps: int = 3) -> Iterator[ast.AST]:
+    """Yield the parts of an expression, and of what its names hold."""
+    for part in ast.walk(node):
+        yield part
+        behind = value_behind(module, part) if isinstance(part, ast.Name) and steps else None
+        if behind is not None:
+            yield from expressions_behind(module, behind, steps - 1)
 
 
 def outcome(module: Module, test: ast.expr, steps: int = 0) -> Outcome | None:

@@ -157,8 +157,3 @@ def derived(nodes: Flat, known: Set[str]) -> set[str]:
 
 def _generic(base: ast.expr) -> ast.expr:
     return base.value if isinstance(base, ast.Subscript) else base
-
-
-def is_none(node: ast.expr) -> bool:
-    """``None``, written out."""
-    return isinstance(node, ast.Constant) and node.value is None

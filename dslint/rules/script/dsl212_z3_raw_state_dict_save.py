@@ -31,12 +31,11 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
-from dslint.python.source import Module
 from dslint.python.values import Atom, Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.stages import is_left_to_another_branch
-from dslint.rules.stagetests import value_behind
+from dslint.rules.stagetests import expressions_behind
 from dslint.rules.zero3 import Spread, is_gathered, spread_of
 
 META = RuleMeta(
@@ -56,7 +55,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_MAX_STEPS = 3
 _SAVES_AT_3 = re.compile(r"save|gather|consolidat|state_dict", re.I)
 
 
@@ -93,20 +91,11 @@ def _states(
             yield found, maker
         return
     atoms = frozenset[Atom]().union(*(value.atoms for value in event.arguments.values()))
-    inside = set(_expressions(event.module, event.node))
+    inside = set(expressions_behind(event.module, event.node))
     for node, (state, maker) in taken.items():
         made = state.event.result.atoms if state.event.result is not None else frozenset[Atom]()
         if node in inside or any(isinstance(atom, Instance) and atom in made for atom in atoms):
             yield state, maker
-
-
-def _expressions(module: Module, node: ast.AST, steps: int = 0) -> Iterator[ast.AST]:
-    """Yield the parts of an expression, and of what its names hold."""
-    for part in ast.walk(node):
-        yield part
-        behind = value_behind(module, part) if isinstance(part, ast.Name) and steps < _MAX_STEPS else None
-        if behind is not None:
-            yield from _expressions(module, behind, steps + 1)
 
 
 def _is_certain(run: RunQuery, found: Happening, state: Happening, maker: Event) -> bool:

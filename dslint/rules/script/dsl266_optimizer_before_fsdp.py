@@ -22,19 +22,22 @@ made afterwards, or with `use_orig_params=True`, the loss falls.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import dotted, is_none
-from dslint.model.script.parameters import position_of
-from dslint.model.script.training.optimizerlook import may_make_optimizer_before_sharding
+from dslint.python.events import Event
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.enginenames import function_of, target_of
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery, happenings_of
+from dslint.rules.stagetests import expressions_behind
+from dslint.rules.training import arms_of, parameter_owners
 
 META = RuleMeta(
     code="DSL266",
@@ -48,6 +51,181 @@ META = RuleMeta(
     references=("https://docs.pytorch.org/docs/stable/fsdp.html", "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"),
     depends_on_run=True,
 )  # fmt: skip
+
+_IGNORED = ("ignored_modules", "ignored_parameters", "ignored_states", "ignored_params")
+_GIVES = ("parameters", "named_parameters")
+_REWRITTEN = re.compile(r"param_groups[^\n]*\[\s*['\"]params['\"]\s*\]|add_param_group")
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An optimizer, and the models whose parameters it got."""
+
+    found: Happening
+    atom: Instance
+    owners: frozenset[Instance]
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each optimizer that is made of a model before that is sharded, and that steps."""
+    if not any(_replaces(run, found.event) for found in run.happenings("wraps-model")):
+        return
+    asked = parameter_owners(run)
+    stepped = {atom for found in run.occurrences("optimizer-step") for atom in instances(found.event.receiver)}
+    taken = {
+        a for f in run.occurrences("prepares", "makes-engine") for v in f.event.arguments.values() for a in instances(v)
+    }
+    seen: set[int] = set()
+    for entry, tree in run.trees():
+        made: list[_Made] = []
+        for found in happenings_of(tree, entry):
+            event = found.event
+            atom = event.result.single if event.result is not None and "makes-optimizer" in event.tags else None
+            if isinstance(atom, Instance):
+                made.append(_Made(found, atom, frozenset(_owners(event, asked))))
+            elif _replaces(run, event):
+                models = frozenset(instances(event.arguments.get("module")))
+                for one in made:
+                    is_used = one.atom in stepped or _is_returned(one.found.event)
+                    is_same = bool(one.owners & models) or _is_same_by_name(one.found.event, event)
+                    if not is_same or one.atom in taken or not is_used or id(one.found.event.node) in seen:
+                        continue
+                    if not _excludes(one.found, found) and not _REWRITTEN.search(one.found.event.module.source.text):
+                        seen.add(id(one.found.event.node))
+                        yield _finding(run, one.found, found)
+
+
+def _replaces(run: RunQuery, event: Event) -> bool:
+    """A call after which the model has other parameters, as far as it tells."""
+    if "wraps-model" not in event.tags or event.open or event.may:
+        return False
+    if any(name in event.arguments and event.arguments[name].constants != (None,) for name in _IGNORED):
+        return False
+    keeps = event.arguments.get("use_orig_params")
+    is_wrapper = run.machine.libraries.is_class(event.api, "fsdp")
+    return (is_wrapper or _is_in_place(run, event)) and (keeps is None or keeps.constants == (False,))
+
+
+def _is_in_place(run: RunQuery, event: Event) -> bool:
+    row = run.machine.libraries.function(event.api)
+    return row is not None and "becomes" in row.extra
+
+
+def _owners(event: Event, asked: dict[ast.AST, list[Instance]]) -> Iterator[Instance]:
+    """Yield the models of `model.parameters()` in what an optimizer gets."""
+    node = event.nodes.get("params")
+    for part in expressions_behind(event.module, node) if node is not None else ():
+        yield from asked.get(part, ())
+    for atom in instances(event.arguments.get("params")):
+        yield from asked.get(atom.node, ())
+
+
+def _is_same_by_name(made: Event, wrap: Event) -> bool:
+    """The parameters are those of a variable that the same function shards later, with nothing assigned in between.
+
+    For models of which nobody knows the class: `model.to(device)` gives another object.
+    """
+    scope, params, model = function_of(made.module, made.node), made.nodes.get("params"), wrap.nodes.get("module")
+    if params is None or not isinstance(model, ast.Name | ast.Attribute) or made.module is not wrap.module:
+        return False
+    if function_of(wrap.module, wrap.node) is not scope:
+        return False
+    text = ast.unparse(model)
+    calls = (node.func for node in ast.walk(params) if isinstance(node, ast.Call))
+    if not any(isinstance(f, ast.Attribute) and f.attr in _GIVES and ast.unparse(f.value) == text for f in calls):
+        return False
+    between = range(made.node.lineno + 1, wrap.node.lineno)  # type: ignore[attr-defined]
+    assigned = (target for node in ast.walk(scope) if isinstance(node, ast.Assign) for target in node.targets)
+    return made.node.lineno <= wrap.node.lineno and not any(  # type: ignore[attr-defined]
+        target.lineno in between and ast.unparse(target) == text for target in assigned
+    )
+
+
+def _excludes(one: Happening, other: Happening) -> bool:
+    """Return whether the two stand on different sides of a test."""
+    mine, theirs = ({id(arm.alt): arm.holds for arm in arms_of(found)} for found in (one, other))
+    return any(mine[alt] != theirs[alt] for alt in mine.keys() & theirs.keys())
+
+
+def _is_returned(event: Event) -> bool:
+    """Return whether the function hands the optimizer on."""
+    scope = function_of(event.module, event.node)
+    target = target_of(event, scope)
+    names = {target.id} if isinstance(target, ast.Name) else set()
+    returns = (node.value for node in ast.walk(scope) if isinstance(node, ast.Return) and node.value is not None)
+    parts = (part for value in returns for part in ((value, *value.elts) if isinstance(value, ast.Tuple) else (value,)))
+    return any(isinstance(part, ast.Name) and part.id in names for part in parts)
+
+
+def _finding(run: RunQuery, made: Happening, wrapped: Happening) -> Finding:
+    wrap, event = wrapped.event, made.event
+    around = {id(node) for node in wrapped.around}
+    via = next((call for call in made.calls if id(call) not in around), None)
+    module, node = (via.module, via.node) if via is not None else (event.module, event.node)
+    in_place = _is_in_place(run, wrap)
+    model = wrap.nodes.get("module") or wrap.node
+    does = "`fully_shard`" if in_place else "FSDP"
+    related = [run.location(wrap.module, wrap.node, "sharded here")]
+    if via is not None:
+        related.append(run.location(event.module, event.node, "made here"))
+    return run.finding(
+        META,
+        module,
+        node,
+        f"the optimizer holds the parameters that `{run.text(wrap.module, model)}` has before {does} replaces them: "
+        "none of them gets a gradient afterwards, and its steps change nothing",
+        hint="Make the optimizer after the model is sharded" + ("" if in_place else ", from the wrapper"),
+        related=tuple(related),
+        fix=_fix(run, event, wrap, in_place) if via is None else None,
+        facts={"in_place": in_place},
+    )
+
+
+def _fix(run: RunQuery, made: Event, wrap: Event, in_place: bool) -> Fix | None:
+    """The two statements change places, where they follow each other and nothing else is asked of them."""
+    module = made.module
+    if module is not wrap.module or module.path != run.path:
+        return None
+    pair = _neighbours(function_of(module, made.node), made.node, wrap.node)
+    if pair is None or not _is_plain(made, wrap, pair, in_place):
+        return None
+    one, other = (module.span(statement) for statement in pair)
+    source = module.source.text
+    line = source[other.end : source.find("\n", other.end)] if "\n" in source[other.end :] else source[other.end :]
+    if source[one.end : other.start].strip() or line.strip():
+        return None  # a comment, or more on the line
+    swapped = (
+        Edit(run.path, one, source[other.start : other.end]),
+        Edit(run.path, other, source[one.start : one.end]),
+    )
+    return Fix("Shard the model first", swapped)
+
+
+def _neighbours(scope: ast.AST, made: ast.AST, wrap: ast.AST) -> tuple[ast.stmt, ast.stmt] | None:
+    """Return the statements of two calls where one follows the other."""
+    for node in ast.walk(scope):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            block = block if isinstance(block, list) else []
+            for first, last in pairwise(block):
+                if getattr(first, "value", None) is made and getattr(last, "value", None) is wrap:
+                    return first, last
+    return None
+
+
+def _is_plain(made: Event, wrap: Event, pair: tuple[ast.stmt, ast.stmt], in_place: bool) -> bool:
+    """`Optimizer(model.parameters(), ...)`, and a statement that leaves the sharded model in the same variable."""
+    module, (first, last) = made.module, pair
+    params, model = made.nodes.get("params"), wrap.nodes.get("module")
+    if not isinstance(model, ast.Name | ast.Attribute) or params is None:
+        return False
+    text = module.text(model)
+    if module.text(params) != f"{text}.parameters()" or not isinstance(first, ast.Assign):
+        return False
+    if isinstance(last, ast.Expr):
+        return in_place
+    return isinstance(last, ast.Assign) and len(last.targets) == 1 and module.text(last.targets[0]) == text
+
 
 _HEAD = """\
 import torch
@@ -188,193 +366,3 @@ EXAMPLES = (
         },
     ),
 )  # fmt: skip
-
-_FSDP = frozenset(
-    f"torch.distributed.fsdp.{module}FullyShardedDataParallel" for module in ("", "fully_sharded_data_parallel.")
-)
-_IN_PLACE = frozenset({"torch.distributed.fsdp.fully_shard", "torch.distributed._composable.fsdp.fully_shard"})
-_IGNORED = ("ignored_modules", "ignored_parameters", "ignored_states", "ignored_params")
-_GIVES = frozenset({"parameters", "named_parameters"})
-_REWRITTEN = re.compile(r"\[\s*['\"]params['\"]\s*\]|add_param_group")
-_TAKERS = ("prepare", "setup", "initialize")
-_MAX_STEPS = 4
-
-
-precheck = may_make_optimizer_before_sharding
-
-
-class Check(ScriptCheck):
-    """Looks at every optimizer that is made before a model is sharded."""
-
-    def finish(self) -> None:
-        """Report each optimizer once."""
-        calls = [n for n in self.ctx.tree.order if isinstance(n, cst.Call)]
-        wraps = [c for c in calls if self._replaces(c)]
-        text = self.ctx.doc.source.text
-        if not wraps or ("param_groups" in text and _REWRITTEN.search(text)) or "add_param_group" in text:
-            return
-        seen: set[int] = set()
-        for wrap in wraps:
-            for site, target in self._optimizers_before(wrap):
-                made = self.ctx.objects.made(site)
-                if made is not None and id(site) not in seen and self._takes(made, site, wrap):
-                    binding = self._binding(target, site)
-                    if binding is not None and self._is_used(target, binding, wrap):
-                        seen.add(id(site))
-                        self._report(site, made, wrap)
-
-    def _replaces(self, call: cst.Call) -> bool:
-        """A call after which the model has other parameters, as far as the file tells."""
-        name = self.ctx.qualified_name(call.func)
-        if name not in _FSDP and name not in _IN_PLACE:
-            return False
-        if self.ctx.has_unpacked_arguments(call) or any(self.ctx.argument(call, word) for word in _IGNORED):
-            return False
-        keeps = self.ctx.argument(call, "use_orig_params")
-        return keeps is None or (name in _FSDP and self.ctx.constant(keeps).get_or(None) is False)
-
-    def _optimizers_before(self, wrap: cst.Call) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
-        """The assignments of optimizers that stand before a call in its function."""
-        scope = self.ctx.enclosing_function(wrap) or self.ctx.doc.module
-        for node in self.ctx.tree.own_nodes(scope):
-            site = node.value if isinstance(node, cst.Assign | cst.AnnAssign) else None
-            if not isinstance(site, cst.Call) or self.ctx.tree.position(site) > self.ctx.tree.position(wrap):
-                continue
-            targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]  # type: ignore[attr-defined]
-            if not self.ctx.excludes(site, wrap) and self.ctx.kind(site) == "optimizer":
-                yield from ((site, target) for target in targets if dotted(target))
-
-    def _takes(self, made: cst.Call, site: cst.Call, wrap: cst.Call) -> bool:
-        """The optimizer is made of parameters of the very model that is sharded."""
-        model = self.ctx.argument(wrap, "module", 0)
-        params = self.ctx.argument(made, "params", 0)
-        if not isinstance(model, cst.Name | cst.Attribute) or params is None:
-            return False
-        owners = [self._at(owner, made, site) for owner in self._owners(params, 0)]
-        return any(owner is not None and self._is_same(owner, model) for owner in owners)
-
-    def _owners(self, params: cst.BaseExpression, depth: int) -> Iterator[cst.BaseExpression]:
-        """The models of `model.parameters()` in an expression, also behind variables."""
-        for node in self.ctx.descendants(params):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _GIVES:
-                yield node.func.value
-            elif isinstance(node, cst.Name) and depth < _MAX_STEPS:
-                found = self.ctx.objects.reached(node)
-                if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None:
-                    yield from self._owners(found[0].value, depth + 1)
-
-    def _at(self, owner: cst.BaseExpression, made: cst.Call, site: cst.Call) -> cst.BaseExpression | None:
-        """What a helper was given for the model that it takes the parameters of."""
-        if made is site:
-            return owner
-        helper = self.ctx.names.local_function(site)
-        if helper is None or helper is not self.ctx.enclosing_function(made) or not isinstance(owner, cst.Name):
-            return None
-        at = position_of(self.ctx.tree, site, helper, owner.value)
-        if at is None or any(b.kind != "param" for b in self.ctx.objects.reached(owner)):
-            return None
-        return self.ctx.argument(site, owner.value, at)
-
-    def _is_same(self, owner: cst.BaseExpression, model: cst.Name | cst.Attribute) -> bool:
-        """The two mean one object: the same variable, and the same assignments before both."""
-        if not isinstance(owner, cst.Name | cst.Attribute) or dotted(owner) != dotted(model):
-            return False
-        here, there = (set(map(id, self.ctx.objects.reached(node))) for node in (owner, model))
-        return bool(here) and here == there
-
-    def _binding(self, target: cst.BaseExpression, site: cst.Call) -> Binding | None:
-        """The assignment of the optimizer."""
-        if isinstance(target, cst.Name):
-            found = self.ctx.names.bindings(target.value, target)
-        else:
-            found = self.ctx.names.attribute_bindings(target) if isinstance(target, cst.Attribute) else []
-        return next((b for b in found if b.value is site), None)
-
-    def _is_used(self, target: cst.BaseExpression, binding: Binding, wrap: cst.Call) -> bool:
-        """After the model was sharded this optimizer steps, or goes on to others, and nothing prepares it."""
-        uses = list(self._uses(target, wrap))
-        for use in uses:
-            if [b for b in self.ctx.objects.reached(use) if b is not binding and not is_none(b.value)]:
-                return False
-            parent = self.ctx.parent(use)
-            call = self.ctx.parent(parent) if isinstance(parent, cst.Arg) else None
-            if isinstance(call, cst.Call) and self.ctx.called(call).startswith(_TAKERS):
-                return False
-        return any(self._goes_on(use) for use in uses)
-
-    def _uses(self, target: cst.BaseExpression, wrap: cst.Call) -> Iterator[cst.Name | cst.Attribute]:
-        text, here = dotted(target), self.ctx.enclosing_function(wrap)
-        for node in self.ctx.tree.some(cst.Name, cst.Attribute):
-            if not isinstance(node, cst.Name | cst.Attribute) or dotted(node) != text:
-                continue
-            if isinstance(self.ctx.parent(node), cst.Attribute | cst.AssignTarget | cst.Param | cst.Arg):
-                parent = self.ctx.parent(node)
-                is_part = isinstance(parent, cst.Attribute) and parent.attr is node
-                is_keyword = isinstance(parent, cst.Arg) and parent.keyword is node
-                if is_part or is_keyword or isinstance(parent, cst.AssignTarget | cst.Param):
-                    continue
-            if isinstance(node, cst.Name) and self.ctx.names.bindings(node.value, node) != self._all(target):
-                continue
-            is_here = self.ctx.enclosing_function(node) is here
-            if is_here and self.ctx.tree.position(node) < self.ctx.tree.position(wrap):
-                continue
-            if not self.ctx.excludes(node, wrap):
-                yield node
-
-    def _all(self, target: cst.BaseExpression) -> list[Binding]:
-        return self.ctx.names.bindings(target.value, target) if isinstance(target, cst.Name) else []
-
-    def _goes_on(self, use: cst.Name | cst.Attribute) -> bool:
-        parent = self.ctx.parent(use)
-        if isinstance(parent, cst.Attribute):
-            return parent.attr.value == "step"
-        return isinstance(parent, cst.Arg | cst.Return) or isinstance(self.ctx.parent(parent or use), cst.Tuple)
-
-    def _report(self, site: cst.Call, made: cst.Call, wrap: cst.Call) -> None:
-        model = self.ctx.text(self.ctx.argument(wrap, "module", 0) or wrap)
-        in_place = self.ctx.qualified_name(wrap.func) in _IN_PLACE
-        does = "`fully_shard`" if in_place else "FSDP"
-        related = [self.ctx.location(wrap, "sharded here")]
-        if made is not site:
-            related.append(self.ctx.location(made, "made here"))
-        self.report(
-            site,
-            f"the optimizer holds the parameters that `{model}` has before {does} replaces them: none of them gets a "
-            "gradient afterwards, and its steps change nothing",
-            hint="Make the optimizer after the model is sharded" + ("" if in_place else ", from the wrapper"),
-            related=tuple(related),
-            fix=self._fix(site, made, wrap),
-            facts={"in_place": in_place},
-        )
-
-    def _fix(self, site: cst.Call, made: cst.Call, wrap: cst.Call) -> Fix | None:
-        """The two statements change places, where they follow each other and nothing else is asked of them."""
-        lines = [self.ctx.tree.enclosing(call, cst.SimpleStatementLine) for call in (site, wrap)]
-        first, last = lines
-        if not isinstance(first, cst.SimpleStatementLine) or not isinstance(last, cst.SimpleStatementLine):
-            return None
-        block = self.ctx.parent(first)
-        body = list(block.body) if isinstance(block, cst.IndentedBlock | cst.Module) else []
-        if made is not site or first not in body[:-1] or body[body.index(first) + 1] is not last:
-            return None
-        if any(
-            len(s.body) != 1 or s.trailing_whitespace.comment or (s is last and s.leading_lines) for s in (first, last)
-        ):
-            return None
-        if not self._is_plain(made, wrap, last.body[0]):
-            return None
-        one, other = (self.ctx.span(s.body[0]) for s in (first, last))
-        source, path = self.ctx.doc.source.text, self.ctx.doc.path
-        swapped = (Edit(path, one, source[other.start : other.end]), Edit(path, other, source[one.start : one.end]))
-        return Fix("Shard the model first", swapped)
-
-    def _is_plain(self, made: cst.Call, wrap: cst.Call, statement: cst.BaseSmallStatement) -> bool:
-        """`Optimizer(model.parameters(), ...)`, and a statement that leaves the sharded model in the same variable."""
-        params, model = self.ctx.argument(made, "params", 0), self.ctx.argument(wrap, "module", 0)
-        if dotted(model) is None or self.ctx.text(params or made) != f"{dotted(model)}.parameters()":
-            return False
-        if isinstance(statement, cst.Expr):
-            return statement.value is wrap and self.ctx.qualified_name(wrap.func) in _IN_PLACE
-        if not isinstance(statement, cst.Assign) or statement.value is not wrap or len(statement.targets) != 1:
-            return False
-        return dotted(statement.targets[0].target) == dotted(model)

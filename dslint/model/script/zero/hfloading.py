@@ -7,7 +7,6 @@ stage 3 is alive (``is_deepspeed_zero3_enabled``). ``TrainingArguments`` make on
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from itertools import takewhile
 
 import libcst as cst
@@ -41,16 +40,6 @@ class HfLoading:
         self._objects = objects
         self._told: dict[int, bool] = {}
 
-    @cached_property
-    def loads(self) -> list[cst.Call]:
-        """The calls that load a model, in source order."""
-        return [call for call in self._tree.every(cst.Call) if self.is_load(call)]
-
-    @cached_property
-    def tellers(self) -> list[cst.Call]:
-        """The calls after which transformers knows the config, in source order."""
-        return [call for call in self._tree.every(cst.Call) if self._tells(call)]
-
     def is_load(self, call: cst.Call) -> bool:
         """``AutoModelForCausalLM.from_pretrained(...)`` and the like."""
         if not (isinstance(call.func, cst.Attribute) and call.func.attr.value in _LOADERS):
@@ -81,12 +70,3 @@ class HfLoading:
         if found is None:
             found = self._told[id(call)] = self.is_teller(call)
         return found
-
-    def is_before(self, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-        """Whenever ``second`` runs, ``first`` has run before in the same call of the same function."""
-        if self._tree.function(first) is not self._tree.function(second):
-            return False
-        block = self._tree.enclosing(first, cst.IndentedBlock, cst.Module)
-        if block is None or not self._tree.contains(block, second):
-            return False
-        return self._tree.position(first) < self._tree.position(second)

@@ -172,11 +172,6 @@ class StageTests:
         found = self._outcome(asked, steps + 1)
         return found if found is None or holds else (found[1], found[0])
 
-    def at_case(self, case: cst.MatchCase, subject: cst.BaseExpression) -> bool:
-        """``match engine.zero_optimization_stage(): case 3:``."""
-        is_3 = isinstance(case.pattern, cst.MatchValue) and _number(case.pattern.value) == 3
-        return is_3 and _STAGE.search(_asked(subject)) is not None
-
     def _other(self, test: cst.BaseExpression) -> Outcome | None:
         return None if _MAYBE.search(wording(self._names, test)) else _NOTHING
 

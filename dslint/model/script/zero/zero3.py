@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ from dslint.core.fact import Fact
 from dslint.core.source import Location
 from dslint.model.context import Context
 from dslint.model.embedded.flow import EXPECTS_FAILURE
-from dslint.model.script.behind import with_callees
 from dslint.model.script.constants import Constants
 from dslint.model.script.names import Names
 from dslint.model.script.objects.conditions import ends_elsewhere
@@ -22,7 +20,6 @@ from dslint.model.script.zero.stated import StatedStage
 from dslint.parse.python import ScriptDoc
 
 _MAX_CALLS = 3
-_SAVES = re.compile(r"save|gather|consolidat|state_dict", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,45 +83,6 @@ class ZeroStages:
         asked = (self._doc.location(test, "asks for the ZeRO stage") for test in here.tests)
         stated = (place.labelled(place.label or "ZeRO stage") for place in self.stated.origins)
         return tuple(dict.fromkeys((*stated, *asked)))
-
-    def is_left_to_another_branch(self, node: cst.CSTNode) -> bool:
-        """The function around a node, or one that calls it, has a branch for stage 3 alone that saves or gathers."""
-        function = self._tree.function(node)
-        scopes: list[cst.CSTNode] = [function or self._tree.module]
-        calls = self._calls_of(function) if function is not None else []
-        scopes += [self._tree.function(call) or self._tree.module for call in calls]
-        return any(self._saves_at_3(scope) for scope in scopes)
-
-    def _saves_at_3(self, scope: cst.CSTNode) -> bool:
-        for branch in self._tree.own_nodes(scope):
-            if isinstance(branch, cst.Match):
-                arms_of_3 = (c.body for c in branch.cases if self._tests.at_case(c, branch.subject))
-                if any(self._saves(arm) for arm in arms_of_3):
-                    return True
-            if isinstance(branch, cst.Call) and self._is_only_at_3(branch) and self._saves(branch):
-                return True
-            if not isinstance(branch, cst.If | cst.IfExp | cst.BooleanOperation):
-                continue
-            if isinstance(branch, cst.BooleanOperation):
-                told = self._tests.outcome(branch.left) or (ALL, ALL)
-                is_at_3 = told[0 if isinstance(branch.operator, cst.And) else 1] == ZERO3
-                if is_at_3 and self._saves(branch.right):
-                    return True
-                continue
-            outcome = self._tests.outcome(branch.test) or (ALL, ALL)
-            arms = [arm for arm, stages in ((branch.body, outcome[0]), (branch.orelse, outcome[1])) if stages == ZERO3]
-            if any(self._saves(arm) for arm in arms if arm is not None):
-                return True
-        return False
-
-    def _is_only_at_3(self, call: cst.Call) -> bool:
-        """``if stage != 3: return`` stands before the call."""
-        outcomes = ((self._tests.outcome(test), is_true) for test, is_true in self._conditions(call))
-        return any(told is not None and told[0 if is_true else 1] == ZERO3 for told, is_true in outcomes)
-
-    def _saves(self, arm: cst.CSTNode) -> bool:
-        calls = (n for n in with_callees(self._names, arm) if isinstance(n, cst.Call))
-        return any(_SAVES.search(self._names.called(call)) for call in calls)
 
     def _narrowed(self, node: cst.CSTNode, before: StageHere, calls: int) -> StageHere:
         here = before
