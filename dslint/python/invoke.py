@@ -306,7 +306,8 @@ def call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST)
     from dslint.python.library import forward_event
 
     in_place = class_in_place(m, atom)
-    if in_place:
+    row = m.libraries.class_(in_place)
+    if row is not None and row.kind:  # it wraps a model, or may do so
         forward_event(m, in_place, atom, arguments, node)
         found = _call_object(m, atom, arguments, node)
         return found.with_(0, 0, frozenset((atom,))) if m.alive else found
