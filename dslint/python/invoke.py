@@ -144,7 +144,7 @@ def _call_member(m: Machine, atom: Atom, base: Value, name: str, arguments: Argu
             found = _unknown_method(m, atom, base, name, arguments, node)
         if len(m.events) == before and m.alive:
             models.note_layer(m, atom, name, arguments, node)
-        return found
+        return models.past_wrapper(m, atom, name, found, arguments, node)
     if isinstance(atom, Unknown):
         return _method_of_unknown(m, atom, base, name, arguments, node)
     if isinstance(atom, Function) and name == "__get__" and arguments.positional:
@@ -311,7 +311,7 @@ def call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST)
         forward_event(m, in_place, atom, arguments, node)
         found = _call_object(m, atom, arguments, node)
         return found.with_(0, 0, frozenset((atom,))) if m.alive else found
-    return _call_object(m, atom, arguments, node)
+    return models.past_wrapper(m, atom, "", _call_object(m, atom, arguments, node), arguments, node)
 
 
 def _call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:

@@ -15,7 +15,7 @@ from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
 from dslint.python.machine import Machine
-from dslint.python.models import patched, train_on_batches
+from dslint.python.models import note_wrapper, patched, train_on_batches
 from dslint.python.parsers import parser_made, read_call
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
@@ -110,6 +110,8 @@ def initialize(
     if row.constructor.tags:
         _event(m, row.constructor, bound, None, result, node)
     effects(m, row.constructor, bound, receiver, node)
+    if row.kind == "ddp":
+        note_wrapper(m, bound.given.get("module"), receiver)
     return result
 
 

@@ -107,6 +107,39 @@ def _forward_of(m: Machine, model: Instance) -> Function | None:
     return atom.function if isinstance(atom, Bound) and isinstance(atom.function, Function) else None
 
 
+# -- models that run past their wrapper -------------------------------------------------------------------------
+
+# Where the model inside keeps its wrapper; the tag of what is called on it past the wrapper.
+_WRAPPED = "#wrapped"
+INSIDE = "inside-forward"
+
+
+def note_wrapper(m: Machine, inner: Value | None, wrapper: Instance) -> None:
+    """Remember the wrapper of a model: from now on gradients are averaged where the wrapper runs it."""
+    for atom in _atoms(inner):
+        if atom is not wrapper:
+            m.store.set((atom, _WRAPPED), one(wrapper))
+
+
+def past_wrapper(m: Machine, atom: Instance, name: str, found: Value, arguments: Arguments, node: ast.AST) -> Value:
+    """Note a call on the model inside a wrapper, and that its result comes from there; `name`: a method, or empty."""
+    stored = m.store.get((atom, _WRAPPED))
+    if (
+        stored is None
+        or m.forwarding
+        or not m.alive
+        or (m.frame.receiver is not None and atom in m.frame.receiver.atoms)
+    ):
+        return found
+    if name and name != "forward" and m.libraries.method(_MODULE, name) is not None:
+        return found
+    given = {str(at): value for at, value in enumerate(arguments.positional)} | arguments.keywords
+    tags = frozenset({INSIDE})
+    path = f"{_MODULE}.{name or 'forward'}"
+    m.events.append(Event(path, tags, node, m.frame.module, one(atom), given, found, m.lanes, m.control))
+    return found.with_(0, 0, frozenset((atom,)))
+
+
 # -- layers of which only the name is known ---------------------------------------------------------------------
 
 

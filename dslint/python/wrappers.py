@@ -11,6 +11,7 @@ from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
 from dslint.python.launches import taken_apart
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
+from dslint.python.models import note_wrapper
 from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, join, one
 
 PREPARED_MODEL = "accelerate.PreparedModel"
@@ -63,6 +64,8 @@ def _wrapped(m: Machine, table: Mapping[str, str], atom: Instance, at: int, node
     made = m.instance(node, m.context((m.frame.id, "wrapped", at, atom)), cls, atom.loop)
     m.store.set((made, WRAPS), one(atom))
     m.store.set((atom, "#prepared"), const(True))
+    if m.libraries.is_class(cls, PREPARED_MODEL):
+        note_wrapper(m, one(atom), made)
     _copy_fields(m, atom, made)
     for base in m.libraries.lineage(cls):
         for name, part in base.fields.items():

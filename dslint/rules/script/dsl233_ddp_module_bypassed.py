@@ -21,18 +21,19 @@ weights of the ranks differ; through the wrapper they are equal.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import Flat, call_name, expression_name, flat
-from dslint.model.script.training.enginewords import method_calls
-from dslint.model.script.training.trainingstep import ADMINISTRATIVE
+from dslint.python.events import Alt, Event, Loop
+from dslint.python.models import INSIDE
+from dslint.python.queries.skipped import is_frozen
+from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances, outcomes
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL233",
@@ -45,6 +46,148 @@ META = RuleMeta(
     references=("https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",),
     depends_on_run=True,
 )
+
+# A script that reduces gradients, or something that it made of them just before, averages by hand.
+_GRADIENT = re.compile(r"\bgrad\b|gradients?\b")
+_AVERAGES = re.compile(
+    r"\.grad\b[\s\S]{0,400}?\b(?:all_?reduce|reduce|average)\w*\("
+    r"|\b(?:all_?reduce|reduce|average)\w*\([^)]{0,80}?grad|average_gradients"
+    r"|\.all_?reduce\b[\s\S]*?\.grad\b"
+)
+_LINES_BEFORE = 8
+_MODES = re.compile(r"\.(train|eval)\(")
+_INSIDE = re.compile(r"module|unwrap|\(")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire when all that a loss is made of passes over the wrapper."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    calls: list[Happening] = []
+    if run.has(INSIDE) and any(_reduces_gradients(found.event) for found in run.occurrences("collective")):
+        return
+    for found in run.occurrences(INSIDE, "backward"):
+        event = found.event
+        if INSIDE in event.tags:
+            calls.append(found)
+            continue
+        for call in _behind(run, found, calls):
+            if id(call.event.node) not in seen and not _is_excused(call, found):
+                seen.add(id(call.event.node))
+                told = _finding(run, call, event)
+                if told is not None:
+                    yield told
+
+
+def _reduces_gradients(event: Event) -> bool:
+    """Return whether a collective gets gradients, or what the lines before have made of them."""
+    lines = event.module.source.text.splitlines()
+    first, last = getattr(event.node, "lineno", 1), getattr(event.node, "end_lineno", 1)
+    is_reduction = "reduce" in event.api or "gather" in event.api
+    return is_reduction and bool(_GRADIENT.search("\n".join(lines[max(first - _LINES_BEFORE, 0) : last])))
+
+
+def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[Happening]:
+    """Return the calls past a wrapper from which a loss comes, when that wrapper takes no part in it."""
+    made_by = {atom for _, _, models in backward.event.snapshot.values() for atom in models}
+    is_joint = any(_is_wrapper(run, atom) for atom in made_by)
+    loop = next((node for node in reversed(backward.around) if isinstance(node, Loop)), None)
+    here = [c for c in calls if c.entry is backward.entry and set(instances(c.event.receiver)) <= made_by]
+    here = [c for c in here if not any(is_frozen(node) for node in c.around)]
+    here = [c for c in here if loop is None or loop in c.around]
+    found = []
+    for call in here:
+        wrap = _wrap_of(run, call.event)
+        wrappers = _wrappers(run, wrap) if wrap is not None else set()
+        # Beside another wrapper, and where the wrapper never runs, nothing else can have been meant.
+        is_method = not call.event.api.endswith(".forward")
+        runs_too = (is_joint or is_method) and any(_is_run(run, wrapper) for wrapper in wrappers)
+        if not wrappers & made_by and not runs_too:
+            found.append(call)
+    return found
+
+
+def _wrappers(run: RunQuery, wrap: Happening) -> set[Instance]:
+    """Return the wrappers that a call makes."""
+    results = [wrap.event.result, *outcomes(wrap.event)]
+    return {atom for value in results for atom in instances(value) if _is_wrapper(run, atom)}
+
+
+def _is_run(run: RunQuery, wrapper: Instance) -> bool:
+    """Return whether the forward of a wrapper runs anywhere: perhaps it prepares the gradients of this step."""
+    return any(wrapper in instances(found.event.receiver) for found in run.occurrences("ddp-forward"))
+
+
+def _is_wrapper(run: RunQuery, atom: Instance) -> bool:
+    kinds = ("ddp", "engine", "fsdp", "prepared-model")
+    return isinstance(atom.cls, str) and any(run.machine.libraries.is_class(atom.cls, kind) for kind in kinds)
+
+
+def _is_excused(call: Happening, backward: Happening) -> bool:
+    """Return whether the script averages by hand, or evaluates here."""
+    modules = {id(m): m for m in (call.event.module, backward.event.module, call.entry.module)}
+    if any(_AVERAGES.search(module.source.text) for module in modules.values()):
+        return True
+    functions = [c.function.node for c in call.calls if isinstance(c.function, Function)]
+    first = getattr(functions[-1], "lineno", 1) if functions else getattr(call.entry.node, "lineno", 1)
+    lines = call.event.module.source.text.splitlines()[first - 1 : getattr(call.event.node, "lineno", 1)]
+    modes = _MODES.findall("\n".join(lines))
+    return bool(modes) and modes[-1] == "eval"
+
+
+def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
+    event = call.event
+    func = getattr(event.node, "func", event.node)
+    text = run.text(event.module, func)
+    wrap = _wrap_of(run, event)
+    is_method = not event.api.endswith(".forward")
+    inside = func.value if isinstance(func, ast.Attribute) and (is_method or func.attr == "forward") else func
+    is_ddp = wrap is not None and wrap.event.api.endswith("DistributedDataParallel")
+    is_certain = is_ddp and wrap is not None and not _is_choice(wrap)
+    if is_ddp and not is_certain and not _INSIDE.search(event.module.text(inside)):
+        return None  # wrapped in some arms only
+    if not is_ddp and run.context.zero_stage.is_known:
+        return None  # an engine, whose hooks sit in the parameters
+    where = "`DistributedDataParallel`" if is_ddp else "what accelerate prepared (DDP with several processes)"
+    related = [run.location(backward.module, backward.node, "this backward follows")]
+    related += [run.location(wrap.event.module, wrap.event.node, "wrapped here")] if wrap is not None else []
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{text}(...)` in a training step passes over {where}: no gradient is averaged, and the ranks train"
+        " different models",
+        hint="Let `forward` do this, and call the wrapper" if is_method else "Call the wrapped model",
+        related=tuple(related),
+        severity=Severity.ERROR if is_certain else Severity.WARNING,
+        fix=_fix(run, event, func),
+        facts={"kept": ".module" not in text and not text.endswith(".forward")},
+    )
+
+
+def _wrap_of(run: RunQuery, event: Event) -> Happening | None:
+    """Return the call that wrapped the model."""
+    mine = set(instances(event.receiver))
+    for found in run.occurrences("wraps-model", "prepares"):
+        given = {atom for value in found.event.arguments.values() for atom in instances(value)}
+        if mine & (given | found.event.modules):
+            return found
+    return None
+
+
+def _is_choice(wrap: Happening) -> bool:
+    """Return whether only some runs wrap the model."""
+    return any(isinstance(node, Alt) for node in wrap.around)
+
+
+def _fix(run: RunQuery, event: Event, func: ast.AST) -> Fix | None:
+    """Take `.module` out of `model.module(...)`."""
+    if not isinstance(func, ast.Attribute) or func.attr != "module" or event.module.path != run.path:
+        return None
+    start, end = event.module.span(func.value).end, event.module.span(func).end
+    return Fix("Call the wrapper", (Edit(run.path, Span(start, end), ""),))
+
 
 _TRAIN = """\
 import torch.nn.functional as F
@@ -249,149 +392,3 @@ def train(args, model, loader):
         },
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something is called on the inside of a wrapper, or a model is kept beside its wrapper."""
-    nodes = flat(tree)
-    called = {expression_name(call.func) for call in nodes.nodes(ast.Call)}
-    if "module" in called or _asks_inside(nodes):
-        return True  # ``model.module(x)``, ``model.module.forward(x)``, ``model.module.loss(x)``
-    # ``inner = model.module``, ``inner = accelerator.unwrap_model(model)``, and ``inner(x)`` or ``inner.forward(x)``
-    used = called | {name for name, _ in method_calls(nodes, "forward")}
-    for node in nodes.nodes(ast.Assign):
-        if expression_name(node.value) in ("module", "unwrap_model") and _names(node) & used:
-            return True
-    if any(isinstance(c.func, ast.Call) and call_name(c.func) == "unwrap_model" for c in nodes.nodes(ast.Call)):
-        return True
-    imports = (a for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.name == "DistributedDataParallel")
-    wrappers = {"DistributedDataParallel", *(a.asname or a.name for a in imports)}
-    return any(_keeps(n, wrappers) for n in nodes.nodes(ast.Assign))
-
-
-def _asks_inside(nodes: Flat) -> bool:
-    """A method of `model.module` is called, or a function returns that model."""
-    for call in nodes.nodes(ast.Call):
-        func = call.func
-        is_work = isinstance(func, ast.Attribute) and func.attr not in ADMINISTRATIVE
-        if is_work and isinstance(func, ast.Attribute) and expression_name(func.value) == "module":
-            return True
-    returned = (n for r in nodes.nodes(ast.Return) if r.value is not None for n in nodes.inside(r.value))
-    return any(isinstance(n, ast.Attribute) and n.attr == "module" for n in returned)
-
-
-def _names(node: ast.Assign) -> set[str]:
-    return {expression_name(t) for target in node.targets for t in getattr(target, "elts", [target])}
-
-
-def _keeps(node: ast.Assign, wrappers: set[str]) -> bool:
-    """``a = DDP(b)`` with another name than ``b``."""
-    value = node.value
-    if not isinstance(value, ast.Call) or call_name(value) not in wrappers:
-        return False
-    given = [*value.args[:1], *(k.value for k in value.keywords if k.arg == "module")]
-    return any(ast.dump(target)[:-6] != ast.dump(given[0])[:-6] for target in node.targets) if given else False
-
-
-class Check(ScriptCheck):
-    """Looks at the forwards behind every backward."""
-
-    def start(self) -> None:
-        """The forwards that are reported already, and whether the script reduces gradients itself."""
-        self.seen: set[int] = set()
-        self.reduces = any(map(self._is_gradient_reduction, self.ctx.tree.every(cst.Call)))
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when all forwards of the loss pass over the wrapper."""
-        if self.reduces or not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward":
-            return
-        loss = self._loss(node, node.func.value)
-        for call in self.ctx.training.inner_methods(loss):
-            if id(call) not in self.seen and not self._evaluates(call) and not self._is_wrapper_called(call):
-                self.seen.add(id(call))
-                self._report(call, node, self.ctx.kind(self._inside(call)) == "ddp_module")
-        forwards = self.ctx.training.forwards(loss)
-        kinds = {self.ctx.training.forward_kind(f) for f in forwards}
-        if kinds == {"prepared_module"} and self.ctx.run.zero_stage.is_known:
-            return  # an engine, whose hooks sit in the parameters
-        if kinds not in ({"ddp_module"}, {"prepared_module"}):
-            return
-        for forward in forwards:
-            if id(forward) not in self.seen and not self._evaluates(forward):
-                self.seen.add(id(forward))
-                self._report(forward, node, kinds == {"ddp_module"})
-
-    def _inside(self, call: cst.Call) -> cst.BaseExpression:
-        """The model inside the wrapper, whose forward or method a call runs."""
-        func = call.func
-        is_model = self.ctx.training.is_forward(call) and last_name(func) != "forward"
-        return func if is_model or not isinstance(func, cst.Attribute) else func.value
-
-    def _is_wrapper_called(self, call: cst.Call) -> bool:
-        """The forward of the wrapper runs somewhere: perhaps it prepares the gradients of this step."""
-        inside = self._inside(call)
-        wrapper = self.ctx.text(inside.value) if isinstance(inside, cst.Attribute) else ""
-        for other in self.ctx.tree.every(cst.Call):
-            if self.ctx.objects.called(other.func) == "ddp" and wrapper in ("", self.ctx.text(other.func)):
-                return True
-        return False
-
-    def _loss(self, node: cst.Call, receiver: cst.BaseExpression) -> cst.BaseExpression:
-        """The loss of `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
-        if self.ctx.kind(receiver) == "accelerator" and node.args:
-            return node.args[0].value
-        if isinstance(receiver, cst.Call) and self.ctx.called(receiver) == "scale" and receiver.args:
-            return receiver.args[0].value
-        return receiver
-
-    def _evaluates(self, forward: cst.Call) -> bool:
-        """The last of `x.train()` and `x.eval()` before the forward of `x` in its function is `eval`."""
-        called = self.ctx.text(forward.func)
-        function = self.ctx.enclosing_function(forward) or self.ctx.doc.module
-        here, mode = self.ctx.tree.position(forward), ""
-        for node in self.ctx.tree.own_nodes(function):
-            if self.ctx.tree.position(node) > here:
-                break
-            if isinstance(node, cst.Call) and self.ctx.called(node) in ("train", "eval"):
-                owner = node.func.value if isinstance(node.func, cst.Attribute) else node.func
-                mode = self.ctx.called(node) if called.startswith(self.ctx.text(owner)) else mode
-        return mode == "eval"
-
-    def _report(self, forward: cst.Call, backward: cst.Call, is_certain: bool) -> None:
-        text = self.ctx.text(forward.func)
-        where = "`DistributedDataParallel`" if is_certain else "what accelerate prepared (DDP with several processes)"
-        inside = self._inside(forward)
-        model = inside.value if isinstance(inside, cst.Attribute) else inside
-        taken = self.ctx.objects.taken(forward.func) or self.ctx.objects.made(model)
-        related = [self.ctx.location(backward, "this backward follows")]
-        related += [self.ctx.location(taken, "wrapped here")] if taken is not None else []
-        self.report(
-            forward,
-            f"`{text}(...)` in a training step passes over {where}: no gradient is averaged, and the ranks train "
-            "different models",
-            hint="Call the wrapped model" if inside is forward.func else "Let `forward` do this, and call the wrapper",
-            related=tuple(related),
-            severity=Severity.ERROR if is_certain else Severity.WARNING,
-            fix=self._fix(forward),
-            facts={"kept": ".module" not in text and not text.endswith(".forward")},
-        )
-
-    def _fix(self, forward: cst.Call) -> Fix | None:
-        """Take `.module` out of `model.module(...)`."""
-        called = forward.func
-        if not isinstance(called, cst.Attribute) or called.attr.value != "module":
-            return None
-        start, end = self.ctx.span(called.value).end, self.ctx.span(called).end
-        return Fix("Call the wrapper", (Edit(self.ctx.doc.path, Span(start, end), ""),))
-
-    def _is_gradient_reduction(self, call: cst.Call) -> bool:
-        """`all_reduce(p.grad)`: the script averages by hand."""
-        if not self.ctx.called(call).startswith(("all_reduce", "reduce", "allreduce", "average_gradients")):
-            return False
-        loop = next((o for o in self.ctx.tree.parents(call) if isinstance(o, cst.For | cst.FunctionDef)), None)
-        # ``for p in model.parameters(): total = p.grad.float()`` ... ``dist.all_reduce(total)``
-        told = [loop.body] if isinstance(loop, cst.For) else [a.value for a in call.args]
-        inside = (n for node in told for n in self.ctx.descendants(node))
-        return "grad" in self.ctx.called(call) or any(
-            isinstance(n, cst.Attribute) and n.attr.value == "grad" for n in inside
-        )

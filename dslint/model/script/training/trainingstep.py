@@ -18,14 +18,6 @@ _FORWARDS = MODELS | {"prepared_module"}
 # Results that carry no gradient, and methods whose result is another object.
 _CUT = frozenset({"detach", "item", "scale", "tolist", "numpy", "no_grad", "len", "int", "unscale"})
 _NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode"})
-# What a model is asked for besides a forward.
-ADMINISTRATIVE = frozenset(
-    {
-        *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children"),
-        *("state_dict", "load_state_dict", "train", "eval", "to", "cuda", "cpu", "half", "float", "zero_grad"),
-        *("requires_grad_", "apply", "register_buffer", "save_pretrained", "named_children", "get_parameter"),
-    }
-)
 
 
 class TrainingSteps:
@@ -55,19 +47,6 @@ class TrainingSteps:
         for call in self._sources(node, {}, 0):
             found[id(call)] = call
         return list(found.values())
-
-    def inner_methods(self, node: cst.BaseExpression) -> list[cst.Call]:
-        """The calls of methods of models inside DDP from which a value is computed: ``model.module.loss(batch)``."""
-        seen: dict[int, cst.CSTNode] = {}
-        for _ in self._sources(node, seen, 0):
-            pass
-        return [n for n in seen.values() if isinstance(n, cst.Call) and self._is_inner_method(n)]
-
-    def _is_inner_method(self, call: cst.Call) -> bool:
-        called = call.func
-        if not isinstance(called, cst.Attribute) or called.attr.value in ADMINISTRATIVE | {"forward", "module"}:
-            return False
-        return self._objects.likely(called.value) == "ddp_module"
 
     def _sources(self, node: cst.CSTNode, seen: dict[int, cst.CSTNode], steps: int) -> Iterator[cst.Call]:
         if id(node) in seen or steps > _MAX_STEPS:
