@@ -33,7 +33,8 @@ ENTRY = (
     r"|Trainer\(|ddp_timeout|\bspawn\(|Trainer\):|LightningModule|Callback\b|DistributedSampler\("
     r"|dist\.(?:all_|broadcast|barrier|gather|scatter)|safe_[gs]et_full_|HfDeepSpeedConfig|zero3_enabled\("
     r"|cuda\.set_device\(|cuda:\{|CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"
-    r"|new_group\(|new_subgroups"
+    r"|new_group\(|new_subgroups|RandomSampler\(|batch_sampler ?="
+    r"|gather_list|scatter_list|gather_object\(|distributed import[^\n]*(?:gather|scatter|\*)"
     r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
     r"|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )
