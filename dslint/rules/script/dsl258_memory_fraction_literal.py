@@ -34,6 +34,7 @@ from dslint.rules.runs import Happening, RunQuery
 _DISTRIBUTED = re.compile(r"torch\.distributed|torch import distributed|deepspeed|accelerate")
 # Below this share of a GPU, ZeRO-3's gathered layers and their activations rarely fit.
 _SMALL = 0.5
+_FIRST_GPU = frozenset({"cuda:0"})
 
 META = RuleMeta(
     code="DSL258",
@@ -123,7 +124,7 @@ def _of_device(run: RunQuery, found: Happening, value: float) -> _Mistake | None
         )
         hint = "Call `torch.cuda.set_device(local_rank)` first, or pass `device=local_rank`"
         return "before-set-device", message, hint, None, ()
-    if device is not None and not is_open and device_words(run, device) == {"cuda:0"} and _chooses_by_rank(run):
+    if device is not None and not is_open and device_words(run, device) == _FIRST_GPU and _chooses_by_rank(run):
         message = "the memory limit names GPU 0, but each rank works on a GPU of its own: only the first is limited"
         return "device-0", message, "Pass `device=local_rank`", None, ()
     return None
@@ -132,7 +133,7 @@ def _of_device(run: RunQuery, found: Happening, value: float) -> _Mistake | None
 def _sharers(run: RunQuery) -> int:
     """Return how many processes of a machine work on one GPU: all of them where the run chooses GPU 0 by its name."""
     chosen = [value for found in run.happenings("sets-device") for value, _ in choices(found.event)]
-    if any(device_words(run, value) == {"cuda:0"} for value in chosen):
+    if any(device_words(run, value) == _FIRST_GPU for value in chosen):
         number: int = run.context.processes_per_node.get_or(1)
         return number
     return 1

@@ -51,6 +51,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
         modules = (event.module, arrival.start.module)
         if not event.api.startswith("wandb.") or any(_TRAINERS.search(m.source.text) for m in modules):
             continue
+        if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):
+            continue  # many make an `Accelerator` for its device or its log, in a program of one process
         given = {name for name, value in event.arguments.items() if value.constants != (None,)}
         if event.open or given & {"group", "mode"}:
             continue
