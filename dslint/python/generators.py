@@ -10,7 +10,7 @@ from dslint.python.binding import Arguments
 from dslint.python.events import Call, Node, Seq
 from dslint.python.heap import LENGTH
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, OPAQUE, ClassAtom, Function, Instance, Unknown, Value, join
+from dslint.python.values import NOTHING, OPAQUE, ClassAtom, Function, Instance, Unknown, Value, join, one
 
 
 @dataclass(slots=True)
@@ -74,3 +74,27 @@ def yielded(m: Machine, atom: Instance, node: ast.AST) -> Value:
         waiting = m.generators.get(atom)
         m.events.append(Call(node, m.frame.module, waiting.function if waiting else None, Seq(inner)))
     return found[0]
+
+
+def turns_of(m: Machine, atom: Instance, node: ast.AST) -> int:
+    """Return the causes for which ranks may get a different number of items from an object of the project.
+
+    Its `__iter__` is run on the side: what it does happens where somebody iterates.
+    """
+    from dslint.python.containers import counted
+    from dslint.python.invoke import call_method
+
+    outer, mark = m.events, m.store.mark()
+    m.events = []
+    made = call_method(m, one(atom), "__iter__", [], node)
+    found = 0
+    for inner in made.atoms if made is not None else ():
+        if isinstance(inner, Instance) and inner in m.generators:
+            yielded(m, inner, node)
+            length = m.store.get((inner, LENGTH))
+            found |= length.varies if length is not None else 0
+    if made is not None and not found:
+        found = counted(m, made)
+    m.events, m.alive = outer, True
+    m.store.undo(mark)
+    return found

@@ -81,6 +81,7 @@ class ClassRow:
     item_varies: int | None = None
     length: int = 0
     call: str = ""
+    length_from: str = ""  # `from A, B`: as the first of these arguments; `arguments`: as all of them
 
 
 class Libraries:
@@ -234,7 +235,7 @@ def _row(path: str, table: Mapping[str, Any], *, default: Returns = OPAQUE_RESUL
 
 
 def _class_row(path: str, table: Mapping[str, Any]) -> ClassRow:
-    items = table.get("items")
+    items, length = table.get("items"), table.get("length", "same")
     constructor = _row(
         path, {k: v for k, v in table.items() if k not in ("method", "property", "fields", "items", "length")}
     )
@@ -249,8 +250,9 @@ def _class_row(path: str, table: Mapping[str, Any]) -> ClassRow:
         {name: _row(f"{path}.{name}", row) for name, row in table.get("property", {}).items()},
         parse_returns(items) if items and items not in _VARIES and items != "arguments" else None,
         _VARIES.get(items) if items else None,
-        _VARIES.get(table.get("length", "same"), 0),
+        _VARIES.get(length, 0),
         table.get("call", ""),
+        length if length == "arguments" or length.startswith("from ") else "",
     )
 
 

@@ -36,7 +36,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, DIVERGENT, LOST
+from dslint.python.varies import DATA, DIVERGENT, LOST, RANK
 
 WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
 
@@ -227,7 +227,7 @@ def _place(
         subject = bound.given.get(row.extra["shape_of"]) if row.extra["shape_of"] != "self" else base
         varies = m.shape(subject) if subject is not None else varies
     elif row.shape:
-        shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape != DATA else 0
+        shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape not in (DATA, RANK) else 0
     if row.varies == 0 and "collective" in row.tags:
         shape = 0  # what all ranks hold has one length
     return Place(m, row, bound, receiver, node, varies, shape, made_by, operands)

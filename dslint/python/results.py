@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dslint.python import attributes, containers
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import COLUMNS, by_rank
+from dslint.python.generators import turns_of
 from dslint.python.heap import CONTENT
 from dslint.python.libraries import ClassRow, Returns, Row
 from dslint.python.machine import Machine
@@ -28,7 +29,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANK
+from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANK, RANKED
 
 # What nobody knows of a number that counts within a group of ranks.
 GROUP_RANK, GROUP_SIZE = "rank in a group", "size of a group"
@@ -104,6 +105,14 @@ class Place:
         if m.store.get((instance, CONTENT)) is None:
             m.store.set((instance, CONTENT), content)
         return Value(frozenset((instance,)), 0, 0, frozenset(), ("field", *self.anchor, at))
+
+    def parameter(self, returns: Returns) -> Value:
+        """Return an argument itself; a part for each rank differs between them."""
+        given, place = self.given(returns.name), (self.m.frame.module, self.node)
+        if "shards-data" not in self.row.tags:
+            return given
+        varies, shape = given.varies | (self.row.varies or 0), given.shape | self.row.shape
+        return Value(given.atoms, varies, shape, given.made_by, given.number, place)
 
     def given(self, name: str) -> Value:
         """Return what a parameter holds; its default where nothing is passed."""
@@ -279,7 +288,7 @@ class Place:
 _WITH_ITEMS = ("loader", "dataset", "dataset-dict")
 _FORMS: dict[str, Callable[[Place, Returns], Value]] = {
     "none": lambda place, returns: const(None),
-    "parameter": lambda place, returns: place.given(returns.name),
+    "parameter": Place.parameter,
     "wrapped": Place.wrapped,
     "parameters": Place.parameters,
     "self": Place.self_,
@@ -338,7 +347,25 @@ def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instanc
         m.store.set((receiver, "#yields"), m.thing(node, f"item of `{row.path}`", varies=varies))
         if varies & DIVERGENT:
             _shapes_differ(m, receiver, varies, node)
-    m.store.set((receiver, CONTENT), Value(frozenset((Unknown(OPAQUE, f"items of `{row.path}`"),)), 0, items.length))
+    length = items.length | _length_of_sources(m, row, bound, node)
+    m.store.set((receiver, CONTENT), Value(frozenset((Unknown(OPAQUE, f"items of `{row.path}`"),)), 0, length))
+
+
+def _length_of_sources(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> int:
+    """Return the numbers of ranks by which a length differs that is that of a sampler, data set or list of indices."""
+    words = next((r.length_from for r in m.libraries.lineage(row.path) if r.length_from), "")
+    names = words.removeprefix("from ").replace(",", " ").split() if words != "arguments" else list(bound.given)
+    sources = [v for name in names if (v := bound.given.get(name)) is not None and v.constants != (None,)]
+    found = 0
+    for source in sources[: len(sources) if words == "arguments" else 1]:
+        place = m.origin(source)
+        if place is not None and isinstance(place[1], ast.If | ast.IfExp):
+            continue  # what ranks have made or loaded on ways of their own is mostly the same
+        found |= containers.counted(m, source)
+        for atom in source.atoms:
+            if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+                found |= turns_of(m, atom, node)
+    return found & RANKED
 
 
 def _shuffled(m: Machine, row: ClassRow, bound: BoundArguments) -> int:

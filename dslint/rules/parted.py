@@ -25,16 +25,6 @@ RANKS_PART = (
 _HALVES = re.compile(
     r"__a?(?:enter|exit)__|.*(?:_start|_begin|_end|_first)$|on_\w+|(?:begin|end|start|enter|leave|exit)_\w+"
 )
-# Words of code that gives all ranks the same number of items.
-_EVENED = re.compile(
-    r"//|%(?!\()|ceil|\bpad|[Pp]adding|drop_last|even_batches|\bJoin\b|\.join\(\)|min_len|max_len|truncate"
-)
-
-
-# `range(rank, 64, world_size)`: whether it comes out even is a sum, not a mistake.
-_KNOWN_COUNT = re.compile(r"range\([^,]*,\s*\d+\s*,")
-
-
 # A test of the ZeRO stage or of how the model is divided: the visitor of the file knows the run better.
 _ASKS_STAGE = re.compile(r"stage|zero_?3|deepspeed|fsdp|shard", re.I)
 # Something is handed on among the ranks.
@@ -114,7 +104,7 @@ def _with_sources(function: ast.AST, names: set[str]) -> set[str]:
 def _is_told(parting: Parting) -> bool:
     """Return whether the function around a test hands on, by its words, what the test asks for."""
     module = parting.test.module
-    function = _function(module, parting.test.node) or module.tree
+    function = function_around(module, parting.test.node) or module.tree
     asked_names = _with_sources(function, _names(test_node(parting)))
     texts = [module.text(node) for node in ast.walk(function) if isinstance(node, ast.Assign | ast.Expr)]
     told = [text for text in texts if _TELLS.search(text)]
@@ -128,31 +118,22 @@ def is_about_data(parting: Parting) -> bool:
     return bool(parting.varies & OWN) or is_told_to_some(parting)
 
 
-def is_uneven(parting: Parting) -> bool:
-    """Return whether ranks run a loop a different number of times because each takes its share of the work."""
-    if not (parting.is_loop or parting.is_share) or not parting.varies & RANKED:
-        return False
-    text = parting.test.module.text(test_node(parting))
-    if _KNOWN_COUNT.search(text):
-        return False
-    return not _EVENED.search(_around(parting).replace(text, "") if parting.is_share else _around(parting))
-
-
-def _around(parting: Parting) -> str:
+def around(parting: Parting) -> str:
     """Return the code of the function around a test; of the module where there is none."""
     module = parting.test.module
-    function = _function(module, parting.test.node)
+    function = function_around(module, parting.test.node)
     return module.text(function) if function is not None else module.source.text
 
 
 def code_after(module: Module, node: ast.AST) -> str:
     """Return the code of the function around a node that stands after it."""
-    function = _function(module, node) or module.tree
+    function = function_around(module, node) or module.tree
     lines = module.source.text.split("\n")
     return "\n".join(lines[getattr(node, "end_lineno", 0) : getattr(function, "end_lineno", len(lines))])
 
 
-def _function(module: Module, node: ast.AST) -> ast.FunctionDef | None:
+def function_around(module: Module, node: ast.AST) -> ast.FunctionDef | None:
+    """Return the outermost function around a node."""
     line = getattr(node, "lineno", 0)
     return next((f for f in _functions(module) if f.lineno <= line <= (f.end_lineno or 0)), None)
 

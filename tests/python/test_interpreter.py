@@ -456,3 +456,39 @@ def test_a_flag_that_the_loop_of_a_library_looks_at_is_an_event() -> None:
     head = "import lightning as L\ntrainer = L.Trainer()\n"
     assert words(head + "trainer.should_stop = True") == ["Trainer", "should_stop"]
     assert words(head + "trainer.mine = True") == ["Trainer"]
+
+
+LOADER = "from torch.utils.data import DataLoader, IterableDataset\n"
+
+
+@pytest.mark.parametrize(
+    ("loop", "differs"),
+    [
+        ("for path in self.files:\n            yield path", True),
+        ("while True:\n            yield from self.files", False),
+    ],
+)
+def test_a_loader_is_as_long_as_the_stream_of_its_data_set(loop: str, differs: bool) -> None:
+    text = f"""
+class Stream(IterableDataset):
+    def __init__(self, files):
+        self.files = files
+
+    def __iter__(self):
+        {loop}
+
+files = open("list").read().split()[rank::2]
+x = len(DataLoader(Stream(files)))
+x
+"""
+    assert bool(held(RANK + LOADER + text)[1] & DIVERGENT) is differs
+
+
+def test_a_part_by_rank_is_another_one_on_each() -> None:
+    text = "from datasets.distributed import split_dataset_by_node\nx = split_dataset_by_node(build(), rank, 2)\nx"
+    assert held(RANK + text)[1] & DIVERGENT
+
+
+def test_what_nothing_binds_is_a_rank_by_its_name() -> None:
+    assert held("import torch.distributed as dist\nx = rank == 0\nx")[1] & DIVERGENT
+    assert not held("x = rank == 0\nx")[1] & DIVERGENT

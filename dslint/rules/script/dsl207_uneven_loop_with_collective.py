@@ -38,8 +38,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.script.data.uneven import UnevenLoop
 from dslint.model.script.strided import cuts_by_rank, has_strided_work
 from dslint.python.events import Loop
-from dslint.rules import parted
+from dslint.rules import parted, shares
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.unevenscripts import DDP_HEAD, FLOORED, JOINED, SAMPLER_THAT_ROUNDS, STREAM
 from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
@@ -123,14 +124,18 @@ class Check(ScriptCheck):
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Yield uneven loops whose rank or call stands behind fields, factories and other files."""
+    """Yield loops over the share of a rank in which something waits for all ranks."""
     for parting in parted.partings(run):
-        if not parted.is_uneven(parting):
+        if not shares.is_uneven(run, parting):
             continue
-        module, node = parting.test.module, parted.test_node(parting)
+        module, node = shares.cut(parting)
         is_backward = "backward" in parting.event.tags
         what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
         what += f", which runs `{parted.key(parting.event)}`" if parting.via is not None else ""
+        wait = run.waits.of(parting.event)
+        what += f", which gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""
+        asked = parted.test_node(parting)
+        loop = (run.location(module, asked, "the ranks run this loop a different number of times"),)
         yield run.finding(
             META,
             module,
@@ -143,6 +148,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             else "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the"
             " loop",
             related=(
+                *(loop if node is not asked else ()),
                 run.location(*parted.place(parting), "needs every rank each time"),
                 *run.origin(parting.test.subject if isinstance(parting.test, Loop) else None, "the share of this rank"),
             ),
@@ -166,18 +172,6 @@ def _hint(cut: cst.CSTNode, what: str) -> str:
         return "Give every rank the same number of batches, or wrap the loop in `with model.join():`"
     return "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the loop"
 
-
-_DDP = """\
-import math
-from itertools import islice
-
-import torch.distributed as dist
-from torch.distributed.algorithms.join import Join
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, IterableDataset, Sampler
-
-
-"""
 
 EXAMPLES = (
     bad(
@@ -224,7 +218,7 @@ def run(model, prompts):
     bad(
         "Batches of an iterable data set that deals out its items, with DDP",
         {
-            "train.py": _DDP
+            "train.py": DDP_HEAD
             + """\
 class Lines(IterableDataset):
     def __init__(self, path, rank, world_size):
@@ -280,46 +274,26 @@ def infer(model, samples):
         },
         "infer.py:7 error",
     ),
+    bad(
+        "A stream that each rank reads for itself; the helper trains on whatever loader it gets",
+        {"train.py": STREAM % "train(model, loader)"},
+        "train.py:13 warning",
+    ),
+    good(
+        "The ranks that have read their stream take part in what the others do",
+        {"train.py": STREAM % "with model.join():\n    train(model, loader)"},
+    ),
+    good(
+        "The number of steps ends the loop, not the stream",
+        {
+            "train.py": (STREAM % "train(model, loader)").replace(
+                "mean().backward()", "mean().backward()\n        break"
+            )
+        },
+    ),
     good(
         "Consecutive parts of one length; a sampler that pads; `Join` around the loop",
-        {
-            "infer.py": """\
-import torch.distributed as dist
-
-
-def infer(model, samples):
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    share = len(samples) // world_size
-    for sample in samples[rank * share : (rank + 1) * share]:
-        dist.all_reduce(model(sample))
-""",
-            "train.py": _DDP
-            + """\
-class Dealt(Sampler):
-    def __init__(self, data, rank, world_size):
-        self.count = math.ceil(len(data) / world_size)
-        self.rank, self.world_size = rank, world_size
-
-    def __iter__(self):
-        return iter(range(self.rank, self.count * self.world_size, self.world_size))
-
-
-def train(net, optimizer, data, rank, world_size):
-    model = DistributedDataParallel(net)
-    for batch in DataLoader(data, sampler=Dealt(data, rank, world_size)):
-        model(batch).mean().backward()
-        optimizer.step()
-""",
-            "join.py": _DDP
-            + """\
-def train(net, optimizer, items):
-    model = DistributedDataParallel(net)
-    with Join([model]):
-        for item in items[dist.get_rank() :: dist.get_world_size()]:
-            model(item).mean().backward()
-            optimizer.step()
-""",
-        },
+        {"infer.py": FLOORED, "train.py": DDP_HEAD + SAMPLER_THAT_ROUNDS, "join.py": DDP_HEAD + JOINED},
     ),
     good(
         "A replicated model works alone, and one gather follows the loop",

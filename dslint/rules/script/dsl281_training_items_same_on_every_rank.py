@@ -242,7 +242,7 @@ class Buckets(Sampler):
 
     def __iter__(self):
         random.Random(7).shuffle(self.batches)
-        return iter(self.batches[self.rank :: self.replicas])
+        return iter(self.batches[self.rank : len(self.batches) // self.replicas * self.replicas : self.replicas])
 
 
 def make(path, strategy):

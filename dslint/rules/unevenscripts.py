@@ -1,0 +1,74 @@
+"""Scripts of the examples about loops that ranks run a different number of times."""
+
+from __future__ import annotations
+
+# What the scripts with a DDP model import.
+DDP_HEAD = """\
+import math
+from itertools import islice
+
+import torch.distributed as dist
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset, Sampler
+
+
+"""
+# Consecutive parts of one length.
+FLOORED = """\
+import torch.distributed as dist
+
+
+def infer(model, samples):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    share = len(samples) // world_size
+    for sample in samples[rank * share : (rank + 1) * share]:
+        dist.all_reduce(model(sample))
+"""
+# A sampler that fills the last part.
+SAMPLER_THAT_ROUNDS = """\
+class Dealt(Sampler):
+    def __init__(self, data, rank, world_size):
+        self.count = math.ceil(len(data) / world_size)
+        self.rank, self.world_size = rank, world_size
+
+    def __iter__(self):
+        return iter(range(self.rank, self.count * self.world_size, self.world_size))
+
+
+def train(net, optimizer, data, rank, world_size):
+    model = DistributedDataParallel(net)
+    for batch in DataLoader(data, sampler=Dealt(data, rank, world_size)):
+        model(batch).mean().backward()
+        optimizer.step()
+"""
+# `Join` around the loop.
+JOINED = """\
+def train(net, optimizer, items):
+    model = DistributedDataParallel(net)
+    with Join([model]):
+        for item in items[dist.get_rank() :: dist.get_world_size()]:
+            model(item).mean().backward()
+            optimizer.step()
+"""
+# Each rank reads its own part of a stream; how it trains on it follows.
+STREAM = """\
+import torch.distributed as dist
+from datasets import load_dataset
+from datasets.distributed import split_dataset_by_node
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+
+dist.init_process_group("nccl")
+data = load_dataset("json", data_files="*.jsonl", split="train", streaming=True)
+data = split_dataset_by_node(data, rank=dist.get_rank(), world_size=dist.get_world_size())
+
+
+def train(model, loader):
+    for batch in loader:
+        model(batch).mean().backward()
+
+
+loader, model = DataLoader(data, batch_size=8), DDP(build())
+%s
+"""
