@@ -116,18 +116,17 @@ def _note_missing(m: Machine, atom: Instance, cls: str, name: str, node: ast.AST
     if not isinstance(read, ast.Attribute) or read.attr != name or name.startswith("_"):
         return
     row = m.libraries.class_(cls)
-    for path in (cls, *(row.constructor.extra.get("stands_for", ()) if row is not None else ())):
-        rows = m.libraries.lineage(path)
-        listed = next((r.constructor.extra["own_members"] for r in rows if "own_members" in r.constructor.extra), None)
-        if (
-            listed is not None
-            and name not in listed
-            and not any(name in (*r.methods, *r.properties, *r.fields) for r in rows)
-        ):
-            tags = frozenset(("missing-member",))
-            event = Event(f"{path}.{name}", tags, read, m.frame.module, one(atom), {}, None, m.lanes, m.control)
-            m.events.append(event)
-            return
+    paths = (cls, *(row.constructor.extra.get("stands_for", ()) if row is not None else ()))
+    rows = {path: list(m.libraries.lineage(path)) for path in paths}
+    if any(name in r.methods for found in rows.values() for r in found):
+        return  # who calls a method of an engine knows that it is one
+    for path, found in rows.items():
+        listed = next((r.constructor.extra["own_members"] for r in found if "own_members" in r.constructor.extra), None)
+        if listed is None or name in listed or any(name in r.properties or name in r.fields for r in found):
+            continue
+        tags = frozenset(("missing-member",))
+        m.events.append(Event(f"{path}.{name}", tags, read, m.frame.module, one(atom), {}, None, m.lanes, m.control))
+        return
 
 
 def _of_inner(m: Machine, atom: Instance, form: str, name: str, node: ast.AST) -> Value | None:

@@ -1,8 +1,8 @@
 """Results of a prepared loader whose samples do not fill the last batches.
 
 Ten samples in batches of four on two ranks. As written, the results are gathered after the loop: all at once by
-`gather_for_metrics`, or by `gather` and a cut to ten; as fixed, `gather_for_metrics` runs for each batch. Sixteen
-samples fill all batches (the control).
+`gather_for_metrics`, or by `gather` and a cut to ten; or for each batch by `gather`; as fixed, `gather_for_metrics`
+runs for each batch. Sixteen samples fill all batches (the control).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ EXPERIMENT = Experiment(
     cases=(
         Case("after-loop", {"samples": 10, "cut": False}),
         Case("cut", {"samples": 10, "cut": True}),
+        Case("each-batch", {"samples": 10, "cut": False, "plain": True}),
         Case("full-batches", {"samples": 16, "cut": False}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
@@ -46,9 +47,12 @@ def _evaluate(rank: RankApi, each: bool) -> Json:
     loader: Any = torch.utils.data.DataLoader(list(range(samples)), batch_size=4)
     found = []
     for batch in accelerator.prepare(loader):
-        found.append(accelerator.gather_for_metrics(batch) if each else batch)
+        if each or not rank.params.get("plain"):
+            found.append(accelerator.gather_for_metrics(batch) if each else batch)
+        else:
+            found.append(accelerator.gather(batch))
     every = torch.cat(found)
-    if not each:
+    if not each and not rank.params.get("plain"):
         every = accelerator.gather(every)[:samples] if rank.params["cut"] else accelerator.gather_for_metrics(every)
     rank.mark("gathered")
     return {"found": sorted(every.tolist())}
@@ -63,4 +67,6 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """Whether the results are cut."""
+    if subject.finding.fact("plain"):
+        return {} if case.name == "each-batch" else None
     return {} if case.name == ("cut" if subject.finding.fact("cut") else "after-loop") else None

@@ -1,7 +1,8 @@
 """What fills the last batch stays in the gathered results, since they are gathered or cut where it does not lie.
 
-**What.** `gather_for_metrics` is called once, after the loop over the prepared loader. Or results are gathered after
-the loop and cut to the length of the data set: `gather(x)[:len(dataset)]`, `gather_object(x)[:n]` after
+**What.** `gather_for_metrics` is called once, after the loop over the prepared loader. Or each batch of an evaluation
+is gathered by the plain `accelerator.gather`, and nothing is cut off. Or results are gathered after the loop and cut to
+the length of the data set: `gather(x)[:len(dataset)]`, `gather_object(x)[:n]` after
 `split_between_processes(apply_padding=True)`.
 
 **Why it hurts.** A prepared loader gives every process the same number of batches and repeats samples for that.
@@ -10,10 +11,11 @@ and the repeated samples count. A cut at the end takes others: results come in t
 repeated ones lie in the middle, real ones of the last process are lost, and the rest no longer stands beside its input.
 Nothing fails; the score depends on the number of processes.
 
-**Fix.** Call `gather_for_metrics` in the loop, for each batch. Leave `apply_padding` out: `gather_object` takes lists
-of any length.
+**Fix.** Call `gather_for_metrics` (not `gather`) in the loop, for each batch. Leave `apply_padding` out:
+`gather_object` takes lists of any length.
 
-**When it stays quiet.** The call is in the loop over the loader; no loop that runs a model comes before; nothing is
+**When it stays quiet.** `gather_for_metrics` in the loop over the loader; a plain `gather` there of a loss, of a loader
+with `drop_last=True`, or beside a slice or a test of the last batch; no loop that runs a model comes before; nothing is
 prepared; results that carry an index of the sample; one process.
 
 **Evidence.** accelerate 1.x on two gloo ranks, ten samples in batches of four: `gather_for_metrics` gives ten results
@@ -23,11 +25,14 @@ in the loop and sixteen after it.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop, Node, Seq, children, events, walk
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.enginenames import function_of
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -45,6 +50,12 @@ META = RuleMeta(
 )
 _FORWARDS = frozenset({"forward", "ddp-forward", "fsdp-forward", "engine-forward", "generate"})
 _METRICS = "gather_for_metrics"
+_GATHERS = frozenset({"accelerate.Accelerator.gather", "accelerate.utils.gather"})
+_SHARD = "accelerate.data_loader.DataLoaderShard"
+# Code that drops what fills the last batch, or that knows each sample by a key of its own.
+_DROPS = re.compile(
+    r"\[:|end_of_dataloader|remainder|samples_seen|duplicate|unique|drop_last|_seen|set\(|dict\(|gather_for_metrics"
+)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -67,6 +78,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 yield _at_tail(run, event, cut, padded)
             elif cut is not None and loop is not None and is_prepared and name == "gather":
                 yield _at_tail(run, event, cut, loop)
+        for event, loop in _in_loops(run, tree) if is_prepared else ():
+            if id(event.node) not in seen:
+                seen.add(id(event.node))
+                yield _each_batch(run, event, loop)
 
 
 def _after_loop(run: RunQuery, event: Event, loop: Loop) -> Finding:
@@ -79,6 +94,53 @@ def _after_loop(run: RunQuery, event: Event, loop: Loop) -> Finding:
         related=(run.location(loop.module, loop.node, "the loop over the loader"),),
         facts={"cut": False},
     )
+
+
+def _each_batch(run: RunQuery, event: Event, loop: Loop) -> Finding:
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        "`gather` keeps the samples that fill the last batch of a prepared loader: they are counted twice",
+        hint="Call `gather_for_metrics` instead",
+        related=(run.location(loop.module, loop.node, "the loop over the prepared loader"),),
+        facts={"cut": False, "plain": True},
+    )
+
+
+def _in_loops(run: RunQuery, tree: Seq) -> Iterator[tuple[Event, Loop]]:
+    """Yield the plain gathers of an evaluation batch by batch whose padding nothing drops."""
+    for loop in (node for node in walk(tree) if isinstance(node, Loop) and _runs_model(node)):
+        if not _is_padded(run, loop):
+            continue
+        for event in events(loop.body):
+            if event.api in _GATHERS and _counts_samples(event):
+                yield event, loop
+
+
+def _is_padded(run: RunQuery, loop: Loop) -> bool:
+    """Return whether a loop goes over a loader that accelerate fills up: prepared, and with its last batch."""
+    atoms = loop.subject.atoms if loop.subject is not None else ()
+    classes = {atom.cls if isinstance(atom, Instance) else "" for atom in atoms}
+    made = [node for node in loop.items if isinstance(node, ast.Call)]
+    words = {ast.unparse(k) for node in made for k in node.keywords}
+    is_even = all(_is_even(found.event) for found in run.happenings("starts-group"))
+    return classes == {_SHARD} and bool(made) and is_even and not any("drop_last" in w or "**" in w for w in words)
+
+
+def _is_even(event: Event) -> bool:
+    """Return whether an Accelerator fills the last batch up, as it does by default."""
+    given = [event.arguments.get(name) for name in ("dataloader_config", "even_batches")]
+    return not event.open and all(value is None or value.constants in ((None,), (True,)) for value in given)
+
+
+def _counts_samples(event: Event) -> bool:
+    """Return whether what is gathered are samples, and nothing in the function deals with the last batch."""
+    given = event.nodes.get("tensor") or event.nodes.get("input_data")
+    if given is None or re.search(r"loss|\.mean\(|\.sum\(|count|num|total|\bid|index", ast.unparse(given)):
+        return False
+    function = function_of(event.module, event.node)
+    return not _DROPS.search(ast.unparse(function))
 
 
 def _at_tail(run: RunQuery, event: Event, cut: ast.AST, cause: Event | Loop) -> Finding:
@@ -226,7 +288,35 @@ def main(loader, dataset):
     return accelerator.gather(torch.cat(found))%s
 """
 
+_LOOP = """\
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+
+def evaluate(accelerator, model, loader):
+    hits = total = 0
+    for x, y in loader:
+        found, wanted = accelerator.gather((model(x).argmax(-1), y))%s
+        hits += (found == wanted).sum().item()
+        total += wanted.numel()
+    return hits / total
+
+
+def main(data):
+    accelerator = Accelerator(%s)
+    model, loader = accelerator.prepare(torch.nn.Linear(8, 2), DataLoader(data, 4%s))
+    print(evaluate(accelerator, model, loader))
+"""
+_DROPPED = """
+        found, wanted = found[: len(loader.dataset) - total], wanted[: len(loader.dataset) - total]"""
+
 EXAMPLES = (
+    bad("a plain gather of each batch", {"run.py": _LOOP % ("", "", "")}, "run.py:9"),
+    good("what was added is cut off", {"run.py": _LOOP % (_DROPPED, "", "")}),
+    good("a loader without a last part", {"run.py": _LOOP % ("", "", ", drop_last=True")}),
+    good("batches are not filled up", {"run.py": _LOOP % ("", "dataloader_config=make()", "")}),
+    good("gathered for a metric", {"run.py": (_LOOP % ("", "", "")).replace(".gather(", ".gather_for_metrics(")}),
     bad("a class collects the scores, and gathers them once",
         {"scores.py": _SCORES % ("logits", f"self.accelerator.gather_for_metrics({_CAT})"), "run.py": _EVALUATE},
         "scores.py:13"),
