@@ -248,6 +248,8 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
 
 
 _PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
+# Arguments whose items an event keeps.
+_HOLDS = _PLACES | {"kwargs_handlers"}
 
 
 def field_value(m: Machine, returns: Returns, atom: Instance, name: str, node: ast.AST) -> Value:
@@ -342,7 +344,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     event.items = {
         name: m.elements(value.single)
         for name, value in given.items()
-        if (name in _PLACES or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
+        if name in _HOLDS and isinstance(value.single, Instance)
     }
     if "makes-group" in row.tags:
         listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))

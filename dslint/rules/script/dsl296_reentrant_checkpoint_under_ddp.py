@@ -1,7 +1,8 @@
 """DDP meets parameters twice, since reentrant checkpointing hides them from it.
 
 **What.** A model of `DistributedDataParallel` recomputes activations with `use_reentrant=True` (what `checkpoint` does
-when it is not told), and DDP looks for unused parameters (`find_unused_parameters=True`), or one forward pass runs the
+when it is not told), and DDP looks for unused parameters (`find_unused_parameters=True`, in the call or in the
+`DistributedDataParallelKwargs` of an Accelerator), or one forward pass runs the
 same checkpointed layers more than once. The same for a Trainer of transformers with `gradient_checkpointing` and
 `ddp_find_unused_parameters=True`.
 
@@ -32,6 +33,7 @@ from dslint.python.events import Alt, Call, Event, Loop, Node, children, events,
 from dslint.python.values import Const, Instance, Unknown
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery, happenings_of
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _REENTRANT = re.compile(r"use_reentrant['\"]?\s*[:=]\s*True")
+# Accelerate hands these to DDP; with a plugin it wraps models by something else.
+_HANDLER = "accelerate.DistributedDataParallelKwargs"
+_OTHERS = ("deepspeed_plugin", "fsdp_plugin", "megatron_lm_plugin")
 _CHECKPOINT = "torch.utils.checkpoint."
 
 
@@ -155,11 +160,25 @@ def _enabled(run: RunQuery) -> Iterator[_Found]:
     """`model.gradient_checkpointing_enable({"use_reentrant": True})` before a wrapper that looks."""
     for _, tree in run.trees():
         wraps = [event for event in events(tree) if _wrapper(run, event) is not None and _looks(event)]
+        wraps += [event for event in events(tree) if "prepares" in event.tags and _is_told_to_look(run, event)]
         for event in events(tree) if wraps else ():
             if "checkpoints-activations" in event.tags and event.receiver is not None and _says_reentrant(event):
                 wrap = next((wrap for wrap in wraps if event.receiver.atoms & wrap.modules), None)
                 if wrap is not None:
                     yield event, wrap, "looks for unused parameters"
+
+
+def _is_told_to_look(run: RunQuery, event: Event) -> bool:
+    """Return whether the Accelerator of a `prepare` has handlers that let DDP look for unused parameters."""
+    makers = [run.makers.get(atom) for atom in instances(event.receiver)]
+    if len(makers) != 1 or makers[0] is None or any(name in makers[0].arguments for name in _OTHERS):
+        return False
+    for value in makers[0].items.get("kwargs_handlers", ()):
+        made = next((run.makers[atom] for atom in instances(value) if atom in run.makers), None)
+        if made is not None and made.api == _HANDLER and not made.open and _looks(made):
+            static = made.arguments.get("static_graph")
+            return static is None or static.constants == (False,)
+    return False
 
 
 def _is_true(event: Event, name: str) -> bool:
@@ -268,7 +287,24 @@ def main(loader, local_rank):
         model(**batch).loss.backward()
 """
 
+_HANDLERS = """\
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from transformers import AutoModelForCausalLM
+
+
+def main(loader):
+    handler = DistributedDataParallelKwargs(find_unused_parameters=%s)
+    accelerator = Accelerator(kwargs_handlers=[handler])
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+    model, loader = accelerator.prepare(model, loader)
+    for batch in loader:
+        accelerator.backward(model(**batch).loss)
+"""
+
 EXAMPLES = (
+    bad("told by an Accelerator", {"train.py": _HANDLERS % True}, at="train.py:9 warning"),
+    good("the Accelerator does not look", {"train.py": _HANDLERS % False}),
     bad(
         "the search", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", _TRUE, _ONCE)}, at="model.py:13 warning"
     ),
