@@ -90,8 +90,8 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
             text = node.module.text(getattr(node.node, "test", node.node))
             if _ASKS.search(text) or (node in near and _KNOWS.search(text)):
                 return True
-    node = found.event.node
-    base = node.value if isinstance(node, ast.Attribute) else None
+    read = found.event.node
+    base = read.value if isinstance(read, ast.Attribute) else None
     return _is_chosen(found) or is_unwrapped(run, found.event.module, base)
 
 
