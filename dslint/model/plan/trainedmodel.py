@@ -14,7 +14,7 @@ from dslint.model.plan.pyscript import PyScript
 from dslint.model.trlclasses import PLAIN_TRAINERS
 
 # How the names of classes begin whose configs have none of them: transformers 5.23, each config class made and asked
-# (tests/test_trained_model.py).
+# (tests/model/test_trained_model.py).
 WITHOUT_SIZE = (
     *("EncoderDecoder", "VisionEncoderDecoder", "SpeechEncoderDecoder", "Rag", "Bark", "Musicgen", "Perceiver"),
     *("EfficientNet", "MobileNetV1", "MobileNetV2", "MobileViTV2", "Cvt", "SwiftFormer", "TimmWrapper", "Sam"),
