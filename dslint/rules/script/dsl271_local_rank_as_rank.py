@@ -64,18 +64,15 @@ def applies(path: str, _context: object) -> bool:
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Yield groups and samplers that get the rank within the machine for that of the job."""
-    if not run.context.is_one_process:
+    context = run.context
+    is_here = context.world_size.is_known and context.world_size.value == context.processes_per_node.get_or(None)
+    if not (context.is_one_process or is_here or _meet_here(run)):
         yield from _groups(run)
         yield from _samplers(run)
 
 
 def _groups(run: RunQuery) -> Iterator[Finding]:
     """Yield groups whose rank is certainly that within the machine, and whose size that of the job."""
-    context = run.context
-    if context.world_size.is_known and context.world_size.value == context.processes_per_node.get_or(None):
-        return
-    if _meet_here(run):
-        return
     for found in run.happenings("starts-group"):
         event = found.event
         rank, size, met = (event.arguments.get(name) for name in ("rank", "world_size", "init_method"))
@@ -278,6 +275,7 @@ EXAMPLES = (
                 "torch.cuda.set", "os.environ['MASTER_ADDR'] = '127.0.0.1'\ntorch.cuda.set"
             ),
             "tcp.py": _MAIN % ("local_rank", "world_size, init_method='tcp://localhost:29500'"),
+            "deals.py": _SAMPLER % "LOCAL_RANK" + "\n\nos.environ['MASTER_ADDR'] = 'localhost'\nsampler([1, 2, 3])\n",
         },
     ),
     good(
