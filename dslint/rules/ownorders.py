@@ -39,6 +39,8 @@ def _is_own(run: RunQuery, event: Event) -> bool:
 def _shares(run: RunQuery) -> bool:
     """Return whether several ranks train, and share the rows."""
     streams = (h.event.arguments.get("streaming") for h in run.happenings("downloads"))
+    if run.path.endswith(".ipynb") and not run.has("spawns", "starts-group"):
+        return False  # a notebook is one process, unless it starts others
     if not run.has(*_TRAINS) or any(value is not None and value.constants != (False,) for value in streams):
         return False
     told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1

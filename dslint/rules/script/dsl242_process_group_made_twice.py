@@ -19,11 +19,12 @@ raises. Alone, `PartialState` uses its timeout. DeepSpeed 0.19.8 `comm/comm.py: 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import RAISE, Event, Try
+from dslint.python.events import RAISE, Call, Event, Try
 from dslint.python.queries.order import Before, ends
 from dslint.python.values import Value
 from dslint.rules.asked import expressions_of
@@ -72,6 +73,8 @@ def _second(run: RunQuery, event: Event, past: Before) -> Finding | None:
     """Tell of a call that raises, unless a test or a handler stands in between."""
     if past.tests or any(isinstance(node, Try) and any(ends(h) != RAISE for h in node.handlers) for node in past.way):
         return None
+    if any(isinstance(node, Call) and _is_of_singleton(node) for node in past.way):
+        return None
     return run.finding(
         META,
         event.module,
@@ -83,6 +86,13 @@ def _second(run: RunQuery, event: Event, past: Before) -> Finding | None:
         severity=Severity.ERROR,
         facts={"taker": "init_process_group"},
     )
+
+
+def _is_of_singleton(call: Call) -> bool:
+    """Return whether a constructor runs of a class that may give the object that it has given before."""
+    owner = getattr(call.function, "owner", None)
+    body = getattr(getattr(owner, "node", None), "body", [])
+    return any(isinstance(node, ast.FunctionDef) and node.name == "__new__" for node in body)
 
 
 def _late(run: RunQuery, event: Event, past: Before) -> Finding | None:
@@ -194,6 +204,16 @@ EXAMPLES = (
             "dist.init_process_group('nccl')\nstrategy = DDPStrategy(timeout=timedelta(hours=2))\n",
         },
         at=("train.py:9 warning", "fit.py:8 warning"),
+    ),
+    good(
+        "a class with one object, which makes the group once",
+        {
+            "state.py": "import torch.distributed as dist\n\n\nclass State:\n    _one = None\n    _is_ready = False\n\n"
+            "    def __new__(cls, *args):\n        if cls._one is None:\n            cls._one = super().__new__(cls)\n"
+            "        return cls._one\n\n    def __init__(self):\n        if self._is_ready:\n            return\n"
+            "        dist.init_process_group('nccl')\n        self._is_ready = True\n",
+            "train.py": "from state import State\n\nState()\nState()\n",
+        },
     ),
     good(
         "the group is destroyed by a helper, and made by a child",
