@@ -344,7 +344,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     event.items = {
         name: m.elements(value.single)
         for name, value in given.items()
-        if name in _HOLDS and isinstance(value.single, Instance)
+        if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
     }
     if "makes-group" in row.tags:
         listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))

@@ -31,6 +31,8 @@ _RANGE = re.compile(r"range\([^,]*,\s*(\d+)\s*,")
 # How many assignments lead from a loop to where its items are cut.
 _MOST_NAMES = 4
 _BY_RANK = re.compile(r"(?i)rank|process_index")
+# As many groups as there are machines: no share of any work.
+_GROUPS = re.compile(r"(?i)world_?size(?:\(\))?\s*//")
 _WORDS = re.compile(r"[^\W\d]\w*")
 
 
@@ -44,7 +46,7 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     if known is not None:  # whether it comes out even is a sum
         ranks = run.context.world_size.get_or(0)
         return bool(ranks) and int(known[1]) % ranks != 0
-    if parting.is_loop and _may_break(parting.test.node):
+    if parting.is_loop and (_may_break(parting.test.node) or _GROUPS.search(text)):
         return False
     around = parted.around(parting).replace(text, "")
     for node in _definitions(parting):

@@ -82,6 +82,7 @@ def test_a_small_share_has_no_experiment() -> None:
     code = (
         "import deepspeed, torch\nconfig = {'zero_optimization': {'stage': 3}}\ntorch.cuda.set_device(0)\n"
         "torch.cuda.set_per_process_memory_fraction(0.3, 0)\n"
+        "deepspeed.initialize(model=torch.nn.Linear(2, 2), config=config)\n"
     )
     (finding,) = findings(memory, code)
     assert finding.fact("mistake") == "small-share"

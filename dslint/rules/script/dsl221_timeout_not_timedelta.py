@@ -63,6 +63,7 @@ META = RuleMeta(
     ),
     versions=("torch>=1.8",),
     references=("https://pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group",),
+    depends_on_run=True,
 )
 
 EXAMPLES = (

@@ -46,6 +46,7 @@ META = RuleMeta(
     fix="safe",
     markers=(r"timedelta\(\s*[\w.]|timedelta as", r"timeout|init_process_group|init_distributed|new_group"),
     references=("https://docs.python.org/3/library/datetime.html#datetime.timedelta",),
+    depends_on_run=True,
 )
 
 EXAMPLES = (
