@@ -178,7 +178,7 @@ def _wrap_of(run: RunQuery, event: Event) -> Happening | None:
 
 def _is_choice(wrap: Happening) -> bool:
     """Return whether only some runs wrap the model."""
-    return any(isinstance(node, Alt) for node in wrap.around)
+    return any(isinstance(node, Alt) and node.then_lanes and node.else_lanes for node in wrap.around)
 
 
 def _fix(run: RunQuery, event: Event, func: ast.AST) -> Fix | None:
