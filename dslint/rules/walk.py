@@ -69,7 +69,7 @@ class ScriptCheck:
         In a test the mistake of a training script is an information: a test may expect the failure, compute by hand
         what a library computes, or start its few processes on one machine.
         """
-        if self.meta.code.startswith("DSL2") and self.ctx.is_test:
+        if self.meta.kind == "script" and self.ctx.is_test:
             severity = Severity.INFO
         place = node if isinstance(node, Location) else self.ctx.location(node)
         self.findings.append(
