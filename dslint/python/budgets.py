@@ -15,7 +15,7 @@ from dslint.python import attributes
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Lost, Seq
 from dslint.python.heap import OutOfBudgetError
-from dslint.python.machine import Machine
+from dslint.python.machine import UNFINISHED, Machine
 from dslint.python.source import Module
 from dslint.python.store import Key
 from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, join, one
@@ -27,7 +27,6 @@ SCRIPT, OPEN, MODULE = 20_000, 5_000, 3_000
 _SHARE, _FAIR, _SMALLEST, _LEAST = 0.95, 0.5, 0.25, 600
 # ... and this much at most where nothing concerns other ranks.
 _ASIDE = 1_500
-REASON = "budget of a call"
 
 
 def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, run: Callable[[], Value]) -> Value:
@@ -71,11 +70,11 @@ def _caller(m: Machine) -> tuple[ast.AST, Module]:
 
 def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, mark: int, matters: bool) -> Value:
     """Return what is known of a call that was given up, and make what it may have written lost."""
-    m.lost[REASON] = m.lost.get(REASON, 0) + 1
+    m.lost[UNFINISHED] = m.lost.get(UNFINISHED, 0) + 1
     changes = m.store.changes(mark)
     m.store.undo(mark)
     kind = LOST_VALUE if matters else OPAQUE
-    unread = Value(frozenset((Unknown(kind, REASON),)), LOST if matters else UNMODELLED)
+    unread = Value(frozenset((Unknown(kind, UNFINISHED),)), LOST if matters else UNMODELLED)
     for key, value in changes.items():
         if not isinstance(key[0], int) or key[0] in m.program.module_frames:
             m.store.set(key, _after(m, key, value, unread))
@@ -83,9 +82,9 @@ def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, m
     for operand in arguments.all():
         attributes.escape(m, operand)
     if matters:
-        m.events.append(Call(node, m.frame.module, function, Seq([*m.partial, Lost(REASON, node)])))
-        return one(Unknown(LOST_VALUE, REASON), LOST, LOST)
-    return m.thing(node, REASON, arguments.all(), varies=UNMODELLED)
+        m.events.append(Call(node, m.frame.module, function, Seq([*m.partial, Lost(UNFINISHED, node)])))
+        return one(Unknown(LOST_VALUE, UNFINISHED), LOST, LOST)
+    return m.thing(node, UNFINISHED, arguments.all(), varies=UNMODELLED)
 
 
 def _after(m: Machine, key: Key, value: Value, unread: Value) -> Value:

@@ -7,7 +7,7 @@ import ast
 from dslint.python.events import Alt, Call, Context, Event, Exit, Loop, Node, Seq, Try
 from dslint.python.expressions import evaluate
 from dslint.python.generators import run_generator
-from dslint.python.heap import Outcome
+from dslint.python.heap import Outcome, OutOfBudgetError
 from dslint.python.invoke import call_method
 from dslint.python.machine import Machine
 from dslint.python.special import call_special, method_of
@@ -41,10 +41,14 @@ def enter_contexts(m: Machine, node: ast.With | ast.AsyncWith, at: int) -> None:
     tree = Context(item.context_expr, m.frame.module, manager, Seq(), tags)
     outer, m.events = m.events, tree.body.items
     is_own = any(method_of(m, a, "__exit__") is not None for a in manager.atoms)
-    if is_own or _swallows(m, manager, outer):
-        _closed(m, node, at, manager, is_own)
-    else:
-        enter_contexts(m, node, at + 1)
+    try:
+        if is_own or _swallows(m, manager, outer):
+            _closed(m, node, at, manager, is_own)
+        else:
+            enter_contexts(m, node, at + 1)
+    except OutOfBudgetError:
+        m.give_up(tree, tree.body.items)
+        raise
     m.events = outer
     if tree.body.items:
         m.events.append(tree)

@@ -11,7 +11,7 @@ from dslint.python.events import Alt, Seq, Try
 from dslint.python.events import events as all_events
 from dslint.python.exceptions import caught
 from dslint.python.expressions import evaluate
-from dslint.python.heap import Outcome
+from dslint.python.heap import Outcome, OutOfBudgetError
 from dslint.python.machine import Machine
 from dslint.python.values import (
     Value,
@@ -182,7 +182,11 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
     if node.handlers:
         m.tries.append((mark, raised))
     m.events = tree.body.items
-    statements.execute(m, node.body)
+    try:
+        statements.execute(m, node.body)
+    except OutOfBudgetError:
+        m.give_up(tree, tree.body.items)
+        raise
     if node.handlers:
         m.tries.pop()
     if m.alive and node.orelse:

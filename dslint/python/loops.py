@@ -9,7 +9,7 @@ from dataclasses import replace
 from dslint.python import containers, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
 from dslint.python.generators import run_generator, yielded
-from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome
+from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
 from dslint.python.machine import Machine
 from dslint.python.store import Key
 from dslint.python.values import (
@@ -70,7 +70,14 @@ def run_loop(
         m.frame.loops.append(state)
         body: list[Node] = []
         m.events = body
-        turn()
+        try:
+            turn()
+        except OutOfBudgetError:
+            # A whole turn says more than the part of a later one.
+            loop.body = loop.body if loop.body.items else Seq(body)
+            m.partial = m.partial if loop.body.items is body else []
+            m.give_up(loop, loop.body.items)
+            raise
         m.frame.loops.pop()
         loop.body = Seq(body)
         back = list(state.continues)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dslint.python import formulas
-from dslint.python.events import Alt, Exit, Seq
+from dslint.python.events import Alt, Exit, Lost, Node, Seq
 from dslint.python.jobtests import asks_for_job
 from dslint.python.operators import per_rank
 from dslint.python.paths import one_path
@@ -33,7 +33,10 @@ from dslint.python.varies import DIVERGENT, LOST, NAMED_RANK, RANKED, TOLD, WORL
 
 if TYPE_CHECKING:
     pass
-from dslint.python.heap import CONTAINERS, ITEMS, LENGTH, RECEIVED, REST, Heap, Outcome
+from dslint.python.heap import CONTAINERS, ITEMS, LENGTH, RECEIVED, REST, Heap, Outcome, OutOfBudgetError
+
+# Why a block has no end: a call around it took too many steps (`budgets.py`).
+UNFINISHED = "budget of a call"
 
 
 class Machine(Heap):
@@ -120,6 +123,11 @@ class Machine(Heap):
 
     # -- branches -----------------------------------------------------------------------------------------------
 
+    def give_up(self, tree: Node, items: list[Node]) -> None:
+        """Keep what a block has done, `items` of `tree`, that is left because a call takes too many steps."""
+        items += [*self.partial, Lost(UNFINISHED, getattr(tree, "node", self.frame.module.tree))]
+        self.partial = [tree]
+
     def branch(self, alt: Alt, then: Callable[[], None], orelse: Callable[[], None], number: object = None) -> None:
         """Run both sides of a test on the lanes that may take them, and join what they leave behind."""
         mark, lanes, control, path, events = self.store.mark(), self.lanes, self.control, self.path, self.events
@@ -136,7 +144,13 @@ class Machine(Heap):
             self.control = control | alt.varies if splits else control
             self.path = {**path, **formulas.implied(number, holds)} if number is not None and splits else path
             self.events = seq.items
-            run()
+            try:
+                run()
+            except OutOfBudgetError:
+                self.give_up(alt, seq.items)
+                if seq is alt.then and alt.else_lanes:
+                    alt.orelse.items.append(Lost(UNFINISHED, alt.node))
+                raise
             if self.alive:
                 outcomes.append(Outcome(self.store.changes(mark), self.lanes, self.control))
             elif _raises(seq):

@@ -1,0 +1,66 @@
+"""What is known of a script whose interpretation takes too many steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.python import entries
+from dslint.python.entries import Analysis
+from dslint.python.events import Context, Event, Loop, Lost, Node, children, walk
+from dslint.python.program import Texts
+
+SCRIPT = """\
+import torch
+import torch.distributed as dist
+
+
+def train(loader, found):
+    for epoch in range(9):
+        for batch in loader:
+            with torch.no_grad():
+                dist.barrier()
+                for name in found:
+                    batch = epoch * batch + name
+                    found = [batch, found]
+            dist.all_reduce(batch)
+
+
+train(make(), [])
+"""
+
+
+def tree(limit: int, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(entries, "SCRIPT", limit)
+    entry = Analysis(Texts({"main.py": SCRIPT})).script("main.py")
+    assert entry is not None
+    return entry.tree
+
+
+def paths(node: Node, *around: type) -> list[tuple[str, tuple[type, ...]]]:
+    """Return the events with the kinds of the nodes around them."""
+    here = [(node.api.rpartition(".")[2], around)] if isinstance(node, Event) else []
+    inner = (*around, type(node)) if isinstance(node, Loop | Context) else around
+    return here + [found for child in children(node) for found in paths(child, *inner)]
+
+
+def test_what_a_block_has_done_stays_in_its_loop_and_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every limit the events that are found have the blocks around them that they have in the whole tree."""
+    whole = set(paths(tree(100_000, monkeypatch)))
+    assert ("barrier", (Loop, Loop, Context)) in whole
+    seen = 0
+    for limit in range(20, 400, 7):
+        left = tree(limit, monkeypatch)
+        assert set(paths(left)) <= whole
+        if paths(left) and any(isinstance(node, Lost) for node in walk(left)):
+            seen += 1
+    assert seen >= 3
+
+
+def test_a_whole_turn_of_a_loop_says_more_than_a_part_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the end of the body was seen, no larger limit loses it."""
+    known = False
+    for limit in range(20, 400, 3):
+        names = [name for name, _ in paths(tree(limit, monkeypatch))]
+        assert not known or "all_reduce" in names, limit
+        known = known or "all_reduce" in names
+    assert known
