@@ -128,8 +128,6 @@ def _generate(
 def _collected(
     m: Machine, node: Comprehension, results: list[tuple[Value, Value | None]], counted: int, exact: list[Value] | None
 ) -> Value:
-    from dslint.python.values import OPAQUE, unknown
-
     element = NOTHING
     for value, _ in results:
         element = join(element, value)
@@ -143,7 +141,7 @@ def _collected(
             writing.store_item(m, made, key or const(None), value, node)
         if exact is None and element.atoms:
             m.store.set((atom, REST), element)
-            m.store.set((atom, "#length"), unknown(OPAQUE, "length", counted, 0, "builtins.int"))
+            m.store.set((atom, "#length"), containers.length_of(m, node, counted))
         return made
     if isinstance(node, ast.GeneratorExp):
         return (
@@ -158,5 +156,5 @@ def _collected(
     made = containers.new_list(m, node, [], element)
     atom = made.single
     assert isinstance(atom, Instance)
-    m.store.set((atom, "#length"), unknown(OPAQUE, "length", counted, 0, "builtins.int"))
+    m.store.set((atom, "#length"), containers.length_of(m, node, counted))
     return made

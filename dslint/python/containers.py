@@ -58,8 +58,14 @@ def new_list(
         m.store.set((atom, ITEMS), NOTHING)
         m.store.set((atom, REST), join_all([*items, rest] if rest is not None else items))
         if rest is not None:
-            m.store.set((atom, LENGTH), unknown(OPAQUE, "length", counted_by))
+            m.store.set((atom, LENGTH), length_of(m, node, counted_by))
     return made
+
+
+def length_of(m: Machine, node: ast.AST, varies: int) -> Value:
+    """Return an unknown number of items; where it differs by rank, `node` has given each rank its share."""
+    origin = (m.frame.module, node) if varies & RANKED else None
+    return Value(frozenset((Unknown(OPAQUE, "length", "builtins.int"),)), varies, 0, frozenset(), None, origin)
 
 
 def new_set(m: Machine, node: ast.AST, values: list[Value], counted_by: int = 0) -> Value:

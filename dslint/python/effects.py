@@ -38,6 +38,8 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
     if "cuts-gradient" in row.tags:
         for name in row.makes_same:
             _cut(m, bound.given.get(name), row, node)
+    if "seeds" in row.tags and "self" in row.changes and isinstance(receiver, Instance):
+        _seed(m, bound.given.get(row.extra.get("seed", "")), receiver)
     becomes = row.extra.get("becomes")
     if becomes:
         value = bound.given.get(row.extra.get("wraps", ""))
@@ -49,6 +51,14 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         for atom in value.atoms if value is not None else ():
             if isinstance(atom, Instance) and wrappers.is_of_unknown_class(m, atom):
                 wrappers.becomes(m, atom, str(cls))
+
+
+def _seed(m: Machine, seed: Value | None, generator: Instance) -> None:
+    """Let a generator differ between the ranks as its seed does."""
+    if seed is not None:
+        state = Unknown(OPAQUE, "state of a generator")
+        origin = m.origin(seed)
+        m.store.set((generator, CONTENT), Value(frozenset((state,)), m.varies(seed), 0, frozenset(), None, origin))
 
 
 def _cut(m: Machine, value: Value | None, row: Row, node: ast.AST) -> None:

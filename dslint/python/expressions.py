@@ -230,7 +230,7 @@ def _ifexp(m: Machine, node: ast.IfExp) -> Value:
         comparisons.narrow(m, node.test, False)
         results[False] = (evaluate(m, node.orelse), m.lanes)
 
-    alt = Alt(node, m.frame.module, m.of_parameter(test), true, false, varies, Seq(), Seq())
+    alt = Alt(node, m.frame.module, m.with_origin(test), true, false, varies, Seq(), Seq())
     _branched(m, alt, then, orelse, test.number)
     m.split, m.asked = (m.frame.module, node), (node, test)
     found = _met(m, results, varies, bool(true & false))

@@ -299,14 +299,15 @@ class Heap:
             return value.origin
         found = None
         for atom in value.atoms:
-            content = self.store.get((atom, CONTENT)) if isinstance(atom, Instance) else None
-            found = earlier(found, content.origin) if content is not None else found
+            for name in (CONTENT, LENGTH) if isinstance(atom, Instance) else ():
+                cell = self.store.get((atom, name))
+                found = earlier(found, cell.origin) if cell is not None else found
         return found
 
-    def of_parameter(self, value: Value) -> Value:
-        """Return a value with the parameter that its content rests on, which its events outlive."""
+    def with_origin(self, value: Value) -> Value:
+        """Return a value with the place that its content or its length comes from, which its events outlive."""
         place = self.origin(value) if value.origin is None else None
-        if place is None or not isinstance(place[1], ast.arg):
+        if place is None:
             return value
         return Value(value.atoms, value.varies, value.shape, value.made_by, value.number, place)
 

@@ -29,10 +29,11 @@ from dslint.python.values import (
     Super,
     Unknown,
     Value,
+    const,
     join,
     one,
 )
-from dslint.python.varies import LOST, UNMODELLED
+from dslint.python.varies import DATA, LOST, UNMODELLED
 
 
 def call(m: Machine, node: ast.Call) -> Value:
@@ -178,7 +179,15 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
         return opaque_call(m, arguments, node, f"method `{name}` that no class of the project defines", one(atom), kind)
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
-    return opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
+    found = opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
+    return _or_none(m, name, found, arguments)
+
+
+def _or_none(m: Machine, name: str, found: Value, arguments: Arguments) -> Value:
+    """`item.get("labels")` of a piece of the data: who asks so expects that it is missing in some."""
+    if name != "get" or len(arguments.positional) != 1 or arguments.keywords or not m.varies(found) & DATA:
+        return found
+    return join(found, const(None))
 
 
 # Modules have them; of their state also optimizers and schedules, with the same meaning.
@@ -206,7 +215,8 @@ def _method_of_unknown(m: Machine, atom: Unknown, base: Value, name: str, argume
     row = m.libraries.method(atom.type, name) if atom.type else _by_name(m, name)
     if row is not None:
         return call_row(m, row, arguments, None, node, base)
-    return opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
+    found_value = opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
+    return _or_none(m, name, found_value, arguments)
 
 
 def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, node: ast.AST) -> Value:

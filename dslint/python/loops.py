@@ -209,7 +209,7 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     number = m.new_loop(node)
     counted = containers.counted(m, subject)
     known = containers.exact_items(m, subject)
-    loop = Loop(node, m.frame.module, m.of_parameter(subject), counted, Seq(), Seq(), bool(known))
+    loop = Loop(node, m.frame.module, m.with_origin(subject), counted, Seq(), Seq(), bool(known))
     generator = subject.single
     if isinstance(generator, Instance) and generator.cls == "builtins.generator" and generator in m.generators:
         _over_generator(m, node, loop, generator, number)

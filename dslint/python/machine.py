@@ -191,7 +191,8 @@ class Machine(Heap):
                 lanes |= outcome.lanes
             if found.atoms:
                 if key[1] == LENGTH:
-                    found = found.with_(self.length_bits(key, outcomes, varies))
+                    bits = self.length_bits(key, outcomes, varies)
+                    found = found.with_(bits, origin=self.split if bits & DIVERGENT else None)
                 self.store.set(key, found)
 
     def length_bits(self, key: Key, outcomes: list[Outcome], varies: int) -> int:
@@ -227,8 +228,10 @@ class Machine(Heap):
             lanes = outcomes[0].lanes
             bits = varies if all(o.lanes == lanes for o in outcomes) else varies | self.split_varies(lanes)
             old = self.store.get((owner, LENGTH))
-            number = Unknown(OPAQUE, "length", "builtins.int")
-            self.store.set((owner, LENGTH), Value(frozenset((number,)), bits | (old.varies if old is not None else 0)))
+            number = Value(frozenset((Unknown(OPAQUE, "length", "builtins.int"),)), bits)
+            if bits & DIVERGENT:
+                number = Value(number.atoms, bits, 0, frozenset(), None, self.split)
+            self.store.set((owner, LENGTH), number.with_(old.varies, origin=old.origin) if old is not None else number)
         elif isinstance(name, str) and not name.startswith("#") and isinstance(owner.cls, ClassAtom):
             self.store.set((owner, ("maybe", name)), TRUE)
 

@@ -172,7 +172,7 @@ def _if(m: Machine, node: ast.If) -> None:
         return
     true, false, varies = m.truth(test)
     m.taken[id(node)] = m.taken.get(id(node), 0) | bool(true) | bool(false) << 1
-    alt = Alt(node, m.frame.module, m.of_parameter(test), true, false, varies, Seq(), Seq())
+    alt = Alt(node, m.frame.module, m.with_origin(test), true, false, varies, Seq(), Seq())
 
     def then() -> None:
         narrow(m, node.test, True)

@@ -31,7 +31,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DIVERGENT, LOST
+from dslint.python.varies import DIVERGENT, LOST, RANKED
 
 
 def item(m: Machine, base: Value, key: Value, node: ast.AST) -> Value:
@@ -177,10 +177,13 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         made = containers.new_list(m, node, [], containers.element(m, base, node).with_(bits))
         atom = made.single
         assert isinstance(atom, Instance)
-        m.store.set((atom, LENGTH), unknown(OPAQUE, "length of a part", bits | m.shape(base), 0, "builtins.int"))
+        m.store.set((atom, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
         return made
     keeps = cls if cls in ("torch.Tensor", "numpy.ndarray") else ""
-    return m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=bits)
+    part = m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=bits)
+    if bits & RANKED:
+        m.store.set((part.single, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
+    return part
 
 
 def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.AST) -> list[Value]:

@@ -25,7 +25,7 @@ def from_bits(varies: int, origin: tuple[Module, ast.AST] | None = None) -> Iter
             yield assumed(key, name if is_one and bit & (NAMED_DATA | NAMED_RANK) else "")
 
 
-def of_parameters(entries: Sequence[Entry], values: Sequence[Value | None]) -> Iterator[str]:
+def with_origins(entries: Sequence[Entry], values: Sequence[Value | None]) -> Iterator[str]:
     """Yield a sentence for each value that is a parameter of a function which nothing calls."""
     for value in values:
         number = value.number if value is not None else None

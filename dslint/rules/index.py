@@ -1282,8 +1282,8 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl205_exception_swallowed_around_collective",
         markers=(
             "\\n[ \\t]+except\\b",
-            "\\.backward\\(|\\.step\\(|train_batch\\(",
-            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard",
+            "\\.backward\\(|\\.step\\(|train_batch\\(|all_reduce|all_gather|gather\\(|gather_object|broadcast|barrier\\(|reduce\\(|wait_for_everyone",
+            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
         ),
         fix="none",
         since="0.1.0",

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.python.events import Alt, Event, Loop
-from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED
+from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED, UNSURE
 
 if TYPE_CHECKING:
     from dslint.core.source import Location
+    from dslint.python.entries import Entry
     from dslint.python.queries.parting import Parting
     from dslint.python.source import Module
     from dslint.rules.runs import RunQuery
@@ -27,6 +28,9 @@ _HALVES = re.compile(
 )
 # A test of the ZeRO stage or of how the model is divided: the visitor of the file knows the run better.
 _ASKS_STAGE = re.compile(r"stage|zero_?3|deepspeed|fsdp|shard", re.I)
+# Generators that each process seeds from its own entropy, and what seeds them.
+_DRAWN = re.compile(r"(?:random|np\.random|numpy\.random)\.\w+\(")
+_SEEDS = re.compile(r"seed", re.I)
 # Something is handed on among the ranks.
 _TELLS = re.compile(r"broadcast|bcast")
 
@@ -36,7 +40,9 @@ def partings(run: RunQuery) -> Iterator[Parting]:
     seen: set[tuple[int, int]] = set()
     for entry, parting in run.partings:
         _, node = place(parting)
-        if not parting.is_certain or parting.event.may or _depends_on_release(parting.event):
+        if parting.event.may or _depends_on_release(parting.event):
+            continue
+        if not parting.is_certain and not _is_by_chance(run, entry, parting):
             continue
         if _ASKS_STAGE.search(parting.test.module.text(test_node(parting))):
             continue
@@ -46,6 +52,16 @@ def partings(run: RunQuery) -> Iterator[Parting]:
         if key not in seen:
             seen.add(key)
             yield parting
+
+
+def _is_by_chance(run: RunQuery, entry: Entry, parting: Parting) -> bool:
+    """Return whether a random number decides that each process draws for itself: nothing in sight seeds it."""
+    if entry.kind != "script" or not parting.varies & RANDOM or parting.is_loop or parting.varies & UNSURE:
+        return False
+    found = origin(run, parting)
+    if found is None or not _DRAWN.match(found[0].text(found[1])):
+        return False
+    return not any(_SEEDS.search(module.source.text) for module in run.machine.program.modules())
 
 
 def _depends_on_release(event: Event) -> bool:
@@ -251,6 +267,8 @@ def cause(parting: Parting) -> tuple[str, str]:
     varies = parting.varies
     if varies & DATA:
         return "looks at the data of this rank alone", "each rank has data of its own from here"
+    if parting.asks_share:
+        return "asks for the share of items of this rank alone", "each rank takes a share of its own here"
     if parting.is_alone and not varies & (CLOCK | RANDOM):
         return "is asked on some ranks only and nothing tells the others", "only some ranks come here"
     if varies & RANKED and (varies & HOST or not varies & OWN):

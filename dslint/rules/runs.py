@@ -22,7 +22,7 @@ from dslint.python.queries.parting import Parting
 from dslint.python.queries.traces import Partings
 from dslint.python.queries.waits import Waits
 from dslint.python.values import Function, Instance, Tuple
-from dslint.rules.assumed import from_bits, of_parameters
+from dslint.rules.assumed import from_bits, with_origins
 
 if TYPE_CHECKING:
     from dslint.core.fix import Fix
@@ -91,7 +91,8 @@ class RunQuery:
     @cached_property
     def waits(self) -> Waits:
         """Return which events wait for other ranks."""
-        return Waits(self.machine, None if self.stage is None else self.stage == 3)
+        stage, _ = self.stages.stated
+        return Waits(self.machine, None if stage is None else stage == 3)
 
     @cached_property
     def partings(self) -> list[tuple[Entry, Parting]]:
@@ -199,7 +200,7 @@ class RunQuery:
         """
         if _TEST.search(module.path):
             severity = Severity.INFO
-        assumptions = (*from_bits(varies, origin), *of_parameters(self.entries, same))
+        assumptions = (*from_bits(varies, origin), *with_origins(self.entries, same))
         place = module.location(node)
         return meta.finding(
             place, message, hint=hint, related=related, fix=fix, severity=severity, facts=facts, assumptions=assumptions

@@ -48,7 +48,7 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
         return bool(ranks) and int(known[1]) % ranks != 0
     if parting.is_loop and (_may_break(parting.test.node) or _GROUPS.search(text)):
         return False
-    around = parted.around(parting).replace(text, "")
+    around = _code_around(run, parting).replace(text, "")
     for node in _definitions(parting):
         around = around.replace(parting.test.module.text(node), "")
     if parting.is_share:
@@ -61,6 +61,18 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     if loaders and not run.has("shards-data") and not any(map(_BY_RANK.search, sources)):
         return False  # what ranks have made on ways of their own is mostly the same
     return not any(map(_EVENED.search, (around, *sources)))
+
+
+def _code_around(run: RunQuery, parting: Parting) -> str:
+    """Return the code of the function of the loop, and of the one in which the items are cut."""
+    place = parted.origin(run, parting)
+    if place is None:
+        return parted.around(parting)
+    module, node = place
+    function = parted.function_around(module, node)
+    text = module.source.text if function is None else module.text(function)
+    around = parted.around(parting)
+    return around if text in around else f"{around}\n{text}"
 
 
 def cut(parting: Parting) -> tuple[Module, ast.AST]:

@@ -21,8 +21,9 @@ def difference(first: list[Step], second: list[Step]) -> tuple[int, Step, Step |
     a, b = first[at:], second[at:]
     if not a and not b:
         return None
-    is_open = any(step.key == LOST.key for step in (*first, *second))
-    if is_open and (not a or not b or LOST.key in (a[0].key, b[0].key) or any(s.key == LOST.key for s in first[:at])):
+    was_lost = any(step.key == LOST.key for step in first[:at])
+    is_open = was_lost or any(_is_lost(step.key) for step in (*a, *b))
+    if is_open and (was_lost or not a or not b or _is_lost(a[0].key) or _is_lost(b[0].key)):
         return None
     if not is_open:
         while a and b and a[-1].key == b[-1].key:
@@ -41,6 +42,11 @@ def difference(first: list[Step], second: list[Step]) -> tuple[int, Step, Step |
         if step is not None:
             return side, step, None
     return None
+
+
+def _is_lost(key: object) -> bool:
+    """Return whether nobody knows what a step is, or what a side of an unknown test in it does."""
+    return key == LOST.key or (isinstance(key, tuple) and any(map(_is_lost, key)))
 
 
 def passed_tests(chain: tuple[Block, ...]) -> dict[object, bool]:

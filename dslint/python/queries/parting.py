@@ -10,6 +10,9 @@ from dslint.python.queries.steps import Step
 from dslint.python.values import PerRank
 from dslint.python.varies import CLOCK, DATA, RANKED, WORLD
 
+# What gives each rank a share of the items.
+_SHARES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
 
 @dataclass(slots=True)
 class Parting:
@@ -49,12 +52,23 @@ class Parting:
         if self.is_share or self.is_membership:
             return True
         # What only some ranks know of their host is each rank's own; files are often shared.
-        origin = self.test.test.origin if isinstance(self.test, Alt) and self.test.test is not None else None
-        is_assigned = origin is not None and isinstance(origin[1], ast.If | ast.IfExp)
-        is_lone = bool(self.varies & RANKED) and is_assigned
+        is_lone = bool(self.varies & RANKED) and isinstance(self._origin, ast.If | ast.IfExp)
         # Who comes alone and continues may ask again, until it goes on as the others expect.
         leaves_alone = self.is_alone and self.exit in ("return", "break")
-        return self.by_lanes or is_lone or leaves_alone or bool(self.varies & (DATA | CLOCK))
+        return self.by_lanes or is_lone or self.asks_share or leaves_alone or bool(self.varies & (DATA | CLOCK))
+
+    @property
+    def _origin(self) -> ast.AST | None:
+        """Return where the value that is tested begins to differ."""
+        value = self.test.test if isinstance(self.test, Alt) else None
+        return value.origin[1] if value is not None and value.origin is not None else None
+
+    @property
+    def asks_share(self) -> bool:
+        """Return whether the test asks how many items the share of this rank has: `if not paths[rank::world_size]`."""
+        place = self._origin
+        is_part = isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Slice | ast.Tuple)
+        return bool(self.varies & RANKED) and not self.by_lanes and (is_part or isinstance(place, _SHARES))
 
     @property
     def is_membership(self) -> bool:

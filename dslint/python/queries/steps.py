@@ -28,6 +28,7 @@ from dslint.python.events import (
 from dslint.python.machine import Machine
 from dslint.python.queries.waits import Waits
 from dslint.python.values import Instance
+from dslint.python.varies import LOST as LOST_BIT
 from dslint.python.varies import RANKED
 
 END, EXIT = "end", "exit"
@@ -147,6 +148,8 @@ class Steps:
         orelse, else_end = self._block(alt.orelse.items, self._decided(way, alt, False), local)
         if then_end == else_end and [s.key for s in then] == [s.key for s in orelse]:
             return then, then_end
+        if alt.varies & LOST_BIT and any(s.event and "wraps-model" in s.event.tags for s in (*then, *orelse)):
+            return [LOST], then_end if then_end == else_end else END  # who asks first wraps the model, here or before
         if alt.varies & RANKED:
             self._note(alt, True, False)
             # A flag that some ranks have set: nobody knows which.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
 from dslint.python.attributes import is_instance_of
@@ -59,7 +60,8 @@ class Waits:
             return None if is_local else self._backward(event)
         is_state = kind(event) == "get_state_dict" and event.api.startswith("accelerate.")
         if is_state or (kind(event) in _OF_PARTS and "saves-collective" in tags):
-            return Wait(kind(event), "ZeRO stage 3") if self.zero3 and self._is_whole_job(event) else None
+            is_waiting = self.zero3 and self._is_whole_job(event) and not self._is_own_copy(event)
+            return Wait(kind(event), "ZeRO stage 3") if is_waiting else None
         if kind(event) == "save_state" and event.api.startswith("accelerate."):
             # It saves the checkpoint of an engine, which begins with a barrier at every stage; else each rank saves.
             return Wait(kind(event)) if self.zero3 is not None else None
@@ -80,6 +82,17 @@ class Waits:
         if self.zero3 and tags & {"engine-forward", "generate", "gathers-parameters"}:
             return Wait(kind(event), "ZeRO stage 3")
         return None
+
+    def _is_own_copy(self, event: Event) -> bool:
+        """Return whether the model of a call of accelerate is one that nobody has prepared: each rank has all of it."""
+        model = event.arguments.get("model")
+        if model is None or not event.api.startswith("accelerate."):
+            return False
+        return bool(model.atoms) and all(isinstance(a, Instance) and self._is_never_prepared(a) for a in model.atoms)
+
+    def _is_never_prepared(self, model: Instance) -> bool:
+        is_copy = isinstance(model.node, ast.Call) and ast.unparse(model.node.func).endswith("copy")
+        return (bool(model.cls) or is_copy) and model.cls != "accelerate.Prepared" and not self._is_reduced(model)
 
     def _backward(self, event: Event) -> Wait | None:
         if "engine-backward" in event.tags:

@@ -11,6 +11,9 @@ steps are averaged without a word.
 **Fix.** Let the ranks agree first: `flag = torch.isnan(loss).float(); dist.all_reduce(flag, op=dist.ReduceOp.MAX)`, and
 let all of them skip; or keep the graph and multiply the loss by 0.
 
+A rank whose share of the items is empty (`if not paths[rank::world_size]: return`) parts from the others in the same
+way as soon as there are fewer items than ranks.
+
 The loops of `transformers` and Lightning look at flags (`control.should_training_stop`, `trainer.should_stop`) that are
 each rank's own: setting one behind a test of the rank is the same mistake.
 
@@ -255,6 +258,144 @@ def train(args, model, loader):
             % "            control.should_training_stop = True\n"
         },
         "callbacks.py:8",
+    ),
+    bad(
+        "A rank without items returns before the barrier",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def answer(prompts, model, write):
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    if not mine:
+        return
+    write([model(prompt) for prompt in mine])
+    dist.barrier()
+"""
+        },
+        "infer.py:6",
+    ),
+    bad(
+        "The share is dealt out by a function of another file",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+from share import own
+
+
+def answer(prompts, model, write):
+    found = own(prompts)
+    if len(found) > 0:
+        write([model(prompt) for prompt in found])
+        dist.barrier()
+""",
+            "share.py": """\
+import torch.distributed as dist
+
+
+def own(items):
+    world = dist.get_world_size()
+    return [item for index, item in enumerate(items) if index % world == dist.get_rank()]
+""",
+        },
+        "infer.py:8",
+    ),
+    bad(
+        "A buffer that the first rank has emptied decides",
+        {
+            "log.py": """\
+import torch
+import torch.distributed as dist
+
+
+class Log:
+    def __init__(self):
+        self.values = {}
+
+    def note(self, name, value):
+        self.values[name] = value
+
+    def report(self):
+        if dist.get_rank() == 0:
+            self.values.clear()
+        if self.values:
+            dist.all_reduce(torch.ones(1))
+
+
+log = Log()
+log.note("loss", 0.5)
+log.report()
+"""
+        },
+        "log.py:15",
+    ),
+    good(
+        "A rank without items writes an empty file, and comes to the barrier",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def answer(prompts, model, write):
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    if not mine:
+        print("nothing to do on this rank")
+    write([model(prompt) for prompt in mine])
+    dist.barrier()
+"""
+        },
+    ),
+    good(
+        "All ranks ask how many items there are at all",
+        {
+            "infer.py": """\
+import torch.distributed as dist
+
+
+def answer(prompts, model, write):
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    if not prompts:
+        return
+    write([model(prompt) for prompt in mine])
+    dist.barrier()
+"""
+        },
+    ),
+    bad(
+        "Each process draws whether to evaluate",
+        {
+            "train.py": """\
+import random
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+for step in range(100):
+    if random.random() < 0.1:
+        dist.all_reduce(torch.ones(1))
+"""
+        },
+        "train.py:8",
+    ),
+    good(
+        "Every process draws the same numbers",
+        {
+            "train.py": """\
+import random
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+random.seed(0)
+for step in range(100):
+    if random.random() < 0.1:
+        dist.all_reduce(torch.ones(1))
+"""
+        },
     ),
     good(
         "All of them stop when one does",

@@ -14,6 +14,9 @@ or let the ranks agree (`all_reduce` of a flag) before any of them makes the ste
 A handler that makes a collective of its own (it saves a last checkpoint of the engine, or waits at a barrier) is
 reported too: the rank that has failed waits there, the others in the step.
 
+A collective (`all_reduce`, `gather`, `barrier`) that follows work on an item of the loop inside the `try` is left out
+in the same way by the rank whose item fails.
+
 **When it stays quiet.** `KeyboardInterrupt`, which all ranks get, and the end of the loader
 (`except StopIteration: break`). A `try` that comes to its end is the failure (`else:
 raise`, `assert 0` behind it), or the function is a test, so that the exception is expected everywhere; the handler ends
@@ -28,11 +31,12 @@ goes on with the loop.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Call, Event, events
+from dslint.python.events import Call, Event, Loop, events, walk
 from dslint.python.queries.caught import Caught, handlers
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
@@ -46,8 +50,9 @@ META = RuleMeta(
     summary="a caught exception lets one rank go on without the step that the others make",
     markers=(
         r"\n[ \t]+except\b",
-        r"\.backward\(|\.step\(|train_batch\(",
-        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard",
+        r"\.backward\(|\.step\(|train_batch\(|all_reduce|all_gather|gather\(|gather_object|broadcast|barrier\(|reduce\("
+        r"|wait_for_everyone",
+        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed",
     ),
     references=("https://github.com/pytorch/pytorch/issues/38174",),
     depends_on_run=True,
@@ -81,12 +86,41 @@ def _told(run: RunQuery, found: Caught) -> Finding | None:
 
 
 def _missed(run: RunQuery, found: Caught) -> Event | None:
-    """Return the backward pass of the body that waits for the other ranks, unless the handler makes one, too."""
-    waiting = [event for event in events(found.node.body) if event.tags & _BACKWARD and run.waits.of(event)]
-    event = next((event for event in waiting if not event.may), None)
-    if event is None or any(e.tags & _BACKWARD for e in events(found.block)):
-        return None
-    return None if _TEST.match(getattr(_function(found), "name", "")) else event
+    """Return what waits for the other ranks in the body: the backward pass, or what comes after work on own items.
+
+    None where the handler makes the same call.
+    """
+    waiting = [event for event in events(found.node.body) if run.waits.of(event) and not event.may]
+    event = next((event for event in waiting if event.tags & _BACKWARD), None)
+    if event is not None:
+        return None if any(e.tags & _BACKWARD for e in events(found.block)) else event
+    instead = {e.api for e in events(found.block) if run.waits.of(e)}
+    return next((e for e in waiting if e.api not in instead and _works_before(found, e)), None)
+
+
+def _works_before(found: Caught, event: Event) -> bool:
+    """Return whether the body does something with an item of the loop around before it comes to an event."""
+    loop = next((n for n in reversed(found.around) if isinstance(n, Loop)), None)
+    if loop is None or not isinstance(loop.node, ast.For) or not isinstance(found.node.node, ast.Try):
+        return False
+    at = _line_in(found, event)
+    names = {n.id for n in ast.walk(loop.node.target) if isinstance(n, ast.Name)}
+    for statement in found.node.node.body:
+        calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n.lineno < at]
+        if any(isinstance(n, ast.Name) and n.id in names for call in calls for n in ast.walk(call)):
+            return True
+    return False
+
+
+def _line_in(found: Caught, event: Event) -> int:
+    """Return the line of a `try` that leads to an event: of the event, or of the call of a function that makes it."""
+    block, module = found.node.node, found.node.module
+    first, last = getattr(block, "lineno", 0), getattr(block, "end_lineno", 0)
+    calls = (n for n in walk(found.node.body) if isinstance(n, Call))
+    places = [(n.module, n.node) for n in calls if any(e is event for e in events(n.body))]
+    places.append((event.module, event.node))
+    lines = [getattr(node, "lineno", 0) for own, node in places if own is module]
+    return min((line for line in lines if first <= line <= last), default=0)
 
 
 def _function(found: Caught) -> object:
@@ -328,6 +362,53 @@ def step(args, model, batch):
             optimizer.step()
         except RuntimeError:
             os.abort()
+"""
+        },
+    ),
+    bad(
+        "A broken record is skipped by the rank that reads it, before the sum over all ranks",
+        {
+            "count.py": """\
+import torch
+import torch.distributed as dist
+
+from records import parse
+
+
+def count(own_paths):
+    total = torch.zeros(1)
+    for path in own_paths:
+        try:
+            size = torch.tensor([float(len(parse(path)))])
+            dist.all_reduce(size)
+            total += size
+        except ValueError:
+            continue
+    return total
+"""
+        },
+        "count.py:14",
+    ),
+    good(
+        "What may fail is done before, and every rank comes to the sum",
+        {
+            "count.py": """\
+import torch
+import torch.distributed as dist
+
+from records import parse
+
+
+def count(own_paths):
+    total = torch.zeros(1)
+    for path in own_paths:
+        try:
+            size = torch.tensor([float(len(parse(path)))])
+        except ValueError:
+            size = torch.zeros(1)
+        dist.all_reduce(size)
+        total += size
+    return total
 """
         },
     ),
