@@ -56,8 +56,8 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results effects hooks restrictions wrappers models parts sources parsers dataclass_parsers"
-        " environment configs"
+        "libraries library results handed effects hooks restrictions wrappers models parts sources parsers"
+        " dataclass_parsers environment configs"
     ),
     "What happens": "events facts",
 }

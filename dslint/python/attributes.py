@@ -383,6 +383,7 @@ def escape(m: Machine, value: Value, depth: int = 0) -> None:
     for atom in value.atoms:
         if isinstance(atom, Instance):
             m.store.set((atom, ESCAPED), const(True))
+            m.escaped.add(atom)
             if depth < 2 and atom.cls in CONTAINERS:
                 for item in m.elements(atom):
                     escape(m, item, depth + 1)

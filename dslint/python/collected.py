@@ -142,7 +142,7 @@ def _any_all(name: str) -> functions.Special:
 
 
 def _next(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
-    from dslint.python.loops import items_of
+    from dslint.python.loops import items_of, makers
     from dslint.python.special import call_special
 
     value = functions._first(arguments)
@@ -155,11 +155,13 @@ def _next(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if taken is not None:
         return taken
     found = items_of(m, value, node)
+    if m.frame.loops and m.frame.loops[-1].tree is not None:
+        m.frame.loops[-1].tree.items |= makers(found)
     return join(found, arguments.positional[1]) if len(arguments.positional) > 1 else found
 
 
 def _iter(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
-    from dslint.python.loops import items_of
+    from dslint.python.loops import items_of, makers
     from dslint.python.special import call_special
 
     value = functions._first(arguments)
@@ -174,4 +176,8 @@ def _iter(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     items = containers.exact_items(m, value)
     if items is not None:
         return containers.new_iterator(m, node, items)
-    return containers.open_iterator(m, node, items_of(m, value, node), containers.counted(m, value), m.origin(value))
+    item = items_of(m, value, node)
+    for state in m.frame.loops:
+        if state.tree is not None:
+            state.tree.begun |= makers(item)
+    return containers.open_iterator(m, node, item, containers.counted(m, value), m.origin(value))

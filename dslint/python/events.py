@@ -109,7 +109,9 @@ class Alt:
 class Loop:
     """A loop; `varies` are the causes for which ranks may run it a different number of times.
 
-    `items` are the places that made what the target holds: of the items of a loader, the call that made the loader.
+    `items` are the places that made what the target (or a `next` inside) holds: of the items of a loader, the call that
+    made the loader; `begun` are those whose iterator is made anew inside. `counts` says that it goes through numbers,
+    more than one.
     """
 
     node: ast.AST
@@ -120,6 +122,8 @@ class Loop:
     orelse: Seq
     at_least_once: bool = False
     items: frozenset[ast.AST] = frozenset()
+    begun: frozenset[ast.AST] = frozenset()
+    counts: bool = False
 
 
 @dataclass(slots=True, eq=False)

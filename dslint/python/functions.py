@@ -174,7 +174,19 @@ def _range(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         frozenset((Unknown(OPAQUE, "number of a range", "builtins.int"),)), start | step, 0, frozenset(), None, origin
     )
     m.store.set((atom, "#yields"), number)
+    only = arguments.positional[0].number if len(arguments.positional) == 1 else None
+    if isinstance(only, tuple) and only[0] == "parameter" and only in m.defaults:
+        m.store.set((atom, "#turns"), m.defaults[only])
     return made
+
+
+def _trange(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """`trange(n)`: a progress bar over a range."""
+    from dslint.python.library import construct_library
+
+    numbers = _range(m, Arguments(arguments.positional), node)
+    given = Arguments([numbers] if numbers is not None else [], arguments.keywords)
+    return construct_library(m, "tqdm.tqdm", given, node)
 
 
 def _truth(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -233,6 +245,7 @@ FUNCTIONS: dict[str, Special] = {
     "importlib.import_module": _import_module,
     "builtins.len": _length,
     "builtins.range": _range,
+    "tqdm.trange": _trange,
     "builtins.enumerate": collected._enumerate,
     "builtins.zip": collected._zip,
     "builtins.list": collected._listed("builtins.list"),

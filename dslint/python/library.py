@@ -11,6 +11,7 @@ from dslint.python.configs import accumulation_of, configured, named_stage, stat
 from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event
+from dslint.python.handed import contents
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
@@ -20,7 +21,7 @@ from dslint.python.parsers import parser_made, read_call
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
 from dslint.python.restrictions import lanes_of, restrict
-from dslint.python.results import Place, contents, make
+from dslint.python.results import Place, make
 from dslint.python.sources import loader_sources
 from dslint.python.values import (
     OPAQUE,

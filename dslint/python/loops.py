@@ -15,6 +15,7 @@ from dslint.python.store import Key
 from dslint.python.values import (
     NOTHING,
     ClassAtom,
+    Const,
     Instance,
     Tuple,
     Value,
@@ -221,7 +222,8 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
 
     def turn() -> None:
         item = items_of(m, subject, node)
-        loop.items |= _makers(item)
+        loop.items |= makers(item)
+        loop.counts = len(known or (1, 2)) > 1 and _is_number(item) and not _is_once(m, subject)
         assign(m, node.target, item)
         if m.alive:
             execute(m, node.body)
@@ -231,12 +233,24 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         m.events.append(loop)
 
 
-def _makers(item: Value, depth: int = 0) -> frozenset[ast.AST]:
+def _is_once(m: Machine, subject: Value) -> bool:
+    """Return whether a range ends at 1, or at a parameter that is 1 where nobody gives another."""
+    atom = subject.single
+    turns = m.store.get((atom, "#turns")) if isinstance(atom, Instance) else None
+    return turns is not None and turns.constants in ((0,), (1,))
+
+
+def _is_number(item: Value) -> bool:
+    kinds = {a.kind if isinstance(a, Const) else getattr(a, "type", "") for a in item.atoms}
+    return bool(kinds) and kinds <= {int, "builtins.int"}
+
+
+def makers(item: Value, depth: int = 0) -> frozenset[ast.AST]:
     """Return the places that made what a loop hands out, also as a part of a tuple (`enumerate`, `zip`)."""
     found = frozenset(atom.node for atom in item.atoms if isinstance(atom, Instance))
     for atom in item.atoms:
         if isinstance(atom, Tuple) and depth < 3:
-            found = found.union(*(_makers(part, depth + 1) for part in atom.items))
+            found = found.union(*(makers(part, depth + 1) for part in atom.items))
     return found
 
 

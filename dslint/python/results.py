@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dslint.python import attributes, containers
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import COLUMNS, by_rank
-from dslint.python.generators import turns_of
 from dslint.python.heap import CONTENT
-from dslint.python.libraries import ClassRow, Returns, Row
+from dslint.python.libraries import Returns, Row
 from dslint.python.machine import Machine
 from dslint.python.operators import constant_atom
 from dslint.python.values import (
@@ -29,7 +28,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANK, RANKED
+from dslint.python.varies import DIVERGENT, RANK
 
 # What nobody knows of a number that counts within a group of ranks.
 GROUP_RANK, GROUP_SIZE = "rank in a group", "size of a group"
@@ -176,6 +175,8 @@ class Place:
             m.store.set((atom, "#made"), const(True))
         row = m.libraries.class_(returns.name)
         if row is not None and row.kind in _WITH_ITEMS and m.store.get((atom, "#yields")) is None:
+            from dslint.python.handed import contents
+
             contents(m, row, self.bound, atom, self.node)
         return made
 
@@ -324,67 +325,6 @@ def _constructed(m: Machine, cls: ClassAtom, bound: BoundArguments, node: ast.AS
     made = construct(m, cls, arguments, node)
     m.alive = True
     return made
-
-
-def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instance, node: ast.AST) -> None:
-    """Say what iterating over a new object gives, and how far its length is the same."""
-    items = next((r for r in m.libraries.lineage(row.path) if r.item_varies is not None or r.items is not None), None)
-    if items is None:
-        return
-    varies = (items.item_varies or 0) | _shuffled(m, row, bound)
-    if row.kind == "loader":
-        # Samplers, shuffling and worker seeds: what a loader gives is each rank's own.
-        varies |= DATA
-    if items.items is not None and items.items.word == "from":
-        for name in items.items.name.split():
-            source = bound.given.get(name)
-            if source is not None and source.constants != (None,):
-                varies |= m.varies(containers.element(m, source, node))
-                break
-    elif items.items is not None:
-        m.store.set((receiver, "#yields"), make(m, items.items, items.constructor, bound, receiver, node))
-    if items.items is None or items.items.word == "from":
-        m.store.set((receiver, "#yields"), m.thing(node, f"item of `{row.path}`", varies=varies))
-        if varies & DIVERGENT:
-            _shapes_differ(m, receiver, varies, node)
-    length = items.length | _length_of_sources(m, row, bound, node)
-    m.store.set((receiver, CONTENT), Value(frozenset((Unknown(OPAQUE, f"items of `{row.path}`"),)), 0, length))
-
-
-def _length_of_sources(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> int:
-    """Return the numbers of ranks by which a length differs that is that of a sampler, data set or list of indices."""
-    words = next((r.length_from for r in m.libraries.lineage(row.path) if r.length_from), "")
-    names = words.removeprefix("from ").replace(",", " ").split() if words != "arguments" else list(bound.given)
-    sources = [v for name in names if (v := bound.given.get(name)) is not None and v.constants != (None,)]
-    found = 0
-    for source in sources[: len(sources) if words == "arguments" else 1]:
-        place = m.origin(source)
-        if place is not None and isinstance(place[1], ast.If | ast.IfExp):
-            continue  # what ranks have made or loaded on ways of their own is mostly the same
-        found |= containers.counted(m, source)
-        for atom in source.atoms:
-            if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
-                found |= turns_of(m, atom, node)
-    return found & RANKED
-
-
-def _shuffled(m: Machine, row: ClassRow, bound: BoundArguments) -> int:
-    """Return `RANDOM` where items come in a random order that no seed makes the same."""
-    extra = row.constructor.extra
-    test = bound.given.get(extra["shuffle"]) if "shuffle" in extra else None
-    if test is None or not m.truth(test)[0]:
-        return 0
-    seeds = [bound.given.get(extra[key]) for key in ("seed", "generator") if key in extra]
-    return 0 if any(s is not None and s.constants != (None,) for s in seeds) else RANDOM
-
-
-def _shapes_differ(m: Machine, receiver: Instance, varies: int, node: ast.AST) -> None:
-    inner = m.store.get((receiver, "#yields"))
-    atom = inner.single if inner is not None else None
-    old = m.content(atom) if isinstance(atom, Instance) else None
-    if old is not None:
-        shape = DATA if varies & DATA else 0
-        m.store.set((atom, CONTENT), Value(old.atoms, old.varies, shape, old.made_by, None, (m.frame.module, node)))
 
 
 def make(m: Machine, returns: Returns, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> Value:

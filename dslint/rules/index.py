@@ -2029,7 +2029,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL256",

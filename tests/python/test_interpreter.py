@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.python.entries import Analysis
-from dslint.python.events import Event, Node, children
+from dslint.python.events import Event, Loop, Node, children, walk
 from dslint.python.lanes import Worlds
 from dslint.python.program import Texts
 from dslint.python.values import Const, Value
@@ -492,3 +492,47 @@ def test_a_part_by_rank_is_another_one_on_each() -> None:
 def test_what_nothing_binds_is_a_rank_by_its_name() -> None:
     assert held("import torch.distributed as dist\nx = rank == 0\nx")[1] & DIVERGENT
     assert not held("x = rank == 0\nx")[1] & DIVERGENT
+
+
+LOADER = """\
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm, trange
+loader = DataLoader([1, 2])
+"""
+STEP = "batch.sum().backward()\n"
+
+
+def loops(text: str) -> list[Loop]:
+    """Return the loops of a script, outermost first."""
+    entry = Analysis(Texts({"main.py": LOADER + text}), TWO).script("main.py")
+    assert entry is not None
+    return [node for node in walk(entry.tree) if isinstance(node, Loop)]
+
+
+def lines(nodes: frozenset[object]) -> set[int]:
+    """Return the lines of places."""
+    return {getattr(node, "lineno", 0) for node in nodes}
+
+
+def test_a_loop_knows_the_loader_of_its_items() -> None:
+    for over in ("loader", "tqdm(loader)", "iter(loader)"):
+        (loop,) = loops(f"for batch in {over}:\n    {STEP}")
+        assert lines(loop.items) == {4}
+        assert not loop.counts
+    (loop,) = loops(f"for _, batch in enumerate(tqdm(loader)):\n    {STEP}")
+    assert lines(loop.items) == {4}
+
+
+def test_a_loop_that_takes_the_items_itself() -> None:
+    (loop,) = loops(f"it = iter(loader)\nwhile seen():\n    batch = next(it)\n    {STEP}")
+    assert lines(loop.items) == {4}
+    assert not loop.begun
+    (loop,) = loops(f"while seen():\n    it = iter(loader)\n    batch = next(it)\n    {STEP}")
+    assert lines(loop.begun) == {4}
+
+
+def test_a_loop_that_counts() -> None:
+    for over, expected in (("range(9)", True), ("trange(n)", True), ("range(1)", False), ("[loader]", False)):
+        outer, _ = loops(f"for epoch in {over}:\n    for batch in loader:\n        {STEP}")
+        assert outer.counts is expected, over

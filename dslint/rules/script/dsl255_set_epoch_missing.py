@@ -2,7 +2,7 @@
 
 **What.** The training loader gets its items from `DistributedSampler(dataset)` (which shuffles by default), or is the
 one that `deepspeed.initialize(training_data=...)` returns (which makes such a sampler itself); a loop begins it anew
-epoch after epoch, and nothing in the file calls `set_epoch`.
+epoch after epoch, and nothing calls `set_epoch` of the sampler.
 
 **Why it hurts.** The sampler seeds its shuffle with `seed + epoch`, so that all ranks agree without talking, and
 `epoch` stays 0 until `set_epoch` says otherwise. Every epoch then has the same order and the same batches, on every
@@ -13,9 +13,9 @@ rank. Nothing fails; the model sees less variety than a shuffled run should, and
 
 **When it stays quiet.** `shuffle=False`, or a value that cannot be read; a loader that accelerate or Fabric prepared,
 or that a Hugging Face Trainer runs over (they call `set_epoch`); one epoch (`range(1)`); evaluation loops, which do
-not care about the order, and files in which nothing steps (a backward for the importance of heads); a sampler of the
-project's own; a sampler made anew for each epoch, or handed to code of another file; DeepSpeed's data efficiency,
-which brings a sampler of its own; any `set_epoch` in the file.
+not care about the order, and code in which nothing steps (a backward for the importance of heads); a sampler of the
+project's own; a sampler made anew for each epoch, or handed to code that nobody can read; DeepSpeed's data efficiency,
+which brings a sampler of its own; any `set_epoch` in the files of the loop that may be one of this sampler.
 
 **Evidence.** torch 2.13 `DistributedSampler.__iter__` (`g.manual_seed(self.seed + self.epoch)`). Two gloo ranks, two
 epochs: the same order twice, with `set_epoch` two orders; the same with the loader of `deepspeed.initialize` (0.19.8:
@@ -25,17 +25,18 @@ epochs: the same order twice, with `set_epoch` two orders; the same with the loa
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.data.loaders import Pass
-from dslint.model.script.data.sources import Source
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.tree import Loop
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event, Loop
+from dslint.python.source import Module
+from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.passes import Pass, repeated_passes
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+from dslint.rules.trainingloaders import _is_taken
 
 META = RuleMeta(
     code="DSL255",
@@ -50,6 +51,127 @@ META = RuleMeta(
         "DeepSpeedDataLoader in deepspeed/runtime/dataloader.py",
     ),
 )
+
+_DEALER = "torch.utils.data.DistributedSampler"
+_BATCHES = "torch.utils.data.BatchSampler"
+# What changes weights; a backward alone is for the importance of heads and the like.
+_UPDATES = re.compile(r"(?:step|zero_grad|fit|optimize|update)|train\w*")
+# Data efficiency of DeepSpeed (curriculum learning) puts a sampler of its own in the loader.
+_OWN_SAMPLER = re.compile(r"curriculum|data_efficiency")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each sampler that shuffles the items of a training loop that is begun anew, without a new epoch."""
+    makers = _makers(run)
+    told = [h.event for h in run.happenings("sets-epoch")] if makers else []
+    reported: set[int] = set()
+    for found in repeated_passes(run) if makers else ():
+        for made in makers.get(id(found.loader), ()):
+            if id(made.node) in reported or _is_fresh(run, made, found.outer[1]):
+                continue
+            modules = {**found.modules, made.module: None}
+            if not _is_told(made, told, modules) and any(_names(module, _UPDATES) for module in modules):
+                reported.add(id(made.node))
+                yield _finding(run, made, found)
+
+
+def _makers(run: RunQuery) -> dict[int, list[Event]]:
+    """Return the calls that make shuffling samplers, by the calls that make loaders with them."""
+    found: dict[int, list[Event]] = {}
+    for event in (happening.event for happening in run.happenings("makes-loader")):
+        given = [event.arguments.get("sampler"), *_batched(run, event)]
+        made = [run.makers.get(atom) for value in given for atom in instances(value) if atom.cls == _DEALER]
+        kept = [m for m in made if m is not None and _shuffles(m) and not _is_passed_on(run, m)]
+        if kept and not _is_taken(run, event):
+            found[id(event.node)] = kept
+    for event in (happening.event for happening in run.happenings("makes-engine")):
+        data = event.arguments.get("training_data")
+        is_given = event.api == "deepspeed.initialize" and data is not None and data.constants != (None,)
+        if is_given and not _OWN_SAMPLER.search(event.module.source.text):
+            found[id(event.node)] = [event]
+    return found
+
+
+def _batched(run: RunQuery, event: Event) -> Iterator[Value | None]:
+    """Yield the samplers from which batches are made."""
+    for atom in instances(event.arguments.get("batch_sampler")):
+        made = run.makers.get(atom) if atom.cls == _BATCHES else None
+        if made is not None:
+            yield made.arguments.get("sampler")
+
+
+def _shuffles(made: Event) -> bool:
+    """Return whether `shuffle` is not given (the default is true) or known to be true."""
+    given = made.arguments.get("shuffle")
+    return not made.open and (given is None or given.constants == (True,))
+
+
+def _is_passed_on(run: RunQuery, made: Event) -> bool:
+    """Return whether code that nobody can read got hold of the sampler, and may tell it the epoch."""
+    return any(atom in run.machine.escaped for atom in instances(made.result))
+
+
+def _is_fresh(run: RunQuery, made: Event, outer: ast.AST) -> bool:
+    """Return whether the sampler is made anew in each epoch, perhaps for other data or with another seed."""
+    return any(
+        h.event.node is made.node and any(isinstance(n, Loop) and n.node is outer for n in h.around)
+        for h in run.occurrences(*made.tags)
+    )
+
+
+def _is_told(made: Event, told: list[Event], modules: dict[Module, None]) -> bool:
+    """Return whether a `set_epoch` (or a write of `epoch`) may be one of this sampler."""
+    known: dict[int, bool] = {}
+    for event in told:
+        made_at = [atom.node for atom in instances(event.receiver)]
+        is_this = not made_at or made.node in made_at
+        known[id(event.node)] = known.get(id(event.node), False) or is_this
+    if any(known.values()):
+        return True
+    return any(known.get(id(node)) is not False for module in modules for node in _telling(module))
+
+
+def _telling(module: Module) -> Iterator[ast.AST]:
+    """Yield the places of a module that may tell a sampler the epoch."""
+    if "set_epoch" not in module.source.text and ".epoch" not in module.source.text:
+        return
+    called = {id(node.func): node for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "set_epoch":
+            yield called.get(id(node), node)
+        elif isinstance(node, ast.Constant) and node.value == "set_epoch":
+            yield node
+        elif isinstance(node, ast.Attribute) and node.attr == "epoch" and isinstance(node.ctx, ast.Store):
+            yield from [node] if "sampler" in ast.unparse(node.value).lower() else []
+
+
+def _names(module: Module, names: re.Pattern[str]) -> bool:
+    """Return whether a module reads a method or calls a function of such a name."""
+    for node in ast.walk(module.tree):
+        read = node.func if isinstance(node, ast.Call) else node
+        name = getattr(read, "attr", "") or (getattr(read, "id", "") if read is not node else "")
+        if names.fullmatch(name):
+            return True
+    return False
+
+
+def _finding(run: RunQuery, made: Event, found: Pass) -> Finding:
+    own = made.api == _DEALER
+    what = "`DistributedSampler` shuffles" if own else "the sampler that `deepspeed.initialize` makes shuffles"
+    related = [run.location(*found.outer, "runs over the data again and again")]
+    if found.loop != found.outer:
+        related.append(run.location(*found.loop, "the loop over the data"))
+    sampler = "sampler" if own else "loader.data_sampler"
+    return run.finding(
+        META,
+        made.module,
+        made.node,
+        f"{what} by the number of the epoch, and nothing calls `set_epoch`: every epoch has the same order",
+        hint=f"Call `{sampler}.set_epoch(epoch)` at the beginning of each epoch",
+        related=tuple(related),
+        facts={"loader": "sampler" if own else "deepspeed"},
+    )
+
 
 _HEAD = """\
 import torch
@@ -103,6 +225,52 @@ EXAMPLES = (
             "            engine.backward(engine(batch))\n            engine.step()\n"
         },
         at="train.py:5",
+    ),
+    bad(
+        "another file makes the loader, a bar shows it, and the sampler of the evaluation is told",
+        {
+            "train.py": "import torch\nfrom tqdm import tqdm\n\nfrom data import Data\n\n\n"
+            + "def train(args, model, optimizer, dataset):\n"
+            + "    torch.distributed.init_process_group('nccl')\n"
+            + "    data = Data(dataset)\n"
+            + _LOOP.replace("enumerate(loader)", "enumerate(tqdm(data.training))")
+            + "        data.evaluation.sampler.set_epoch(epoch)\n",
+            "data.py": _HEAD
+            + "class Data:\n"
+            + "    def __init__(self, items):\n"
+            + "        self.training = self.loader(items)\n"
+            + "        self.evaluation = DataLoader(items, sampler=DistributedSampler(items, seed=1))\n\n"
+            + "    def loader(self, items):\n"
+            + "        options = {'sampler': DistributedSampler(items)}\n"
+            + "        return DataLoader(items, **options)\n",
+        },
+        at="data.py:12",
+    ),
+    bad(
+        "one loop that begins the loader again when it ends",
+        {
+            "train.py": _HEAD
+            + "def train(args, model, optimizer, dataset):\n"
+            + "    loader = DataLoader(dataset, sampler=DistributedSampler(dataset))\n"
+            + "    batches = iter(loader)\n"
+            + "    for step in range(args.steps):\n"
+            + "        try:\n            batch = next(batches)\n"
+            + "        except StopIteration:\n            batches = iter(loader)\n            batch = next(batches)\n"
+            + "        model(batch).backward()\n        optimizer.step()\n"
+        },
+        at="train.py:7",
+    ),
+    good(
+        "another file tells the sampler the epoch",
+        {
+            "train.py": _HEAD
+            + "from data import begin\n\n\n"
+            + "def train(args, model, optimizer, dataset):\n"
+            + "    sampler = DistributedSampler(dataset)\n"
+            + "    loader = DataLoader(dataset, sampler=sampler)\n"
+            + _LOOP.replace("(args.epochs):\n", "(args.epochs):\n        begin(loader, epoch)\n"),
+            "data.py": "def begin(loader, epoch):\n    loader.sampler.set_epoch(epoch)\n",
+        },
     ),
     good(
         "`set_epoch` is called",
@@ -181,141 +349,3 @@ EXAMPLES = (
         },
     ),
 )
-
-# What takes a loader and tells its sampler the epoch.
-_PREPARE = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", "_prepare_impl", "skip_first_batches"})
-# What a sampler may be passed to without being told the epoch.
-_HARMLESS = frozenset({"DataLoader", "StatefulDataLoader", "BatchSampler", "len", "print", "isinstance", "type"})
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A sampler or a loader of DeepSpeed is made, and nobody names `set_epoch`."""
-    nodes = flat(tree)
-    if any(n.attr == "set_epoch" for n in nodes.nodes(ast.Attribute)):
-        return False
-    return any(
-        call_name(call) == "DistributedSampler" or any(k.arg == "training_data" for k in call.keywords)
-        for call in nodes.nodes(ast.Call)
-    )
-
-
-_UPDATES = frozenset({"step", "zero_grad", "fit", "optimize", "update"})
-
-
-class Check(ScriptCheck):
-    """Looks at every loop that trains on a loader, and at what begins it anew."""
-
-    def finish(self) -> None:
-        """Report each sampler once."""
-        if self._tells_epoch() or not self._updates():
-            return
-        reported: set[int] = set()
-        for run in self.ctx.loaders.passes():
-            outer = run.outer
-            if outer is None or any(self._is_prepared(s) for s in run.sources) or not self._trains(run):
-                continue
-            for source in run.sources:
-                made = self._sampler(source)
-                if made is not None and id(made) not in reported and not self._is_fresh(made, run, outer):
-                    reported.add(id(made))
-                    self._report(made, run, outer)
-
-    def _updates(self) -> bool:
-        """Something in the file may change weights; a backward alone is for the importance of heads and the like."""
-        names = {last_name(n.func) for n in self.ctx.tree.order if isinstance(n, cst.Call)}
-        return not names.isdisjoint(_UPDATES) or any(name.startswith("train") for name in names)
-
-    def _tells_epoch(self) -> bool:
-        """`set_epoch` in any spelling, or an epoch written into the sampler."""
-        for node in self.ctx.tree.order:
-            if isinstance(node, cst.Attribute) and node.attr.value == "set_epoch":
-                return True
-            if isinstance(node, cst.SimpleString) and node.evaluated_value == "set_epoch":
-                return True
-            if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Attribute):
-                target = node.target
-                if target.attr.value == "epoch" and "sampler" in last_name(target.value).lower():
-                    return True
-        return False
-
-    def _is_prepared(self, source: Source) -> bool:
-        made = source.node
-        if isinstance(made, cst.Subscript):  # ``accelerator.prepare(model, loader)[1]``
-            made = self.ctx.names.single_value(made.value) or made.value
-        return isinstance(made, cst.Call) and self.ctx.called(made) in _PREPARE
-
-    def _trains(self, run: Pass) -> bool:
-        """The loop (for an iterator: what repeats it) trains."""
-        return self.ctx.loaders.trains(run.node.body if isinstance(run.node, cst.For) else self._around(run.node))
-
-    def _around(self, node: cst.CSTNode) -> cst.CSTNode:
-        loops = self.ctx.loops(node)
-        return loops[0].body if loops else node
-
-    def _sampler(self, source: Source) -> cst.Call | None:
-        """The call that makes the sampler behind a loader, when it shuffles and stays in this file."""
-        made = source.node
-        if not isinstance(made, cst.Call):
-            return None
-        if self.ctx.loaders.is_loader(made):
-            sampler = self.ctx.loaders.shuffling_sampler(made)
-            return sampler if sampler is not None and not self._escapes(sampler) else None
-        makes = self.ctx.qualified_name(made.func) == "deepspeed.initialize" and source.position == 2
-        given = self.ctx.argument(made, "training_data") if makes and not self._has_own_sampler() else None
-        return made if given is not None and last_name(given) != "None" else None
-
-    def _has_own_sampler(self) -> bool:
-        """Data efficiency of DeepSpeed (curriculum learning) puts a sampler of its own in the loader."""
-        names = (n.value for n in self.ctx.tree.order if isinstance(n, cst.Name))
-        return any("curriculum" in name or "data_efficiency" in name for name in names)
-
-    def _holders(self, sampler: cst.Call) -> set[str]:
-        """The variables that hold the sampler, also by way of one another."""
-        found: set[str] = set()
-        pending: list[cst.CSTNode] = [sampler]
-        while pending:
-            parent = self.ctx.parent(pending.pop())
-            if not isinstance(parent, cst.Assign | cst.AnnAssign):
-                continue
-            targets = [t.target for t in parent.targets] if isinstance(parent, cst.Assign) else [parent.target]
-            fresh = {last_name(t) for t in targets} - found - {""}
-            found |= fresh
-            assigned = self.ctx.tree.some(cst.Assign, cst.AnnAssign) if fresh else []
-            values = (n.value for n in assigned if isinstance(n, cst.Assign | cst.AnnAssign))
-            pending += [value for value in values if value is not None and last_name(value) in fresh]
-        return found
-
-    def _escapes(self, sampler: cst.Call) -> bool:
-        """The sampler is passed to something that may tell it the epoch."""
-        targets = self._holders(sampler)
-        for node in self.ctx.tree.order if targets else ():
-            if isinstance(node, cst.Arg) and last_name(node.value) in targets:
-                call = self.ctx.parent(node)
-                known = isinstance(call, cst.Call) and (
-                    self.ctx.called(call) in _HARMLESS or self.ctx.names.local_function(call) is not None
-                )
-                if not known:
-                    return True
-        return False
-
-    def _is_fresh(self, made: cst.Call, run: Pass, outer: Loop) -> bool:
-        """The sampler is made anew in each epoch, perhaps for other data or with another seed."""
-        same = self.ctx.enclosing_function(made) is self.ctx.enclosing_function(run.node)
-        return self.ctx.tree.contains(outer, made) or (
-            same and self.ctx.enclosing_function(outer) is not self.ctx.enclosing_function(made)
-        )
-
-    def _report(self, made: cst.Call, run: Pass, outer: Loop) -> None:
-        own = self.ctx.loaders.is_distributed_sampler(made)
-        what = "`DistributedSampler` shuffles" if own else "the sampler that `deepspeed.initialize` makes shuffles"
-        related = [self.ctx.location(outer, "runs over the data again and again")]
-        if not self.ctx.tree.contains(outer, run.node):
-            related.append(self.ctx.location(run.node, "the loop over the data"))
-        sampler = "sampler" if own else "loader.data_sampler"
-        self.report(
-            made,
-            f"{what} by the number of the epoch, and nothing calls `set_epoch`: every epoch has the same order",
-            hint=f"Call `{sampler}.set_epoch(epoch)` at the beginning of each epoch",
-            related=tuple(related),
-            facts={"loader": "sampler" if own else "deepspeed"},
-        )

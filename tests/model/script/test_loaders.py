@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-import libcst as cst
 from script_helpers import call, script
 
 HEAD = "from torch.utils.data import DataLoader, DistributedSampler\n"
@@ -87,29 +86,6 @@ def test_loops_that_run_once() -> None:
     assert not repeats(LOADER + "for b in loader:\n    train(b)\n")
 
 
-def test_a_sampler_inside_a_batch_sampler() -> None:
-    """`BatchSampler(sampler, 4)` asks the sampler for its order."""
-    code = "s = DistributedSampler(d)\nb = torch.utils.data.BatchSampler(s, 4, drop_last=True)\n"
-    ctx = script(
-        "import torch\n" + HEAD + code + "for x in log.log_every(DataLoader(d, batch_sampler=b), 10):\n    go(x)\n"
-    )
-    (run,) = ctx.loaders.passes()
-    made = run.sources[0].node
-    assert isinstance(made, cst.Call)
-    assert ctx.loaders.shuffling_sampler(made) is not None
-
-
-def test_sampler_that_shuffles() -> None:
-    """By default, by position, not when it is said or unknown."""
-    ctx = script(
-        HEAD + "a = DistributedSampler(d)\nb = DistributedSampler(d, 2, 0, False)\n"
-        "c = DistributedSampler(d, shuffle=x)\ne = DistributedSampler(d, **k)\n"
-        "f = DistributedSampler(d, shuffle=True)\n"
-    )
-    made = [n for n in ctx.tree.order if isinstance(n, cst.Call)]
-    assert [ctx.loaders.shuffles(n) for n in made] == [True, False, False, False, True]
-
-
 def test_a_loader_handed_to_a_class_that_trains() -> None:
     """The epoch loop is a method, the loader an argument of the constructor, its sampler in a dictionary."""
     code = """
@@ -134,6 +110,3 @@ def test_a_loader_handed_to_a_class_that_trains() -> None:
     ctx = script(HEAD + textwrap.dedent(code))
     (run,) = [p for p in ctx.loaders.passes() if any(ctx.loaders.is_loader(s.node) for s in p.sources)]
     assert run.outer is not None
-    made = run.sources[0].node
-    assert isinstance(made, cst.Call)
-    assert ctx.loaders.shuffling_sampler(made) is not None

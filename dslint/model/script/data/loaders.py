@@ -10,7 +10,6 @@ from dslint.core.fact import Fact
 from dslint.model.script.constants import Constants
 from dslint.model.script.data.labels import items_of
 from dslint.model.script.data.sources import Source, Sources
-from dslint.model.script.dotted import keyword, last_name
 from dslint.model.script.names import Names
 from dslint.model.script.tree import Loop, Tree
 
@@ -26,8 +25,6 @@ DISTRIBUTED_SAMPLERS = frozenset(
 # Positions of ``DataLoader(dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, ...)``.
 _POSITIONS = {"dataset": 0, "batch_size": 1, "shuffle": 2, "sampler": 3, "batch_sampler": 4, "num_workers": 5}
 _POSITIONS |= {"collate_fn": 6, "pin_memory": 7, "drop_last": 8, "timeout": 9, "worker_init_fn": 10}
-# ``DistributedSampler(dataset, num_replicas, rank, shuffle, seed, drop_last)``.
-_SHUFFLE = 3
 _TRAINS = frozenset({"backward", "train_batch", "step", "training_step", "train_step", "manual_backward"})
 _COUNTERS = frozenset({"range", "trange", "count"})
 _MAX_HELPERS = 3
@@ -73,32 +70,9 @@ class Loaders:
                 return arg.value
         return None
 
-    def shuffling_sampler(self, call: cst.Call) -> cst.Call | None:
-        """The ``DistributedSampler`` that certainly shuffles, of a loader that one may deal out; else ``None``."""
-        given = self.argument(call, "sampler")
-        found = self.sources.of(given) if given is not None else []
-        batches = self.argument(call, "batch_sampler")
-        for source in self.sources.of(batches) if batches is not None else ():
-            if isinstance(source.node, cst.Call) and last_name(source.node.func) == "BatchSampler" and source.node.args:
-                found += self.sources.of(source.node.args[0].value)
-        for source in found:
-            made = source.node
-            if isinstance(made, cst.Call) and self.is_distributed_sampler(made) and self.shuffles(made):
-                return made
-        return None
-
     def is_distributed_sampler(self, node: cst.CSTNode | None) -> bool:
         """A call of the ``DistributedSampler`` of torch."""
         return isinstance(node, cst.Call) and self._names.qualified(node.func) in DISTRIBUTED_SAMPLERS
-
-    def shuffles(self, sampler: cst.Call) -> bool:
-        """``shuffle`` is not given (the default is true) or known to be true."""
-        if any(a.star for a in sampler.args):
-            return False
-        given = keyword(sampler, "shuffle")
-        if given is None and len(sampler.args) > _SHUFFLE and sampler.args[_SHUFFLE].keyword is None:
-            given = sampler.args[_SHUFFLE].value
-        return given is None or self._constants.value(given).get_or(None) is True
 
     def passes(self) -> list[Pass]:
         """Every loop over something, and every ``iter(...)`` that a loop repeats."""

@@ -1,0 +1,87 @@
+"""What iterating over a new object of a library gives: its items, and how far their number is the same on all ranks."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python import containers
+from dslint.python.binding import BoundArguments
+from dslint.python.generators import turns_of
+from dslint.python.heap import CONTENT
+from dslint.python.libraries import ClassRow
+from dslint.python.machine import Machine
+from dslint.python.results import make
+from dslint.python.values import OPAQUE, ClassAtom, Instance, Unknown, Value
+from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANKED
+
+
+def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instance, node: ast.AST) -> None:
+    """Say what iterating over a new object gives, and how far its length is the same."""
+    items = next((r for r in m.libraries.lineage(row.path) if r.item_varies is not None or r.items is not None), None)
+    if items is None:
+        return
+    varies = (items.item_varies or 0) | _shuffled(m, row, bound)
+    if row.kind == "loader":
+        # Samplers, shuffling and worker seeds: what a loader gives is each rank's own.
+        varies |= DATA
+    if items.items is not None and items.items.word == "from":
+        for name in items.items.name.split():
+            source = bound.given.get(name)
+            if source is not None and source.constants != (None,):
+                varies |= m.varies(containers.element(m, source, node))
+                break
+    elif items.items is not None:
+        m.store.set((receiver, "#yields"), make(m, items.items, items.constructor, bound, receiver, node))
+    passed = _passed(m, row, bound, node)
+    if passed is not None:
+        m.store.set((receiver, "#yields"), passed)
+    elif items.items is None or items.items.word == "from":
+        m.store.set((receiver, "#yields"), m.thing(node, f"item of `{row.path}`", varies=varies))
+        if varies & DIVERGENT:
+            _shapes_differ(m, receiver, varies, node)
+    length = items.length | _length_of_sources(m, row, bound, node)
+    m.store.set((receiver, CONTENT), Value(frozenset((Unknown(OPAQUE, f"items of `{row.path}`"),)), 0, length))
+
+
+def _passed(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> Value | None:
+    """Return the items of what a progress bar shows, which it hands on."""
+    source = bound.given.get("iterable") if row.kind == "progress" else None
+    if source is None or source.constants == (None,):
+        return None
+    return containers.element(m, source, node)
+
+
+def _length_of_sources(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> int:
+    """Return the numbers of ranks by which a length differs that is that of a sampler, data set or list of indices."""
+    words = next((r.length_from for r in m.libraries.lineage(row.path) if r.length_from), "")
+    names = words.removeprefix("from ").replace(",", " ").split() if words != "arguments" else list(bound.given)
+    sources = [v for name in names if (v := bound.given.get(name)) is not None and v.constants != (None,)]
+    found = 0
+    for source in sources[: len(sources) if words == "arguments" else 1]:
+        place = m.origin(source)
+        if place is not None and isinstance(place[1], ast.If | ast.IfExp):
+            continue  # what ranks have made or loaded on ways of their own is mostly the same
+        found |= containers.counted(m, source)
+        for atom in source.atoms:
+            if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+                found |= turns_of(m, atom, node)
+    return found & RANKED
+
+
+def _shuffled(m: Machine, row: ClassRow, bound: BoundArguments) -> int:
+    """Return `RANDOM` where items come in a random order that no seed makes the same."""
+    extra = row.constructor.extra
+    test = bound.given.get(extra["shuffle"]) if "shuffle" in extra else None
+    if test is None or not m.truth(test)[0]:
+        return 0
+    seeds = [bound.given.get(extra[key]) for key in ("seed", "generator") if key in extra]
+    return 0 if any(s is not None and s.constants != (None,) for s in seeds) else RANDOM
+
+
+def _shapes_differ(m: Machine, receiver: Instance, varies: int, node: ast.AST) -> None:
+    inner = m.store.get((receiver, "#yields"))
+    atom = inner.single if inner is not None else None
+    old = m.content(atom) if isinstance(atom, Instance) else None
+    if old is not None:
+        shape = DATA if varies & DATA else 0
+        m.store.set((atom, CONTENT), Value(old.atoms, old.varies, shape, old.made_by, None, (m.frame.module, node)))
