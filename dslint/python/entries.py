@@ -262,7 +262,8 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
     if isinstance(stated, ast.Constant):
         m.defaults["parameter", id(function.node), name] = const(stated.value)
     if isinstance(annotation, ast.Name) and annotation.id in _SCALARS:
-        atom = Unknown(INPUT, f"parameter `{name}`", _SCALARS[annotation.id])
+        is_optional = isinstance(stated, ast.Constant) and stated.value is None  # `folder: str = None`
+        atom = Unknown(INPUT, f"parameter `{name}`", "" if is_optional else _SCALARS[annotation.id])
         return Value(frozenset((atom,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
     annotated = _annotated_class(m, function, annotation)
     instance = m.instance(function.node, m.context(("parameter", name)), annotated)

@@ -128,7 +128,15 @@ def call_member(m: Machine, base: Value, name: str, arguments: Arguments, node: 
     for atom in ordered(with_member(base.atoms, name)):
         runs.append(lambda atom=atom: _call_member(m, atom, base, name, arguments, node))  # type: ignore[misc]
     found = alternatives(m, runs, base, node)
-    return found.with_(base.varies, 0, _derived(base), base.origin) if base.varies else found
+    shape = base.shape if base.shape and _is_alike(m, base, found) else 0
+    return found.with_(base.varies, shape, _derived(base), base.origin) if base.varies else found
+
+
+def _is_alike(m: Machine, base: Value, found: Value) -> bool:
+    """Return whether a call gives a data set like the one that it was called on (`rows.map(f)`): as long as that."""
+    kinds = {atom.cls if isinstance(atom, Instance) else "" for atom in base.atoms}
+    others = {atom.cls if isinstance(atom, Instance) else "" for atom in found.atoms}
+    return kinds == others and all(isinstance(cls, str) and m.libraries.is_class(cls, "dataset") for cls in kinds)
 
 
 def _derived(base: Value) -> frozenset[Instance]:

@@ -216,7 +216,7 @@ class Place:
         """Return one of several; after a parameter, what comes next is only for where it is not given."""
         first, *rest = returns.parts
         if first.word != "parameter":
-            return join_all(self.make(part, at) for at, part in enumerate(returns.parts))
+            return join_all(self.make(part, at) for at, part in enumerate(returns.parts) if self._may_come(part.name))
         given = self.bound.given.get(first.name)
         kept = frozenset(a for a in given.atoms if a != Const(None)) if given is not None else frozenset()
         if given is not None and kept == given.atoms:
@@ -225,6 +225,15 @@ class Place:
         return (
             other if not kept or given is None else join(Value(kept, given.varies, given.shape, given.made_by), other)
         )
+
+    def _may_come(self, cls: str) -> bool:
+        """Return whether the arguments let a call give this class: `comes_with` of its row."""
+        for condition in filter(None, self.row.extra.get("comes_with", {}).get(cls, "").split(", ")):
+            name = condition.removeprefix("not ")
+            true, false, _ = self.m.truth(self.given(name))
+            if not (true if name == condition else false):
+                return False
+        return True
 
     def when(self, returns: Returns) -> Value:
         """Return the value where a parameter is true, `None` where it is not."""

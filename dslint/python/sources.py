@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.python import attributes
 from dslint.python.values import Bound, ClassAtom, Function, Instance, Tuple, Value
+from dslint.python.varies import RANKED
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
@@ -56,7 +57,7 @@ def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
 
 def _varies(m: Machine, value: Value, atom: Instance) -> int:
     """Return the causes of difference of all that an object holds, what a library class was made of included."""
-    varies = m.deep_varies(value)
+    varies = m.deep_varies(value) | m.shape(value) & RANKED
     for name in list(m.store.names.get(atom, ())):
         held = m.store.get((atom, name))
         varies |= m.deep_varies(held) if isinstance(name, tuple) and held is not None else 0

@@ -2013,7 +2013,8 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL255",

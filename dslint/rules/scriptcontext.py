@@ -242,7 +242,7 @@ class ScriptContext:
         """The data loaders, their samplers, and the loops over them."""
         from dslint.model.script.data.loaders import Loaders
 
-        return Loaders(self.tree, self.names, self.constants)
+        return Loaders(self.tree, self.names)
 
     @cached_property
     def zero3(self) -> ZeroModels:

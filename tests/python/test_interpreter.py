@@ -494,6 +494,11 @@ def test_what_nothing_binds_is_a_rank_by_its_name() -> None:
     assert not held("x = rank == 0\nx")[1] & DIVERGENT
 
 
+def test_a_parameter_that_is_none_unless_somebody_says_more() -> None:
+    text = "def f(a: str = None, b: str = None):\n    if a is not None and b is not None:\n        return\n    x = 1\n    x\n"
+    assert constants(f"import fire\n{text}fire.Fire(f)") == {1}
+
+
 LOADER = """\
 import torch
 from torch.utils.data import DataLoader

@@ -125,10 +125,6 @@ class Constants:
         value = self._names.single_value(node) or self._of_class(node) or self._of_namespace(node)
         return self._value(value, steps) if value is not None else unknown("an attribute of an object")
 
-    def is_stated(self, node: cst.Attribute) -> bool:
-        """A class of the file, or a namespace that it makes, gives the attribute its value."""
-        return self._of_class(node) is not None or self._of_namespace(node) is not None
-
     def _of_class(self, node: cst.Attribute) -> cst.BaseExpression | None:
         """``Settings.timeout`` of a class of the file, where nobody sets such an attribute later."""
         is_set = node.attr.value in self.arguments.rewritten or self.arguments.is_open(node.value)

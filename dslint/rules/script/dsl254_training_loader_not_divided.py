@@ -11,27 +11,25 @@ them gains nothing at all.
 **Fix.** `sampler=DistributedSampler(dataset)` in place of `shuffle=True` (and `set_epoch` in each epoch), or
 `accelerator.prepare(loader)`, or `training_data=dataset` for DeepSpeed.
 
-**When it stays quiet.** Evaluation; iterable data sets; a data set that this file does not make, or that the rank, the
-world size or a random generator takes part in; a sampler, a batch sampler or unpacked arguments; model, tensor or
-sequence parallel scripts, whose ranks must see the same batch; scripts that never train over several ranks.
+**When it stays quiet.** Evaluation; iterable data sets and loaders that some code gives a sampler (DSL281); a data set
+that nobody knows, or that the rank, the world size or a random generator takes part in; a loader that code which nobody
+can read gets hold of; model, tensor or sequence parallel scripts, whose ranks must see the same batch; scripts that
+never train over several ranks; one process.
 
 **Evidence.** Two gloo ranks, 8 items: each rank sees all 8, with a `DistributedSampler` or a prepared loader 4 each.
 """
 
 from __future__ import annotations
 
-import ast
-import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.data.loaders import Pass
-from dslint.model.script.data.sources import Source
-from dslint.model.script.dotted import is_none, last_name
-from dslint.model.script.quick import call_name, flat
+from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location
+from dslint.python.events import Event, Loop, events
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+from dslint.rules.undivided import Undivided, undivided
 
 META = RuleMeta(
     code="DSL254",
@@ -45,7 +43,47 @@ META = RuleMeta(
         r"|FullyShardedDataParallel|fully_shard",
     ),
     references=("https://pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",),
+    depends_on_run=True,
 )
+
+_FORWARDS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each training loader without a sampler, where nobody has thought of one."""
+    for found in undivided(run):
+        event = found.happening.event
+        if found.is_forgotten and not any(atom in run.machine.escaped for atom in instances(event.result)):
+            yield _finding(run, found)
+
+
+def _finding(run: RunQuery, found: Undivided) -> Finding:
+    event = found.happening.event
+    data = event.nodes.get("dataset")
+    text = run.text(event.module, data, 40) if data is not None else "the data set"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"no sampler divides `{text}` among the ranks, so that each rank trains on all of it: an epoch takes as "
+        "long as on one GPU",
+        hint="Pass `sampler=DistributedSampler(dataset)` in place of `shuffle`, or let accelerate prepare the loader",
+        related=tuple(_training(run, event)),
+        varies=found.source.varies,
+    )
+
+
+def _training(run: RunQuery, made: Event) -> Iterator[Location]:
+    """Yield the loop that trains on a loader, and the forward of the wrapped model in it."""
+    for step in run.occurrences("backward", "engine-backward"):
+        loop = next((n for n in step.around if isinstance(n, Loop) and made.node in n.items), None)
+        if loop is not None:
+            yield run.location(loop.module, loop.node, "the loop that trains")
+            forward = next((e for e in events(loop) if e.tags & _FORWARDS), None)
+            if forward is not None:
+                yield run.location(forward.module, forward.node, "trained by all ranks together")
+            return
+
 
 _HEAD = """\
 import torch
@@ -101,6 +139,24 @@ EXAMPLES = (
         },
         at="train.py:20",
     ),
+    bad(
+        "another file makes the loader, and a class keeps it",
+        {
+            "train.py": "from torch.nn.parallel import DistributedDataParallel\n\nimport data\n\n\n"
+            "class Runner:\n"
+            "    def __init__(self, net):\n"
+            "        self.model = DistributedDataParallel(net)\n"
+            "        self.batches = data.make('a.pt', {'batch_size': 4, 'shuffle': True})\n\n"
+            "    def run(self, optimizer):\n"
+            "        for batch in self.batches:\n"
+            "            self.model(batch).mean().backward()\n"
+            "            optimizer.step()\n\n\n"
+            "def main(net, optimizer):\n"
+            "    Runner(net).run(optimizer)\n",
+            "data.py": _HEAD + "def make(path, options):\n    return DataLoader(Items(path), **options)\n",
+        },
+        at="data.py:16",
+    ),
     good(
         "rows that are streamed: they may be divided on the way",
         {
@@ -147,165 +203,3 @@ EXAMPLES = (
         },
     ),
 )
-
-_WRAPPED = frozenset({"ddp", "engine", "fsdp"})
-_OTHER_PARALLEL = re.compile(
-    r"sequence_parallel|tensor_parallel|autotp|tp_size|sp_size|ulysses|pipeline_parallel|mpu\b"
-)
-_RANDOM = re.compile(r"^(?:rand|randn|randint|randperm|random|choice|normal|uniform|sample|shuffle|rand_like)$")
-_MAP_STYLE = ("torchvision.datasets.", "torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
-# What may divide a loader or a data set among the ranks.
-_TAKERS = ("prepare", "setup", "fit", "train", "initialize", "shard", "split")
-# Of the `datasets` library; the methods leave every rank with the same rows.
-_HUB = frozenset({"datasets.load_dataset", "datasets.load_from_disk"})
-_KEEPS_ITEMS = frozenset({"map", "filter", "with_format", "remove_columns", "rename_column", "select_columns", "cast"})
-_MAX_STEPS = 6
-_WRAPPERS = frozenset({"torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.random_split"})
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A loader without a sampler, and something that trains."""
-    calls = flat(tree).nodes(ast.Call)
-    if not any(call_name(c) in ("backward", "train_batch") for c in calls):
-        return False
-    return any(call_name(c) == "DataLoader" and not _is_dealt(c) for c in calls)
-
-
-def _is_dealt(call: ast.Call) -> bool:
-    return any(k.arg in ("sampler", "batch_sampler", None) for k in call.keywords) or len(call.args) > 3
-
-
-class Check(ScriptCheck):
-    """Looks at every loop that trains."""
-
-    def finish(self) -> None:
-        """Report each loader once."""
-        if _OTHER_PARALLEL.search(self.ctx.doc.source.text):
-            return
-        seen: set[int] = set()
-        for run in self.ctx.loaders.passes():
-            made = self._loader(run)
-            trained = self._trained(run) if made is not None and id(made) not in seen else None
-            if made is not None and trained is not None and self._is_whole(made) and not self._is_handed_on(made):
-                seen.add(id(made))
-                self._report(made, run, trained)
-
-    def _loader(self, run: Pass) -> cst.Call | None:
-        """The one loader that a loop runs over, also inside a wrapper that this file defines."""
-        if len(run.sources) != 1:
-            return None
-        made = run.sources[0].node
-        local = isinstance(made, cst.Call) and isinstance(made.func, cst.Name) and len(made.args) == 1
-        if isinstance(made, cst.Call) and local and self.ctx.names.local_class(self.ctx.called(made)) is not None:
-            inner = self.ctx.loaders.sources.of(made.args[0].value)
-            made = inner[0].node if len(inner) == 1 else None
-        return made if isinstance(made, cst.Call) and self.ctx.loaders.is_loader(made) else None
-
-    def _trained(self, run: Pass) -> cst.Call | None:
-        """The forward of a model that lives on all ranks, in a loop that also goes backward."""
-        if not isinstance(run.node, cst.For) or not self.ctx.loaders.trains(run.node.body):
-            return None
-        calls = [n for n in self.ctx.tree.own_nodes(run.node.body) if isinstance(n, cst.Call)]
-        steps = [f for f in map(self.ctx.names.local_function, calls) if f is not None]
-        calls += [n for f in steps for n in self.ctx.tree.own_nodes(f.body) if isinstance(n, cst.Call)]
-        if not any(self.ctx.called(c) == "backward" for c in calls):
-            return None
-        return next((c for c in calls if self.ctx.kind(c.func) in _WRAPPED), None)
-
-    def _is_whole(self, made: cst.Call) -> bool:
-        """No sampler, and a map-style data set of this file that is the same on every rank."""
-        loaders = self.ctx.loaders
-        if self.ctx.has_unpacked_arguments(made):
-            return False
-        samplers = (loaders.argument(made, name) for name in ("sampler", "batch_sampler"))
-        if any(given is not None and not is_none(given) for given in samplers):
-            return False
-        sources = loaders.sources.of(loaders.argument(made, "dataset"))
-        return bool(sources) and all(self._is_map_style(s, 0) for s in sources)
-
-    def _is_map_style(self, source: Source, depth: int) -> bool:
-        made = source.node
-        if made is None or depth > _MAX_STEPS or self._is_own(made):
-            return False
-        if isinstance(made, cst.Subscript):  # ``load_dataset(...)["train"]``
-            return self._all_map_style(made.value, depth)
-        if isinstance(made, cst.ListComp):  # rows of a data set, read into a list
-            return self._all_map_style(made.for_in.iter, depth)
-        return isinstance(made, cst.Call) and self._makes_map_style(made, depth)
-
-    def _makes_map_style(self, made: cst.Call, depth: int) -> bool:
-        given = [s.node for a in made.args for s in self.ctx.loaders.sources.of(a.value)]
-        if any(node is not None and self._is_own(node) for node in given):
-            return False
-        name = self.ctx.qualified_name(made.func)
-        if name is None and isinstance(made.func, cst.Attribute) and made.func.attr.value in _KEEPS_ITEMS:
-            return self._all_map_style(made.func.value, depth)
-        if name in _WRAPPERS:
-            return bool(made.args) and self._all_map_style(made.args[0].value, depth)
-        if name in _HUB:
-            return not self._may_stream(made)
-        if name is not None:
-            return name.startswith(_MAP_STYLE)
-        owner = self.ctx.names.local_class(self.ctx.called(made)) if isinstance(made.func, cst.Name) else None
-        if owner is None or self._is_own(owner):
-            return False
-        bases = self.ctx.class_bases(owner.name.value)
-        # A stream that its workers share and its ranks do not: others may well draw their items at random.
-        calls = (n for n in self.ctx.descendants(owner) if isinstance(n, cst.Call))
-        shares = any(last_name(n.func) == "get_worker_info" for n in calls)
-        stream = shares and any(b.endswith(".IterableDataset") for b in bases)
-        return stream or any(b in ("torch.utils.data.Dataset", "torch.utils.data.dataset.Dataset") for b in bases)
-
-    def _may_stream(self, made: cst.Call) -> bool:
-        streams = self.ctx.argument(made, "streaming")
-        if streams is None:
-            return self.ctx.has_unpacked_arguments(made)
-        return self.ctx.constant(streams).get_or(True) is not False
-
-    def _all_map_style(self, value: cst.BaseExpression, depth: int) -> bool:
-        """Every value that may stand here is one; `data = data.map(f)` leads back to the first."""
-        inner = self.ctx.loaders.sources.of(value)
-        return bool(inner) and all(self._is_map_style(s, depth + 1) for s in inner)
-
-    def _is_own(self, node: cst.CSTNode) -> bool:
-        """The rank, the number of ranks or chance takes part."""
-        values = self.ctx.guards.rank_values
-        for inner in self.ctx.descendants(node):
-            if isinstance(inner, cst.Name | cst.Attribute) and _RANDOM.match(last_name(inner)):
-                return True
-            if not isinstance(inner, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
-                continue
-            if values.is_rank(inner) or values.is_world_size(inner):
-                return True
-        return False
-
-    def _is_handed_on(self, made: cst.Call) -> bool:
-        """The loader, or its data set, is passed to something that may divide it."""
-        data = self.ctx.loaders.argument(made, "dataset")
-        parent = self.ctx.parent(made)
-        names = {last_name(t.target) for t in parent.targets} if isinstance(parent, cst.Assign) else set()
-        names |= {last_name(data)} if data is not None else set()
-        for call in self.ctx.tree.order:
-            if not isinstance(call, cst.Call) or call is made or self.ctx.names.local_function(call) is not None:
-                continue
-            called = self.ctx.called(call)
-            if (called.startswith(_TAKERS) or called.endswith(("Trainer", "Sampler"))) and any(
-                last_name(a.value) in names for a in call.args
-            ):
-                return True
-        return False
-
-    def _report(self, made: cst.Call, run: Pass, trained: cst.Call) -> None:
-        data = self.ctx.loaders.argument(made, "dataset")
-        text = " ".join(self.ctx.text(data).split()) if data is not None else "the data set"
-        self.report(
-            made,
-            f"no sampler divides `{text}` among the ranks, so that each rank trains on all of it: an epoch takes as "
-            "long as on one GPU",
-            hint="Pass `sampler=DistributedSampler(dataset)` in place of `shuffle`, or let accelerate prepare the "
-            "loader",
-            related=(
-                self.ctx.location(run.node, "the loop that trains"),
-                self.ctx.location(trained, "trained by all ranks together"),
-            ),
-        )

@@ -3,7 +3,7 @@
 **What.** A training loop over several ranks runs over a loader whose items and order come from code without the rank:
 an `IterableDataset` that divides its items among the workers of the loader only, or draws them from a generator that
 every rank seeds alike; an own sampler or batch sampler that was made without rank and number of ranks; no sampler at
-all, because a helper adds one for another strategy only.
+all, because a helper adds one for another strategy only. (DSL254 speaks where nobody has thought of a sampler.)
 
 **Why it hurts.** Nothing fails. Every rank goes through all items, so eight GPUs need as long for an epoch as one.
 Where the order is the same, all ranks compute the same gradients, and averaging them gains nothing.
@@ -24,17 +24,13 @@ get equal gradients; divided by rank and worker, they share them.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event
-from dslint.python.queries.reach import reached
 from dslint.python.sources import Source
-from dslint.python.varies import LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.trainingloaders import trained_loaders
+from dslint.rules.undivided import ITERABLE, undivided
 
 META = RuleMeta(
     code="DSL281",
@@ -48,68 +44,15 @@ META = RuleMeta(
         "https://github.com/pyannote/pyannote-audio/issues/526",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/4836",
     ),
-    also_told_by=("DSL254",),
     depends_on_run=True,
-)
-
-_ITERABLE = "torch.utils.data.IterableDataset"
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
-# Code that asks for the rank, or that may be told it from outside.
-_ASKS = re.compile(
-    r"get_rank|get_world_size|environ|getenv|process_index|num_processes|process_count|(?:global|local|node|dp|data_parallel)_?rank"
-    r"|PartialState|AcceleratorState|split_dataset_by_node|split_by_node|\bdist\.|\bmpu\b|rank_(?:zero|info)",
-    re.I,
-)
-_TOLD = re.compile(r"rank|replica|shard|process_?(?:id|index)|\bnode|worker_?i|\*\*|\bdp_|\bhvd\b", re.I)
-# Draws from the generator of the process.
-_DRAWS = re.compile(
-    r"(?<![\w.])random\.(?!Random\b)[a-z]\w*\(|np\.random\.(?!default_rng|RandomState|Generator)|"
-    r"numpy\.random\.(?!default_rng|RandomState|Generator)|torch\.(?:rand|multinomial|bernoulli|normal)|"
-    r"default_rng\(\)|RandomState\(\)|Random\(\)|\btime\.|uuid|urandom|secrets"
 )
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on each training loader whose items and order do not depend on the rank."""
-    if run.context.is_one_process:
-        return
-    for happening, adds_sampler in trained_loaders(run):
-        event = happening.event
-        sources = event.sources
-        if event.open or not sources or event.lanes != run.machine.worlds.full:
-            continue
-        if _is_about_items(sources[0], event, adds_sampler) and all(_is_blind(run, source) for source in sources):
-            yield _finding(run, happening, sources[0])
-
-
-def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
-    """Return whether a source that knows no rank means that all ranks see the same items."""
-    if source.role == "dataset":
-        if _ITERABLE in source.bases:
-            return source.is_own and _iterates(source) and event.arguments.get("worker_init_fn") is None
-        return not adds_sampler and (source.is_own or source.path.startswith(("torch.utils.data.", "torchvision.")))
-    return not adds_sampler and (source.is_own or source.path in _PLAIN_SAMPLERS)
-
-
-def _is_blind(run: RunQuery, source: Source) -> bool:
-    """Return whether neither the contents nor the code nor the making of a source have to do with the rank."""
-    if source.varies & (RANKED | LOST | RANDOM) or "torch.utils.data.DistributedSampler" in source.bases:
-        return False
-    pieces = [(m, m.text(n)) for m, n in reached(run.machine.program, source.code)]
-    if any(_ASKS.search(text) for _, text in pieces):
-        return False
-    if isinstance(source.made, ast.Call) and any(
-        _TOLD.search(ast.unparse(a)) for a in (*source.made.args, *source.made.keywords)
-    ):
-        return False
-    is_ordered = source.role != "dataset" or _ITERABLE in source.bases
-    return not (is_ordered and source.is_own and any(_DRAWS.search(text) for _, text in pieces))
-
-
-def _iterates(source: Source) -> bool:
-    """Return whether the code that hands out the items is there to be read."""
-    return any(isinstance(n, _FUNCTIONS) and n.name == "__iter__" for _, c in source.code for n in ast.walk(c))
+    """Fire on each training loader whose items and order do not depend on the rank, unless nobody thought of it."""
+    for found in undivided(run):
+        if not found.is_forgotten:  # DSL254
+            yield _finding(run, found.happening, found.source)
 
 
 def _finding(run: RunQuery, happening: Happening, source: Source) -> Finding:
@@ -120,7 +63,7 @@ def _finding(run: RunQuery, happening: Happening, source: Source) -> Finding:
     word = {"dataset": "data set", "sampler": "sampler", "batch_sampler": "batch sampler"}[source.role]
     how = (
         "does not know the rank"
-        if source.role != "dataset" or _ITERABLE in source.bases
+        if source.role != "dataset" or ITERABLE in source.bases
         else "is not divided by a sampler"
     )
     related = [run.location(m, n, f"this {word} asks for no rank") for m, n in source.code[:1]]

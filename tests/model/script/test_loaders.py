@@ -1,12 +1,8 @@
-"""Where values come from, and what loops over data loaders repeat."""
+"""Where values come from."""
 
 from __future__ import annotations
 
-import textwrap
-
 from script_helpers import call, script
-
-HEAD = "from torch.utils.data import DataLoader, DistributedSampler\n"
 
 
 def texts(code: str, argument: int = 0) -> list[str]:
@@ -51,62 +47,3 @@ def test_sources_of_parameters_and_own_attributes() -> None:
 def test_a_recursive_name_ends() -> None:
     """`x = wrap(x)` is no endless walk."""
     assert texts("x = x\nuse(x)") == ["x"]
-
-
-def repeats(code: str) -> bool:
-    """Whether something begins the loop over the loader anew."""
-    ctx = script(HEAD + code)
-    return any(
-        p.outer is not None for p in ctx.loaders.passes() if any(ctx.loaders.is_loader(s.node) for s in p.sources)
-    )
-
-
-LOADER = "loader = DataLoader(data)\n"
-
-
-def test_loops_that_repeat() -> None:
-    """Epochs, endless loops, helpers called in a loop, iterators begun again."""
-    body = "    for i, b in enumerate(tqdm(loader)):\n        train(b)\n"
-    assert repeats(LOADER + "for epoch in range(args.epochs):\n" + body)
-    assert repeats(LOADER + "while step < 100:\n" + body)
-    assert repeats(LOADER + "for e in tqdm(range(start, 9)):\n" + body)
-    assert repeats(LOADER + "epochs = trange(int(args.epochs), desc='Epoch')\nfor e in epochs:\n" + body)
-    assert repeats(LOADER + "def one(loader):\n" + body + "for e in range(3):\n    one(loader)\n")
-    assert repeats(
-        LOADER + "it = iter(loader)\nfor s in range(9):\n    try: next(it)\n    except E: it = iter(loader)\n"
-    )
-
-
-def test_loops_that_run_once() -> None:
-    """One epoch, a loop over other things, a `while` that leaves at once."""
-    body = "    for b in loader:\n        train(b)\n"
-    assert not repeats(LOADER + "for epoch in range(1):\n" + body)
-    assert not repeats(LOADER + "for name in names:\n" + body)
-    assert not repeats(LOADER + "while True:\n" + body + "    break\n")
-    assert not repeats(LOADER + "for b in loader:\n    train(b)\n")
-
-
-def test_a_loader_handed_to_a_class_that_trains() -> None:
-    """The epoch loop is a method, the loader an argument of the constructor, its sampler in a dictionary."""
-    code = """
-    class Runner:
-        def __init__(self, model, loader):
-            self.loader = loader
-
-        def epoch(self, number):
-            for batch in self.loader:
-                step(batch)
-
-        def train(self, epochs):
-            for number in range(epochs):
-                self.epoch(number)
-
-    def make(data):
-        options = {"batch_size": 4, "sampler": DistributedSampler(data)}
-        return DataLoader(data, **options)
-
-    runner = Runner(net, make(data))
-    """
-    ctx = script(HEAD + textwrap.dedent(code))
-    (run,) = [p for p in ctx.loaders.passes() if any(ctx.loaders.is_loader(s.node) for s in p.sources)]
-    assert run.outer is not None

@@ -7,16 +7,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dslint.model.script.bindings import Binding
-from dslint.model.script.dotted import last_name
 from dslint.model.script.names import Names
 from dslint.model.script.parameters import bound
 from dslint.model.script.tree import Tree
 
 _MAX_STEPS = 8
 _MAX_SOURCES = 24
-# Wrappers that hand on the items of their first argument (``zip``: of each).
-_PASSING = frozenset({"enumerate", "tqdm", "iter", "zip", "list", "islice", "cycle", "track", "progress_bar", "chain"})
-_PASSING |= {"log_every"}  # of the ``MetricLogger`` that many vision projects copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +42,6 @@ class Sources:
         self._follow(node, None, 0, set(), found)
         return found[:_MAX_SOURCES]
 
-    def of_items(self, iterable: cst.BaseExpression) -> list[Source]:
-        """The sources of what a loop runs over, through ``enumerate``, ``tqdm``, ``zip`` and generator expressions."""
-        found: list[Source] = []
-        self._follow(iterable, None, 0, set(), found, through=True)
-        return found[:_MAX_SOURCES]
-
     def _follow(
         self,
         node: cst.CSTNode | None,
@@ -59,7 +49,6 @@ class Sources:
         steps: int,
         seen: set[tuple[int, int | None]],
         out: list[Source],
-        through: bool = False,
     ) -> None:
         if node is None or steps > _MAX_STEPS or len(out) > _MAX_SOURCES or not isinstance(node, cst.BaseExpression):
             out.append(_UNKNOWN)
@@ -67,17 +56,15 @@ class Sources:
         if (id(node), position) in seen:
             return
         seen.add((id(node), position))
-        for inner, at in self._before(node, position, through):
+        for inner, at in self._before(node, position):
             if inner is None:
                 out.append(_UNKNOWN)
             elif inner is node:
                 out.append(Source(node, at))
             else:
-                self._follow(inner, at, steps + 1, seen, out, through)
+                self._follow(inner, at, steps + 1, seen, out)
 
-    def _before(
-        self, node: cst.BaseExpression, position: int | None, through: bool
-    ) -> list[tuple[cst.CSTNode | None, int | None]]:
+    def _before(self, node: cst.BaseExpression, position: int | None) -> list[tuple[cst.CSTNode | None, int | None]]:
         """The expressions one step before; the node itself where the way ends."""
         if isinstance(node, cst.Name):
             found = self._names.bindings(node.value, node)
@@ -91,24 +78,14 @@ class Sources:
             return [(node.value, position)]
         if isinstance(node, cst.Tuple | cst.List) and position is not None and position < len(node.elements):
             return [(node.elements[position].value, None)]
-        if isinstance(node, cst.GeneratorExp | cst.ListComp) and through:
-            return [(node.for_in.iter, None)]
         if isinstance(node, cst.Subscript):
             value = self._item(node)
             return [(value if value is not None else node, None if value is not None else position)]
-        return self._called(node, position, through) if isinstance(node, cst.Call) else [(node, position)]
+        return self._called(node, position) if isinstance(node, cst.Call) else [(node, position)]
 
-    def _called(
-        self, call: cst.Call, position: int | None, through: bool
-    ) -> list[tuple[cst.CSTNode | None, int | None]]:
-        args = [a.value for a in call.args if a.keyword is None and not a.star]
-        name = last_name(call.func)
-        if through and name in _PASSING and args:
-            return [(a, None) for a in (args if name in ("zip", "chain") else args[:1])]
+    def _called(self, call: cst.Call, position: int | None) -> list[tuple[cst.CSTNode | None, int | None]]:
         function = self._names.local_function(call)
         returns = self.returned(function) if function is not None else []
-        if through and function is not None and not returns:
-            returns = self._yielded(function)
         return [(value, position) for value in returns] or [(call, position)]
 
     def _item(self, node: cst.Subscript) -> cst.BaseExpression | None:
@@ -125,18 +102,6 @@ class Sources:
             if isinstance(part.key, cst.SimpleString) and part.key.evaluated_value == key.evaluated_value:
                 return part.value
         return None
-
-    def _yielded(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
-        """What a generator hands on item by item: ``while True: yield from loader``, ``for x in loader: yield x``."""
-        found = []
-        yields = [n for n in self._tree.own_nodes(function.body) if isinstance(n, cst.Yield)]
-        for node in yields:
-            loop = self._tree.loops(node)[:1]
-            if isinstance(node.value, cst.From):
-                found.append(node.value.item)
-            elif loop and isinstance(loop[0], cst.For) and last_name(node.value) == last_name(loop[0].target) != "":
-                found.append(loop[0].iter)
-        return found if len(found) == len(yields) else []
 
     def returned(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
         """What a function returns; nothing for a generator."""

@@ -1,0 +1,118 @@
+"""Training loaders whose items and order do not depend on the rank."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.python.events import Event
+from dslint.python.program import Program
+from dslint.python.queries.reach import reached
+from dslint.python.sources import Source
+from dslint.python.varies import LOST, RANDOM, RANKED
+from dslint.rules.parted import function_around
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.trainingloaders import trained_loaders
+
+ITERABLE = "torch.utils.data.IterableDataset"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
+_LIBRARIES = ("torch.utils.data.", "torchvision.", "datasets.")
+# What is said of code is no code.
+_TEXT = re.compile(r"\"\"\"(?:.|\n)*?\"\"\"")
+# A name or a key that speaks of samplers.
+_SAMPLER = re.compile(r"(?i)^\w*sampler\w*$")
+# Code that asks for the rank, or that may be told it from outside.
+_ASKS = re.compile(
+    r"get_rank|get_world_size|environ|getenv|process_index|num_processes|process_count|(?:global|local|node|dp|data_parallel)_?rank"
+    r"|PartialState|AcceleratorState|split_dataset_by_node|split_by_node|\bdist\.|\bmpu\b|rank_(?:zero|info)",
+    re.I,
+)
+_TOLD = re.compile(r"rank|replica|shard|process_?(?:id|index)|\bnode|worker_?i|\bdp_|\bhvd\b", re.I)
+# Draws from the generator of the process.
+_DRAWS = re.compile(
+    r"(?<![\w.])random\.(?!Random\b)[a-z]\w*\(|np\.random\.(?!default_rng|RandomState|Generator)|"
+    r"numpy\.random\.(?!default_rng|RandomState|Generator)|torch\.(?:rand|multinomial|bernoulli|normal)|"
+    r"default_rng\(\)|RandomState\(\)|Random\(\)|\btime\.|uuid|urandom|secrets"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """What makes a loader, and the `source` of its items or order that knows no rank."""
+
+    happening: Happening
+    source: Source
+    program: Program
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Return whether nobody has thought of a sampler: no code around the loader speaks of one."""
+        if self.source.role != "dataset" or ITERABLE in self.source.bases:
+            return False
+        event = self.happening.event
+        around = function_around(event.module, event.node) or event.module.tree
+        pieces = reached(self.program, [(event.module, around)])
+        return not any(
+            _SAMPLER.search(word) for _, piece in pieces for node in ast.walk(piece) for word in _words(node)
+        )
+
+
+def undivided(run: RunQuery) -> Iterator[Undivided]:
+    """Yield each training loader of several ranks whose items and order do not depend on the rank."""
+    if run.context.is_one_process:
+        return
+    for happening, adds_sampler in trained_loaders(run):
+        event = happening.event
+        sources = event.sources
+        if event.open or not sources or event.lanes != run.machine.worlds.full:
+            continue
+        if _is_about_items(sources[0], event, adds_sampler) and all(_is_blind(run, source) for source in sources):
+            yield Undivided(happening, sources[0], run.machine.program)
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    """Yield the names in a node, and the text of a key."""
+    for name in ("id", "attr", "arg", "value"):
+        word = getattr(node, name, None)
+        if isinstance(word, str):
+            yield word
+
+
+def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
+    """Return whether a source that knows no rank means that all ranks see the same items."""
+    if source.role == "dataset":
+        if ITERABLE in source.bases:
+            return source.is_own and _iterates(source) and event.arguments.get("worker_init_fn") is None
+        is_list = source.path == "builtins.list" and isinstance(source.made, ast.ListComp)
+        return not adds_sampler and (source.is_own or is_list or source.path.startswith(_LIBRARIES))
+    return not adds_sampler and (source.is_own or source.path in _PLAIN_SAMPLERS)
+
+
+def _is_blind(run: RunQuery, source: Source) -> bool:
+    """Return whether neither the contents nor the code nor the making of a source have to do with the rank."""
+    if source.varies & (RANKED | LOST | RANDOM) or "torch.utils.data.DistributedSampler" in source.bases:
+        return False
+    pieces = [_TEXT.sub("", ast.unparse(node)) for _, node in reached(run.machine.program, source.code)]
+    if any(map(_ASKS.search, pieces)):
+        return False
+    if isinstance(source.made, ast.ListComp) and _ASKS.search(ast.unparse(source.made)):
+        return False
+    if isinstance(source.made, ast.Call) and any(map(_is_told, (*source.made.args, *source.made.keywords))):
+        return False
+    is_ordered = source.role != "dataset" or ITERABLE in source.bases
+    return not (is_ordered and source.is_own and any(map(_DRAWS.search, pieces)))
+
+
+def _is_told(argument: ast.AST) -> bool:
+    """Return whether an argument may say which part of the items is meant, by its words."""
+    value = argument.value if isinstance(argument, ast.keyword) and argument.arg is None else None
+    is_spelt = isinstance(value, ast.Dict) or (isinstance(value, ast.Call) and ast.unparse(value.func) == "dict")
+    return (value is not None and not is_spelt) or bool(_TOLD.search(ast.unparse(argument)))
+
+
+def _iterates(source: Source) -> bool:
+    """Return whether the code that hands out the items is there to be read."""
+    return any(isinstance(n, _FUNCTIONS) and n.name == "__iter__" for _, c in source.code for n in ast.walk(c))
