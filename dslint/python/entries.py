@@ -15,7 +15,7 @@ from dslint.python.dataclass_parsers import field_inputs
 from dslint.python.environment import by_rank
 from dslint.python.events import Lost, Node, Seq
 from dslint.python.heap import CONTENT, Frame, Outcome, OutOfBudgetError
-from dslint.python.hooks import hook_lanes, passed
+from dslint.python.hooks import first_name, hook_lanes, passed
 from dslint.python.lanes import Worlds
 from dslint.python.libraries import Libraries, libraries
 from dslint.python.machine import Machine
@@ -218,8 +218,9 @@ def open_arguments(m: Machine, function: Function, is_method: bool, receiver: In
     for parameter in parameters.kwonlyargs:
         values[parameter.arg] = open_value(m, function, parameter.arg, parameter.annotation)
     if receiver is not None:
-        for name in values:
-            given = passed(m, one(receiver), receiver.cls, function.name, name, function.node)
+        for at, name in enumerate(values):
+            called = name if at or not is_method else first_name(m, receiver.cls, function.name) or name
+            given = passed(m, one(receiver), receiver.cls, function.name, called, function.node)
             values[name] = given if given is not None else values[name]
     only = {p.arg for p in parameters.posonlyargs}
     positional = [values.pop(name) for name in names if name in only and name in values]

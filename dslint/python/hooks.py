@@ -87,6 +87,15 @@ def passed(m: Machine, receiver: Value, cls: ClassAtom | str, method: str, name:
     return None
 
 
+def first_name(m: Machine, cls: ClassAtom | str, method: str) -> str:
+    """Return what a library calls the first argument that it passes to a method; empty where names decide."""
+    for base in attributes.lineage(m, cls) if isinstance(cls, ClassAtom) else [cls]:
+        row = m.libraries.method(base, method) if isinstance(base, str) and base else None
+        if row is not None and row.extra.get("passes_first"):
+            return str(row.extra["passes_first"])
+    return ""
+
+
 def _passed(m: Machine, receiver: Value, name: str, form: str, row: Row, node: ast.AST) -> Value:
     if form in _WORDS:
         return m.thing(node, f"`{name}` that the library passes", varies=_WORDS[form], shape=_WORDS[form] & DATA)
@@ -184,14 +193,18 @@ def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundA
 
 
 def _hooks(m: Machine, atom: Instance) -> list[tuple[str, Value]]:
-    """Return the methods of an object that a library calls, in the order of the rows."""
+    """Return the methods of an object that a library calls: the ends of steps and epochs last."""
     assert isinstance(atom.cls, ClassAtom)
     names: dict[str, None] = {}
     for base in attributes.lineage(m, atom.cls):
         for row in m.libraries.lineage(base) if isinstance(base, str) and base else ():
             names.update(dict.fromkeys(n for n, r in row.methods.items() if r.tags & _HOOKS or n in _STEPS))
-    found = [(name, _own_method(m, atom, name)) for name in names]
+    found = [(name, _own_method(m, atom, name)) for name in sorted(names, key=_comes_late)]
     return [(name, own) for name, own in found if own is not None]
+
+
+def _comes_late(name: str) -> bool:
+    return name.endswith("_end") or name == "teardown"
 
 
 def hook_lanes(m: Machine, cls: ClassAtom, name: str) -> int:

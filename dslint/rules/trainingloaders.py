@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from dslint.python.events import Event, Loop
+from dslint.rules.lightnings import adds_sampler as trainer_adds_sampler
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
 _WRAPS = ("wraps-model", "makes-engine", "prepares")
 _TRAINS = ("backward", "engine-backward")
-_LIGHTNING = ("lightning", "pytorch_lightning")
 _PARALLEL = re.compile(
     r"(?:sequence|tensor|pipeline|model|context|expert)_?parallel(?!\.\w*DataParallel)|autotp|\b[tsp]p_size|ulysses|"
     r"PipelineModule|\bmpu\b|DeviceMesh|init_device_mesh|\brpc\b",
@@ -30,7 +30,7 @@ def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
         if event.api != "torch.utils.data.DataLoader" or _PARALLEL.search(event.module.source.text):
             continue
         if any(_name(call.function) == "train_dataloader" for call in happening.calls):
-            adds_sampler = _trainer_adds_sampler(run)
+            adds_sampler = trainer_adds_sampler(run)
         else:
             adds_sampler = False if id(event.node) in looped else None
         if adds_sampler is not None and not _is_taken(run, event):
@@ -43,21 +43,6 @@ def _looped(run: RunQuery) -> set[int]:
     steps = (h for h in run.occurrences(*_TRAINS) if id(h.entry) in wrapped)
     loops = [node for step in steps for node in step.around if isinstance(node, Loop)]
     return {id(node) for loop in loops if not _PARALLEL.search(loop.module.source.text) for node in loop.items}
-
-
-def _trainer_adds_sampler(run: RunQuery) -> bool | None:
-    """Return whether Lightning adds samplers itself; `None` where no trainer for several ranks is certain."""
-    trainers = [h.event for h in run.happenings("trainer") if h.event.api.partition(".")[0] in _LIGHTNING]
-    answers = []
-    for event in trainers:
-        strategy, devices = event.arguments.get("strategy"), event.arguments.get("devices")
-        words = str(strategy.constants) if strategy is not None else ""
-        is_one = devices is not None and devices.constants in ((1,), ("1",))
-        if event.open or is_one or not re.search("ddp|fsdp|deepspeed", words):
-            return None
-        off = [event.arguments.get(name) for name in ("use_distributed_sampler", "replace_sampler_ddp")]
-        answers.append(not any(v is not None and v.constants == (False,) for v in off))
-    return any(answers) if answers else None
 
 
 def _name(function: object) -> str:

@@ -1,0 +1,52 @@
+"""Trainers of Lightning: how many processes they train in, and whether they divide the data."""
+
+from __future__ import annotations
+
+import re
+
+from dslint.python.events import Event
+from dslint.python.values import Instance, Value
+from dslint.rules.runs import RunQuery
+
+_LIGHTNING = ("lightning", "pytorch_lightning")
+_SEVERAL = re.compile(r"ddp|fsdp|deepspeed|fullysharded", re.I)
+
+
+def trainers(run: RunQuery) -> list[Event]:
+    """Return the calls that make a trainer of Lightning."""
+    return [h.event for h in run.happenings("trainer") if h.event.api.partition(".")[0] in _LIGHTNING]
+
+
+def has_several(event: Event) -> bool:
+    """Return whether a trainer certainly trains in several processes."""
+    devices, nodes = event.arguments.get("devices"), event.arguments.get("num_nodes")
+    if event.open or (_numbers(devices) == {1} and _numbers(nodes) <= {1}):
+        return False
+    strategy = event.arguments.get("strategy")
+    if strategy is None or strategy.constants in (("auto",), (None,)):
+        return any(numbers and min(numbers) > 1 for numbers in (_numbers(devices), _numbers(nodes)))
+    return _SEVERAL.search(_words(strategy)) is not None
+
+
+def adds_sampler(run: RunQuery) -> bool | None:
+    """Return whether Lightning adds samplers itself; `None` where no trainer for several ranks is certain."""
+    made = trainers(run)
+    if not made or not all(map(has_several, made)):
+        return None
+    return any(not _leaves_samplers(event) for event in made)
+
+
+def _leaves_samplers(event: Event) -> bool:
+    off = [event.arguments.get(name) for name in ("use_distributed_sampler", "replace_sampler_ddp")]
+    return any(value is not None and value.constants == (False,) for value in off)
+
+
+def _numbers(value: Value | None) -> set[int]:
+    constants = value.constants if value is not None else None
+    found = [str(constant) for constant in constants or ()]
+    return {int(word) for word in found if word.isdigit()} if all(map(str.isdigit, found)) else set()
+
+
+def _words(strategy: Value) -> str:
+    made = [atom.cls for atom in strategy.atoms if isinstance(atom, Instance) and isinstance(atom.cls, str)]
+    return " ".join([*(path.rpartition(".")[2] for path in made), str(strategy.constants or "")])
