@@ -9,15 +9,16 @@ from typing import Any
 from dslint.python import dictionaries, launches, parsers
 from dslint.python.attributes import child, is_escaped
 from dslint.python.dictionaries import known_keys
-from dslint.python.events import Event
+from dslint.python.events import Event, Settings
 from dslint.python.heap import REST
 from dslint.python.machine import Machine
-from dslint.python.values import NONE, Instance, Value, const
+from dslint.python.values import NONE, Const, Instance, Value, const
 
 _STEPS = "gradient_accumulation_steps"
 _BATCH, _MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
 # A dictionary with none of these may be no whole configuration.
 _SECTIONS = frozenset({"zero_optimization", "optimizer", "fp16", "bf16"})
+_MOST_SETTINGS, _DEEPEST = 200, 3
 
 
 def stage_of(m: Machine, value: Value | None) -> int | None:
@@ -92,12 +93,39 @@ def keys_of(m: Machine, value: Value | None) -> frozenset[str] | None:
     return frozenset(str(key) for key in known)
 
 
+def settings_of(m: Machine, value: Value | None) -> Settings | None:
+    """Return what a configuration holds, section by section; `None` where it is not one dictionary (or nothing)."""
+    atoms = [atom for atom in value.atoms if atom != Const(None)] if value is not None else []
+    atom = atoms[0] if len(atoms) == 1 else None
+    if not isinstance(atom, Instance) or atom.cls != "builtins.dict":
+        return None
+    found = Settings(atom.node)
+    pending = [("", atom)]
+    while pending and len(found.items) < _MOST_SETTINGS:
+        pointer, section = pending.pop()
+        rest = m.store.get((section, REST))
+        if not is_escaped(m, section) and (rest is None or not rest.atoms):
+            found.whole.add(pointer)
+        for key in dictionaries.known_keys(m, section):
+            stored, inner = m.store.get((section, ("key", key))), f"{pointer}/{key}"
+            if stored is None or not stored.atoms:
+                continue
+            found.items[inner] = stored
+            if pointer in found.maybe or dictionaries.may_lack(m, section, key):
+                found.maybe.add(inner)
+            single = stored.single
+            if isinstance(single, Instance) and single.cls == "builtins.dict" and pointer.count("/") < _DEEPEST:
+                pending.append((inner, single))
+    return found
+
+
 def configured(m: Machine, event: Event, row: Mapping[str, Any]) -> None:
     """Keep with a call what is known of its configuration: the stage, its keys, and whether an argument names one."""
     config = event.arguments.get(row["config"])
     if config is None or config.constants == (None,):
         config = event.arguments.get(row.get("config_or", ""), config)
     event.config, event.stage, event.keys = config, stage_of(m, config), keys_of(m, config)
+    event.settings = settings_of(m, config)
     if "config_in" in row:
         argument, _, name = row["config_in"].partition(".")
         event.named = _named(m, event.arguments.get(argument), name, event.node)

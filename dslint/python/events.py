@@ -21,6 +21,34 @@ RETURN, BREAK, CONTINUE, RAISE = "return", "break", "continue", "raise"
 
 
 @dataclass(slots=True, eq=False)
+class Settings:
+    """What a dictionary held that is a DeepSpeed configuration, when a call got it.
+
+    `items` are the values by JSON pointer (`/zero_optimization/stage`), `maybe` the pointers that only some ways to the
+    call have set, `whole` those of the dictionaries that hold nothing else (the empty text is the whole one).
+    """
+
+    node: ast.AST
+    items: dict[str, Value] = field(default_factory=dict)
+    maybe: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
+
+    def lacks(self, pointer: str) -> bool:
+        """Return whether nothing is set there for certain."""
+        parent = pointer.rpartition("/")[0]
+        while parent and parent not in self.items:
+            parent = parent.rpartition("/")[0]
+            pointer = pointer.rpartition("/")[0]
+        return pointer not in self.items and parent in self.whole
+
+    def constant(self, pointer: str) -> object:
+        """Return the constant that is certainly set there; `None` for none."""
+        value = self.items.get(pointer)
+        known = value.constants if value is not None and pointer not in self.maybe else None
+        return known[0] if known is not None and len(known) == 1 else None
+
+
+@dataclass(slots=True, eq=False)
 class Event:
     """One call of a library function, method or constructor that a row describes (or a backward of unknown code).
 
@@ -51,6 +79,7 @@ class Event:
     config: Value | None = None  # the DeepSpeed configuration that is passed
     stage: int | None = None  # of the same, where it is a dictionary
     keys: frozenset[str] | None = None  # of the same dictionary, where all that it may have are known
+    settings: Settings | None = None  # of the same, where it is one dictionary (or nothing)
     named: Value | None = None  # a second configuration, in a field of an argument; `None` where nobody knows it
     # Of calls that make a loader: where its items and their order come from.
     sources: list[Source] = field(default_factory=list)

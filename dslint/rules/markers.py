@@ -39,7 +39,7 @@ ENTRY = (
     r"|gather_list|scatter_list|gather_object\("
     r"|distributed import(?: \([^)]*|[^\n(]*)(?:gather|scatter|reduce|barrier|broadcast|\*)"
     r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
-    r"|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
+    r"|accelerator\.prepare\(|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.
