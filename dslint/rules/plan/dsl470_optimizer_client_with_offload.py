@@ -37,6 +37,7 @@ META = RuleMeta(
     references=("https://github.com/deepspeedai/DeepSpeed/issues/7524",),
     depends_on_run=True,
     needs=("config",),
+    supersedes=("DSL607",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"

@@ -35,6 +35,7 @@ META = RuleMeta(
     fix="unsafe",
     depends_on_run=True,
     needs=("config",),
+    supersedes=("DSL607",),
 )
 
 _RUN = "deepspeed --num_gpus 8 train.py\n"
