@@ -186,6 +186,16 @@ def iterated(m: Machine, value: Value, node: ast.AST) -> Value:
     return items_of(m, value, node)
 
 
+def keep(m: Machine, receiver: Instance, held: Value | None, node: ast.AST, *, is_item: bool = False) -> None:
+    """Add what an iteration over a value gives (or the value) to what iterating over a library's container gives."""
+    if held is None or held.constants == (None,):
+        return
+    more, known = held if is_item else iterated(m, held, node), m.store.get((receiver, "#yields"))
+    found = join(known, more) if known is not None else more
+    if found.atoms and found != known:
+        m.store.set((receiver, "#yields"), found)
+
+
 def _element(m: Machine, atom: Atom, value: Value, node: ast.AST) -> Value:
     if isinstance(atom, Tuple):
         return join_all(atom.items)

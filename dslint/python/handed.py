@@ -20,6 +20,9 @@ def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instanc
     items = next((r for r in m.libraries.lineage(row.path) if r.item_varies is not None or r.items is not None), None)
     if items is None:
         return
+    if items.items is not None and items.items.word == "elements":
+        containers.keep(m, receiver, bound.given.get(items.items.name), node)
+        return
     varies = (items.item_varies or 0) | _shuffled(m, row, bound)
     if row.kind == "loader":
         # Samplers, shuffling and worker seeds: what a loader gives is each rank's own.

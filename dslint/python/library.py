@@ -227,7 +227,7 @@ def _place(
     if row.extra.get("shape_of"):
         subject = bound.given.get(row.extra["shape_of"]) if row.extra["shape_of"] != "self" else base
         varies = m.shape(subject) if subject is not None else varies
-    elif row.shape:
+    elif row.shape and row.extra.get("shape_without") not in bound.given:
         shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape not in (DATA, RANK) else 0
     if row.varies == 0 and "collective" in row.tags:
         shape = 0  # what all ranks hold has one length

@@ -139,10 +139,11 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
 
 
 def _library_items(m: Machine, atom: Instance) -> Value | None:
-    """Return what a library's kind of dictionary holds, as its row says."""
+    """Return what a library's kind of dictionary, or a container of its modules, holds, as its row says."""
     found = m.store.get((atom, "#yields")) if isinstance(atom.cls, str) else None
-    is_dict = found is not None and any(row.path == "builtins.dict" for row in m.libraries.lineage(str(atom.cls)))
-    return found.with_(m.varies(one(atom))) if found is not None and is_dict and found.atoms else None
+    rows = list(m.libraries.lineage(str(atom.cls))) if found is not None else []
+    holds = any(row.path == "builtins.dict" or (row.items and row.items.word == "elements") for row in rows)
+    return found.with_(m.varies(one(atom))) if found is not None and holds and found.atoms else None
 
 
 def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:

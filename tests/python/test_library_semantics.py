@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from dslint.python.entries import Analysis
-from dslint.python.events import Alt, Context, Event, events, walk
+from dslint.python.events import Alt, Call, Context, Event, events, walk
 from dslint.python.program import Texts
 from dslint.python.values import ClassAtom, Instance, Unknown, Value
 
@@ -482,3 +482,55 @@ def test_functions_that_get_their_arguments_from_outside() -> None:
     assert len(found.entries) == 1
     assert [ranks(found, e) for e in happened(found, "broadcast")] == [{0, 2, 8}]
     assert happened(found, "all_gather")
+
+
+def test_a_list_of_modules_gives_what_was_put_into_it() -> None:
+    found = analysis(
+        """
+        import torch
+        from torch import nn
+
+        class Block(nn.Module):
+            def forward(self, x):
+                return torch.flatten(x)
+
+        class Net(nn.Module):
+            def __init__(self, blocks):
+                super().__init__()
+                self.listed = nn.ModuleList([Block()])
+                self.generated = nn.ModuleList(Block() for _ in range(blocks))
+                self.appended = nn.ModuleList()
+                for _ in range(blocks):
+                    self.appended.append(Block())
+                self.extended = nn.ModuleList().extend([Block()])
+
+            def forward(self, x):
+                for block in self.listed:
+                    x = block(x)
+                for _, block in enumerate(self.generated):
+                    x = block(x)
+                for block in self.appended:
+                    x = block(x)
+                return self.extended[0](x)
+
+        Net(int(input()))(torch.ones(2))
+        """
+    )
+    calls = [node for entry in found.entries for node in walk(entry.tree) if isinstance(node, Call)]
+    assert len({id(node.node) for node in calls if getattr(node.function, "name", "") == "forward"}) == 5
+
+
+def test_where_with_one_argument_has_a_shape_of_its_own_on_each_rank() -> None:
+    found = analysis(
+        """
+        import torch
+        import torch.distributed as dist
+        x = torch.ones(3) * dist.get_rank()
+        (rows,) = torch.where(x > 0)
+        dist.all_reduce(rows)
+        dist.all_reduce(torch.where(x > 0, x, -x))
+        """
+    )
+    own, fixed = (event.snapshot["tensor"][1] for event in happened(found, "all_reduce"))
+    assert own
+    assert not fixed

@@ -27,7 +27,7 @@ from dslint.python.events import (
 )
 from dslint.python.machine import Machine
 from dslint.python.values import ClassAtom, Instance
-from dslint.python.varies import DIVERGENT, MISSING
+from dslint.python.varies import DATA, DIVERGENT, MISSING
 
 _WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
 # Modules without parameters: whether they run concerns nobody.
@@ -47,10 +47,10 @@ class Skipped:
 
     `part` is a run of a module with parameters that only one side of the test makes; `wrapper` is the event of the
     forward around it. `on_true`: the side for which the test holds runs the part. `frozen`: the other side runs it
-    without gradients.
+    without gradients. A loop has as many turns as each rank's own data says.
     """
 
-    test: Alt
+    test: Alt | Loop
     part: Event
     wrapper: Event
     on_true: bool
@@ -143,10 +143,18 @@ class _Search:
                 yield from self.of(item.orelse.items, rest)
             elif isinstance(item, Call):
                 yield from self.of(item.body.items, ())
+            elif isinstance(item, Loop) and (part := self._turns(item)) is not None:
+                yield Skipped(item, part, self.wrapper, True, "")
             elif isinstance(item, Loop | Context | Try):
                 yield from self.of(item.body.items, rest)
             elif isinstance(item, Seq):
                 yield from self.of(item.items, rest)
+
+    def _turns(self, loop: Loop) -> Event | None:
+        """Return a module that a loop runs, where each rank makes turns of its own."""
+        if not loop.varies & DATA or not isinstance(loop.node, ast.For):
+            return None
+        return next((event for event, _ in self._parts(loop.body.items)[0].values()), None)
 
     def _alternative(self, alt: Alt, rest: tuple[list[Node], ...]) -> Skipped | None:
         if not alt.varies & DIVERGENT or not alt.then_lanes & alt.else_lanes:

@@ -38,6 +38,7 @@ from dslint.model.context import Context
 from dslint.model.script.quick import flat
 from dslint.model.script.zero.partialmodel import PartialModels, PartialPart
 from dslint.model.script.zero.statedstage import may_know_stage
+from dslint.python.events import Loop
 from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.varies import MISSING
 from dslint.rules.base import RuleMeta, bad, good
@@ -210,6 +211,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for _, tree in run.trees():
         for found in skipped_parts(run.machine, tree):
+            if isinstance(found.test, Loop):
+                continue  # DSL280
             is_told = id(found.test.node) in seen or not found.test.varies & MISSING
             # The dummy of a file that cures nothing is no reason to be silent.
             if not is_told and (found.frozen is not None or not _is_filled(found)):
@@ -225,6 +228,7 @@ def _is_filled(found: Skipped) -> bool:
 
 def _finding(run: RunQuery, found: Skipped) -> Finding:
     part, test = found.frozen or found.part, found.test
+    asked_value = None if isinstance(test, Loop) else test.test
     name = run.text(part.module, getattr(part.node, "func", part.node))
     asked = run.text(test.module, getattr(test.node, "test", test.node))
     how = f"`{name}` runs {'without gradients' if found.frozen else 'only'} where `{asked}` decides so, for the batch"
@@ -237,7 +241,7 @@ def _finding(run: RunQuery, found: Skipped) -> Finding:
         hint=_HINT,
         related=(run.location(test.module, test.node, "differs between the ranks"), *other),
         varies=test.varies,
-        origin=run.machine.origin(test.test) if test.test is not None else None,
+        origin=run.machine.origin(asked_value) if asked_value is not None else None,
         facts={"kind": "images", "stage": run.stage},
     )
 

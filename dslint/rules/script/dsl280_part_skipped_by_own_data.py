@@ -2,18 +2,20 @@
 
 **What.** Inside the `forward` that DDP, FSDP or a DeepSpeed engine runs, a test of each rank's own batch or random
 numbers decides whether a layer with parameters runs: `if boxes.numel() == 0: return None`, `if pixel_values is not
-None:`, LayerDrop with a generator for each rank.
+None:`, LayerDrop with a generator for each rank, experts that run only where the router sent them a token. At ZeRO
+stage 3 also a loop over what the batch holds that runs layers (`for e in chosen.unique(): self.experts[e](...)`).
 
 **Why it hurts.** DDP waits in the backward pass for the gradients of all parameters: the rank that skipped the layer
 never sends its own, and the job hangs, or stops with "Expected to have finished reduction". FSDP and ZeRO stage 3
 gather the weights of a layer when it runs, so the ranks that run it wait for one that does not.
 
 **Fix.** Run the layer on every rank, on zeros where there is nothing, and add its result times 0.0. Let the ranks share
-the random draw: the same seed on all of them.
+the random draw: the same seed on all of them. For experts at stage 3, `deepspeed.utils.set_z3_leaf_modules(model,
+[Block])`: their weights are then gathered together.
 
 **When it stays quiet.** DDP with `find_unused_parameters=True`; a layer without parameters; layers that run in both
 arms; an arm that raises; layers under `no_grad` with DDP; a test that dslint cannot tell to differ between ranks;
-places that DSL208 reports.
+places that DSL208 reports; an engine where the code declares leaf modules.
 
 **Evidence.** Two gloo ranks, torch 2.13: with DDP the rank that skips a layer in one step stops in the next forward
 pass ("Expected to have finished reduction in the prior iteration"), and the other one waits; with the layer run on
@@ -22,9 +24,11 @@ zeros both finish. The same step skipped on both ranks is the control.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.events import Loop
 from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.values import Instance
 from dslint.python.varies import DATA, MISSING, RANDOM
@@ -45,6 +49,8 @@ META = RuleMeta(
     also_told_by=("DSL208",),
     depends_on_run=True,
 )
+# What makes ZeRO stage 3 gather a block with all its layers at once.
+_LEAVES = re.compile(r"z3_leaf_module|moe_cls_names|[\"']leaf_module[\"']")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -63,9 +69,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _is_allowed(run: RunQuery, found: Skipped) -> bool:
     """Return whether the wrapper takes part for parameters that were not used."""
+    if isinstance(found.test, Loop):
+        stage = run.stages.stated[0] if "engine-forward" in found.wrapper.tags else None
+        return stage != 3 or _has_leaves(run)
     receiver = found.wrapper.receiver.single if found.wrapper.receiver is not None else None
     if "engine-forward" in found.wrapper.tags:
-        return run.stage == 0
+        return run.stage == 0 or _has_leaves(run)
     if "ddp-forward" not in found.wrapper.tags or not isinstance(receiver, Instance):
         return False
     if found.is_without_gradient:
@@ -75,10 +84,16 @@ def _is_allowed(run: RunQuery, found: Skipped) -> bool:
     return made is None or made.open or (unused is not None and unused.constants != (False,))
 
 
+def _has_leaves(run: RunQuery) -> bool:
+    return any(_LEAVES.search(module.source.text) for module in run.machine.program.modules())
+
+
 def _finding(run: RunQuery, found: Skipped) -> Finding:
     test, part = found.test, found.part
+    asked_value = test.subject if isinstance(test, Loop) else test.test
     name = run.text(part.module, getattr(part.node, "func", part.node), 40)
     cause = "random draw" if test.varies & RANDOM and not test.varies & DATA else "batch"
+    how = "how often" if isinstance(test, Loop) else "whether"
     effect = (
         "in the backward pass the others wait for its gradients"
         if "ddp-forward" in found.wrapper.tags
@@ -88,15 +103,15 @@ def _finding(run: RunQuery, found: Skipped) -> Finding:
         META,
         test.module,
         test.node,
-        f"Each rank's own {cause} decides whether `{name}` runs: {effect}",
+        f"Each rank's own {cause} decides {how} `{name}` runs: {effect}",
         hint="Run it on every rank, on zeros where there is nothing, and add the result times 0.0",
         related=(
             run.location(part.module, part.node, "runs on some ranks only"),
             run.location(found.wrapper.module, found.wrapper.node, "the forward pass of the wrapped model"),
-            *run.origin(test.test, "differs between the ranks from here"),
+            *run.origin(asked_value, "differs between the ranks from here"),
         ),
         varies=test.varies,
-        origin=run.machine.origin(test.test) if test.test is not None else None,
+        origin=run.machine.origin(asked_value) if asked_value is not None else None,
         facts={"kind": "random" if cause == "random draw" else "data", "wrapper": found.wrapper.api.rpartition(".")[0]},
     )
 
@@ -145,8 +160,72 @@ _SKIPS = """\
 _ZEROS = """\
         found = self.boxes(boxes).sum()
         hidden = hidden + (found if boxes.abs().sum() > 0 else found * 0.0)"""
+_MOE = """\
+import torch
+from torch import nn
+
+
+class Mixture(nn.Module):
+    def __init__(self, size, number):
+        super().__init__()
+        self.gate = nn.Linear(size, number)
+        self.experts = nn.ModuleList(nn.Linear(size, size) for _ in range(number))
+
+    def forward(self, rows):
+        chosen = self.gate(rows).argmax(dim=-1)
+        total = torch.zeros_like(rows)
+        for number, expert in enumerate(self.experts):
+%s
+        return total
+
+
+class Net(nn.Module):
+    def __init__(self, size=64, number=8):
+        super().__init__()
+        self.blocks = nn.ModuleList()
+        for _ in range(4):
+            self.blocks.append(Mixture(size, number))
+
+    def forward(self, rows):
+        for block in self.blocks:
+            rows = rows + block(rows)
+        return rows
+"""
+_PRETRAIN = """\
+import deepspeed
+from torch.utils.data import DataLoader, DistributedSampler
+
+from moe import Mixture, Net
+
+ZERO = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+CONFIG = {"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW"}, "zero_optimization": ZERO}
+
+
+def main(dataset):
+    model = Net()
+%s    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=CONFIG)
+    for rows in DataLoader(dataset, sampler=DistributedSampler(dataset, shuffle=False)):
+        engine.backward(engine(rows).mean())
+        engine.step()
+"""
+_IDLE = """\
+            (mine,) = torch.where(chosen == number)
+            if mine.numel() == 0:
+                continue
+            total[mine] = expert(rows[mine])"""
+_CHOSEN = _MOE.replace("for number, expert in enumerate(self.experts):", "for number in chosen.unique().tolist():") % (
+    "            mine = chosen == number\n            total[mine] = self.experts[number](rows[mine])"
+)
+_LEAF = "    deepspeed.utils.set_z3_leaf_modules(model, [Mixture])\n"
 
 EXAMPLES = (
+    bad("an idle expert at ZeRO stage 3", {"train.py": _PRETRAIN % "", "moe.py": _MOE % _IDLE}, at="moe.py:16 warning"),
+    bad("a loop over the chosen experts", {"train.py": _PRETRAIN % "", "moe.py": _CHOSEN}, at="moe.py:14 warning"),
+    good("the experts are gathered together", {"train.py": _PRETRAIN % _LEAF, "moe.py": _MOE % _IDLE}),
+    good(
+        "all experts run, some on no rows",
+        {"train.py": _PRETRAIN % "", "moe.py": _MOE % "            total = total + expert(rows) * (chosen == number)"},
+    ),
     bad(
         "a batch without boxes skips a layer, and the model is wrapped in another file",
         {"train.py": _TRAIN % "", "model.py": _MODEL % _SKIPS},
