@@ -193,3 +193,17 @@ def steered(m: Machine, atom: Instance, name: str, value: Value, node: ast.AST) 
                 event = Event(found.path, found.tags, node, m.frame.module, one(atom), given, None, m.lanes, m.control)
                 m.events.append(event)
                 return
+
+
+def note_loaders(m: Machine, operands: list[Value], node: ast.AST) -> None:
+    """Note that unknown code gets hold of a loader or a sampler: it may divide it, or tell it the epoch."""
+    atoms = [atom for value in operands for atom in value.atoms]
+    kept = [a for a in atoms if isinstance(a, Instance) and isinstance(a.cls, str) and _is_of_loader(m, a.cls)]
+    if kept:
+        given = {f"*{at}": one(atom) for at, atom in enumerate(kept)}
+        tags = frozenset(("takes-loader",))
+        m.events.append(Event("", tags, node, m.frame.module, None, given, None, m.lanes, m.control))
+
+
+def _is_of_loader(m: Machine, cls: str) -> bool:
+    return bool(cls) and m.libraries.is_class(cls, "loader", "distributed-sampler")

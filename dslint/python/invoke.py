@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from dslint.python import attributes, containers, dictionaries, frames, models
+from dslint.python import attributes, containers, dictionaries, effects, frames, models
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
@@ -365,6 +365,7 @@ def opaque_call(
     for operand in operands:
         attributes.escape(m, operand)
         _call_back(m, operand, node)
+    effects.note_loaders(m, operands, node)
     varies = UNMODELLED
     for operand in operands:
         varies |= m.deep_varies(operand)

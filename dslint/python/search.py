@@ -22,6 +22,9 @@ _LIBRARIES = frozenset(
         *("huggingface_hub", "tensorboard", "omegaconf", "hydra", "flash_attn", "vllm", "gradio", "sentencepiece"),
     }
 )
+# Of these, what projects call a module of their own: beside the script it comes before the installed library.
+_SHADOWED = frozenset({"datasets"})
+_NEVER_OWN = (_LIBRARIES - _SHADOWED) | sys.stdlib_module_names
 # A module deeper than this is none of a project's.
 _MAX_PARTS = 12
 
@@ -29,7 +32,7 @@ _MAX_PARTS = 12
 def is_library(importer: str, name: str) -> bool:
     """A module of Python or of a known library, and not a part of that library itself: no search is needed."""
     first = name.partition(".")[0]
-    return (first in _LIBRARIES or first in sys.stdlib_module_names) and f"/{first}/" not in importer
+    return first in _NEVER_OWN and f"/{first}/" not in importer
 
 
 class ModuleSearch:
@@ -58,10 +61,10 @@ class ModuleSearch:
     def _absolute(self, folder: str, root: str, parts: list[str]) -> str:
         top = self._above_package(folder, root)
         inside = (folder + "/").startswith(posixpath.join(top, parts[0]) + "/")
-        if not inside and (parts[0] in _LIBRARIES or parts[0] in sys.stdlib_module_names):
+        if not inside and parts[0] in _NEVER_OWN:
             return ""
         near = {found for base in (top, folder) if (found := self._module(base, parts))}
-        if near:
+        if near or parts[0] in _SHADOWED:
             return near.pop() if len(near) == 1 else ""
         far = {found for base in self._far(top, root) if (found := self._module(base, parts))}
         return far.pop() if len(far) == 1 else ""

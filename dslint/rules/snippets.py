@@ -201,3 +201,46 @@ def train(steps, path, grads):
             break
         dist.all_reduce(grads)
 """
+# A loader with a distributed sampler, and the class of another file that trains on it.
+SAMPLED_DATA = """\
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+from torchvision.datasets import ImageFolder
+
+
+def loaders(folder, batch):
+    items = ImageFolder(folder)
+    return DataLoader(items, batch, sampler=DistributedSampler(items%s))
+"""
+EPOCH_RUNNER = """\
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from data import loaders
+
+
+class Runner:
+    def __init__(self, loader):
+        self.loader = loader
+        self.model = DistributedDataParallel(torch.nn.Linear(4, 1).cuda())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def epoch(self):
+        for images, _ in self.loader:
+            self.model(images).mean().backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            %sself.epoch()
+
+
+if __name__ == "__main__":
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_node_local_rank())
+    Runner(loaders(sys.argv[1], 8)).fit(%s)
+"""

@@ -33,7 +33,7 @@ def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
             adds_sampler = trainer_adds_sampler(run)
         else:
             adds_sampler = False if id(event.node) in looped else None
-        if adds_sampler is not None and not _is_taken(run, event):
+        if adds_sampler is not None and not is_taken(run, event):
             yield happening, adds_sampler
 
 
@@ -49,10 +49,10 @@ def _name(function: object) -> str:
     return str(getattr(getattr(function, "node", None), "name", ""))
 
 
-def _is_taken(run: RunQuery, event: Event) -> bool:
-    """Return whether a library gets hold of the loader, which may divide it."""
+def is_taken(run: RunQuery, event: Event) -> bool:
+    """Return whether a library or unknown code gets hold of the loader, and may divide it or tell it the epoch."""
     made = instances(event.result)
-    for found in run.happenings("prepares", "makes-engine", "trainer"):
+    for found in run.occurrences("prepares", "makes-engine", "trainer", "takes-loader"):
         if any(atom in instances(value) for value in found.event.arguments.values() for atom in made):
             return True
     return False

@@ -36,7 +36,8 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.passes import Pass, repeated_passes
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
-from dslint.rules.trainingloaders import _is_taken
+from dslint.rules.snippets import EPOCH_RUNNER, SAMPLED_DATA
+from dslint.rules.trainingloaders import is_taken
 
 META = RuleMeta(
     code="DSL255",
@@ -82,7 +83,7 @@ def _makers(run: RunQuery) -> dict[int, list[Event]]:
         given = [event.arguments.get("sampler"), *_batched(run, event)]
         made = [run.makers.get(atom) for value in given for atom in instances(value) if atom.cls == _DEALER]
         kept = [m for m in made if m is not None and _shuffles(m) and not _is_passed_on(run, m)]
-        if kept and not _is_taken(run, event):
+        if kept and not is_taken(run, event):
             found[id(event.node)] = kept
     for event in (happening.event for happening in run.happenings("makes-engine")):
         data = event.arguments.get("training_data")
@@ -348,4 +349,25 @@ EXAMPLES = (
             + _LOOP.replace("(args.epochs):\n", "(args.epochs):\n        hook.before_epoch(epoch)\n")
         },
     ),
+    bad(
+        "Sampler, loader and loops stand in functions, fields and two files",
+        {"data.py": SAMPLED_DATA % "", "train.py": EPOCH_RUNNER % ("", "60")},
+        at="data.py:8",
+    ),
+    good(
+        "The loop of another file calls `set_epoch`",
+        {
+            "data.py": SAMPLED_DATA % "",
+            "train.py": EPOCH_RUNNER % ("self.loader.sampler.set_epoch(epoch)\n            ", "60"),
+        },
+    ),
+    good(
+        "Unknown code gets hold of the loader",
+        {
+            "data.py": SAMPLED_DATA % "",
+            "train.py": ("from somewhere import hook\n" + EPOCH_RUNNER)
+            % ("hook(self.loader, epoch)\n            ", "60"),
+        },
+    ),
+    good("Nothing is shuffled", {"data.py": SAMPLED_DATA % ", shuffle=False", "train.py": EPOCH_RUNNER % ("", "60")}),
 )

@@ -253,6 +253,14 @@ def test_modules_are_found_as_python_finds_them(folder: str, name: str, expected
     assert ModuleSearch(kind).find(folder, "/p", name) == expected
 
 
+def test_a_module_beside_the_script_hides_the_installed_datasets() -> None:
+    files = {"/p/datasets.py", "/p/train.py", "/p/tools/train.py"}
+    search = ModuleSearch(lambda path: "file" if path in files else "folder" if path in ("/p", "/p/tools") else "")
+    assert search.find("/p", "/p", "datasets") == "/p/datasets.py"
+    assert search.find("/p/tools", "/p", "datasets") == ""  # Python does not look there
+    assert not is_library("/p/train.py", "datasets")
+
+
 def test_libraries_are_no_question_outside_of_themselves() -> None:
     assert is_library("/p/train.py", "torch.distributed")
     assert is_library("/p/train.py", "os")
