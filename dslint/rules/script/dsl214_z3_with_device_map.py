@@ -7,16 +7,20 @@ transformers has been told of it (`HfDeepSpeedConfig`, `TrainingArguments`, `acc
 is not compatible with passing a device_map` on every rank, when the model is loaded.
 
 In a job of several processes without ZeRO, `device_map="auto"` spreads the model of each process over the GPUs of all,
-and accelerate refuses to train it. At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=True`
-as well; later ones ignore it.
+and accelerate refuses to train it: "You can't train a model that has been loaded with `device_map='auto'` in any
+distributed mode", and for quantised weights "... on a different device than the one you're training on". That several
+processes run it is known from the command, or taken from what only such a script has (`LOCAL_RANK`, `torchrun`,
+`main_process_first`, `ddp_find_unused_parameters`).
+
+At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=True` as well; later ones ignore it.
 
 **Fix.** Drop `device_map`, or make it `None` at stage 3: `device_map=None if is_deepspeed_zero3_enabled() else "auto"`.
 
 **When it stays quiet.** The value is `None` wherever stage 3 can come to it, or not known; the stage is not known to be
 3, or no command at stage 3 passes the switch of the branch; transformers does not know of stage 3 at that point (then
 DSL213 speaks), so that it accepts the map; tokenizers and other things that are no models; `low_cpu_mem_usage` where
-nobody states a release from 4.28 to 4.57. `"auto"` without stage 3, in a job of several processes, is not judged: what
-it does depends on the size of the model.
+nobody states a release from 4.28 to 4.57; `"auto"` in a script that may run in one process, or for a model that neither
+a Trainer nor accelerate trains.
 
 **Evidence.** `check_and_set_device_map` of transformers 5.23 raises the `ValueError`. Two ranks at stage 3: `"auto"`
 and one device both raise on every rank; at stage 2 the model loads. `from_pretrained` of transformers 4.28 to 4.57
@@ -27,9 +31,11 @@ one device in a distributed run (both read from the sources).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.source import Location, Span
 from dslint.model.versions.resolve import covers
 from dslint.python.events import Alt, Event
 from dslint.python.source import Module
@@ -58,6 +64,11 @@ META = RuleMeta(
 
 # The maps that use every GPU that the process sees.
 _SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+# What only a script for several processes has; a map for one process has the number of its device.
+_SEVERAL = re.compile(
+    r"[\"']LOCAL_RANK[\"']|\btorchrun\b|accelerate launch|main_process_first|ddp_find_unused_parameters"
+    r"|init_process_group"
+)
 _REFUSES = ">=4.28,<5"
 _MAX_STEPS = 4
 
@@ -121,22 +132,37 @@ def _of_ranks(run: RunQuery, found: Happening, value: Value) -> Finding | None:
     """`"auto"` in a job of several processes on a machine: each spreads the model over the GPUs of all of them."""
     event, processes = found.event, run.context.processes_per_node
     known = value.constants
-    if processes.get_or(1) < 2 or run.stages.stated[0] == 3 or not known or not set(known) <= _SPREADING:
+    if run.stages.stated[0] == 3 or not known or not set(known) <= _SPREADING:
         return None
-    if not run.has("trainer") or any(isinstance(node, Alt) and _is_choice(node) for node in found.around):
+    intended = _intends_several(run) if processes.get_or(0) < 2 else ()
+    if processes.get_or(0 if intended else 1) == 1:
+        return None
+    if not run.has("trainer", "prepares") or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
         return None
     node = _node(event, "device_map")
+    who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
     return run.finding(
         META,
         event.module,
         node,
-        f"`device_map={_shown(run, event, node, value)}` in each of {processes.get_or(0)} processes on a machine"
-        " spreads every copy of the model over all GPUs, and accelerate refuses to train it",
+        f"`device_map={_shown(run, event, node, value)}` in {who} spreads every copy of the model over all GPUs, and"
+        " accelerate refuses to train it",
         hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
-        related=tuple(place.labelled("several processes are started here") for place in processes.origins),
+        related=(*(place.labelled("several processes are started here") for place in processes.origins), *intended),
         severity=Severity.WARNING,
         facts={"device_map": "auto in several processes"},
     )
+
+
+def _intends_several(run: RunQuery) -> tuple[Location, ...]:
+    """Return the place where the code says that it runs in several processes; nothing where it may run in one."""
+    if run.context.is_one_process:
+        return ()
+    for module in run.machine.program.modules():
+        found = _SEVERAL.search(module.source.text)
+        if found is not None:
+            return (module.source.location(Span(*found.span()), "the script is written for several processes"),)
+    return ()
 
 
 def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
@@ -235,7 +261,46 @@ def main(data, local_rank):
     Trainer(model=model, train_dataset=data).train()
 """
 
+_QLORA = """\
+import os
+
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+%s
+
+def load(name):
+    return AutoModelForCausalLM.from_pretrained(
+        name, quantization_config=BitsAndBytesConfig(load_in_4bit=True), device_map=%s
+    )
+"""
+_QLORA_TRAIN = """\
+from transformers import Trainer, TrainingArguments
+
+from model import load
+
+
+def main(data):
+    args = TrainingArguments("out", ddp_find_unused_parameters=False)
+    with args.main_process_first():
+        data = data.map(str.lower)
+    Trainer(model=load("gpt2"), args=args, train_dataset=data).train()
+"""
+_OF_WORLD = 'PLACES = "auto" if os.environ.get("WORLD_SIZE", "1") == "1" else {"": int(os.environ["LOCAL_RANK"])}\n'
+
 EXAMPLES = (
+    bad(
+        "`auto` in a script that is written for several processes, in two files",
+        {"model.py": _QLORA % ("", '"auto"'), "train.py": _QLORA_TRAIN},
+        "model.py:9 warning",
+    ),
+    good(
+        "Each process has its own GPU",
+        {"model.py": _QLORA % ("", '{"": int(os.environ["LOCAL_RANK"])}'), "train.py": _QLORA_TRAIN},
+    ),
+    good(
+        "`auto` in one process only",
+        {"model.py": _QLORA % (_OF_WORLD, "PLACES"), "train.py": _QLORA_TRAIN},
+    ),
     bad(
         "`auto` on each of four processes, without ZeRO",
         {
