@@ -14,8 +14,8 @@ from functools import lru_cache
 from dslint.python import attributes
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Lost, Seq
-from dslint.python.heap import OutOfBudgetError
-from dslint.python.machine import UNFINISHED, Machine
+from dslint.python.heap import UNFINISHED, OutOfBudgetError
+from dslint.python.machine import Machine
 from dslint.python.source import Module
 from dslint.python.store import Key
 from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, join, one

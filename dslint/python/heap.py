@@ -100,6 +100,10 @@ class Frame:
         return found
 
 
+# Why a block has no end: a call around it took too many steps (`budgets.py`).
+UNFINISHED = "budget of a call"
+
+
 class OutOfBudgetError(Exception):
     """A call has taken more steps than it may (`budgets.py`)."""
 
@@ -331,6 +335,11 @@ class Heap:
         return found
 
     # -- budgets ------------------------------------------------------------------------------------------------
+
+    def give_up(self, tree: Node, items: list[Node]) -> None:
+        """Keep what a block has done, `items` of `tree`, that is left because a call takes too many steps."""
+        items += [*self.partial, Lost(UNFINISHED, getattr(tree, "node", self.frame.module.tree))]
+        self.partial = [tree]
 
     def gives_up(self, node: ast.AST, reason: str) -> Value:
         """Count that something is passed over, put it into the tree of events, and return a lost value."""

@@ -12,7 +12,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
-from dslint.python.several import with_member, without_none
+from dslint.python.several import or_none, with_member, without_none
 from dslint.python.values import (
     LOST_VALUE,
     NOTHING,
@@ -29,11 +29,10 @@ from dslint.python.values import (
     Super,
     Unknown,
     Value,
-    const,
     join,
     one,
 )
-from dslint.python.varies import DATA, LOST, UNMODELLED
+from dslint.python.varies import LOST, UNMODELLED
 
 
 def call(m: Machine, node: ast.Call) -> Value:
@@ -188,14 +187,7 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
     found = opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
-    return _or_none(m, name, found, arguments)
-
-
-def _or_none(m: Machine, name: str, found: Value, arguments: Arguments) -> Value:
-    """`item.get("labels")` of a piece of the data: who asks so expects that it is missing in some."""
-    if name != "get" or len(arguments.positional) != 1 or arguments.keywords or not m.varies(found) & DATA:
-        return found
-    return join(found, const(None))
+    return or_none(m, name, found, arguments)
 
 
 # Modules have them; of their state also optimizers and schedules, with the same meaning.
@@ -224,7 +216,7 @@ def _method_of_unknown(m: Machine, atom: Unknown, base: Value, name: str, argume
     if row is not None:
         return call_row(m, row, arguments, None, node, base)
     found_value = opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
-    return _or_none(m, name, found_value, arguments)
+    return or_none(m, name, found_value, arguments)
 
 
 def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, node: ast.AST) -> Value:

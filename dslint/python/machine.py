@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dslint.python import formulas
-from dslint.python.events import Alt, Exit, Lost, Node, Seq
+from dslint.python.events import Alt, Exit, Lost, Seq
 from dslint.python.jobtests import asks_for_job
 from dslint.python.operators import per_rank
 from dslint.python.paths import one_path
@@ -33,10 +33,7 @@ from dslint.python.varies import DIVERGENT, LOST, NAMED_RANK, RANKED, TOLD, WORL
 
 if TYPE_CHECKING:
     pass
-from dslint.python.heap import CONTAINERS, ITEMS, LENGTH, RECEIVED, REST, Heap, Outcome, OutOfBudgetError
-
-# Why a block has no end: a call around it took too many steps (`budgets.py`).
-UNFINISHED = "budget of a call"
+from dslint.python.heap import CONTAINERS, ITEMS, LENGTH, RECEIVED, REST, UNFINISHED, Heap, Outcome, OutOfBudgetError
 
 
 class Machine(Heap):
@@ -122,11 +119,6 @@ class Machine(Heap):
         return True
 
     # -- branches -----------------------------------------------------------------------------------------------
-
-    def give_up(self, tree: Node, items: list[Node]) -> None:
-        """Keep what a block has done, `items` of `tree`, that is left because a call takes too many steps."""
-        items += [*self.partial, Lost(UNFINISHED, getattr(tree, "node", self.frame.module.tree))]
-        self.partial = [tree]
 
     def branch(self, alt: Alt, then: Callable[[], None], orelse: Callable[[], None], number: object = None) -> None:
         """Run both sides of a test on the lanes that may take them, and join what they leave behind."""

@@ -2459,6 +2459,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL286",
+        name="cuda-started-before-fork",
+        kind="script",
+        severity="warning",
+        summary="CUDA is started before processes are forked that use it, and raises in each of them",
+        module="dslint.rules.script.dsl286_cuda_started_before_fork",
+        markers=(
+            "notebook_launcher|start_processes|Process\\(",
+            "torch|accelerat",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL288",
         name="file-used-without-waiting",
         kind="script",

@@ -43,6 +43,18 @@ from dslint.python.queries.order import following
 from dslint.python.varies import CLOCK, DATA, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.rankscripts import (
+    BUFFER_EMPTIED,
+    DRAWS_OWN,
+    DRAWS_SAME,
+    EMPTY_BATCH,
+    SHARE_DEALT,
+    SHARE_EMPTY_GOES_ON,
+    SHARE_OF_NOTHING,
+    SHARE_RETURNS,
+    SHARE_USED,
+    STOP_OF_A_LIST,
+)
 from dslint.rules.snippets import (
     DDP_LOOP,
     HF_CALLBACK,
@@ -211,21 +223,7 @@ EXAMPLES = (
     ),
     bad(
         "An empty batch on one rank",
-        {
-            "train.py": """\
-import deepspeed
-
-
-def train(args, model, loader):
-    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
-    for batch in loader:
-        if len(batch) == 0:
-            continue
-        loss = engine(batch)
-        engine.backward(loss)
-        engine.step()
-"""
-        },
+        {"train.py": EMPTY_BATCH},
         "train.py:7",
     ),
     bad(
@@ -261,141 +259,38 @@ def train(args, model, loader):
     ),
     bad(
         "A rank without items returns before the barrier",
-        {
-            "infer.py": """\
-import torch.distributed as dist
-
-
-def answer(prompts, model, write):
-    mine = prompts[dist.get_rank() :: dist.get_world_size()]
-    if not mine:
-        return
-    write([model(prompt) for prompt in mine])
-    dist.barrier()
-"""
-        },
+        {"infer.py": SHARE_RETURNS},
         "infer.py:6",
     ),
     bad(
         "The share is dealt out by a function of another file",
         {
-            "infer.py": """\
-import torch.distributed as dist
-
-from share import own
-
-
-def answer(prompts, model, write):
-    found = own(prompts)
-    if len(found) > 0:
-        write([model(prompt) for prompt in found])
-        dist.barrier()
-""",
-            "share.py": """\
-import torch.distributed as dist
-
-
-def own(items):
-    world = dist.get_world_size()
-    return [item for index, item in enumerate(items) if index % world == dist.get_rank()]
-""",
+            "infer.py": SHARE_USED,
+            "share.py": SHARE_DEALT,
         },
         "infer.py:8",
     ),
     bad(
         "A buffer that the first rank has emptied decides",
-        {
-            "log.py": """\
-import torch
-import torch.distributed as dist
-
-
-class Log:
-    def __init__(self):
-        self.values = {}
-
-    def note(self, name, value):
-        self.values[name] = value
-
-    def report(self):
-        if dist.get_rank() == 0:
-            self.values.clear()
-        if self.values:
-            dist.all_reduce(torch.ones(1))
-
-
-log = Log()
-log.note("loss", 0.5)
-log.report()
-"""
-        },
+        {"log.py": BUFFER_EMPTIED},
         "log.py:15",
     ),
     good(
         "A rank without items writes an empty file, and comes to the barrier",
-        {
-            "infer.py": """\
-import torch.distributed as dist
-
-
-def answer(prompts, model, write):
-    mine = prompts[dist.get_rank() :: dist.get_world_size()]
-    if not mine:
-        print("nothing to do on this rank")
-    write([model(prompt) for prompt in mine])
-    dist.barrier()
-"""
-        },
+        {"infer.py": SHARE_EMPTY_GOES_ON},
     ),
     good(
         "All ranks ask how many items there are at all",
-        {
-            "infer.py": """\
-import torch.distributed as dist
-
-
-def answer(prompts, model, write):
-    mine = prompts[dist.get_rank() :: dist.get_world_size()]
-    if not prompts:
-        return
-    write([model(prompt) for prompt in mine])
-    dist.barrier()
-"""
-        },
+        {"infer.py": SHARE_OF_NOTHING},
     ),
     bad(
         "Each process draws whether to evaluate",
-        {
-            "train.py": """\
-import random
-
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-for step in range(100):
-    if random.random() < 0.1:
-        dist.all_reduce(torch.ones(1))
-"""
-        },
+        {"train.py": DRAWS_OWN},
         "train.py:8",
     ),
     good(
         "Every process draws the same numbers",
-        {
-            "train.py": """\
-import random
-
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-random.seed(0)
-for step in range(100):
-    if random.random() < 0.1:
-        dist.all_reduce(torch.ones(1))
-"""
-        },
+        {"train.py": DRAWS_SAME},
     ),
     good(
         "All of them stop when one does",
@@ -422,24 +317,7 @@ for step in range(100):
     ),
     good(
         "Rank 0 tells the others",
-        {
-            "train.py": """\
-import os
-
-import torch.distributed as dist
-
-
-def train(steps, path, grads):
-    for _ in range(steps):
-        stop = [False]
-        if dist.get_rank() == 0:
-            stop[0] = os.path.exists(path)
-        dist.broadcast_object_list(stop, src=0)
-        if stop[0]:
-            break
-        dist.all_reduce(grads)
-"""
-        },
+        {"train.py": STOP_OF_A_LIST},
     ),
     good(
         "Rank 0 tells the others in a list, and keeps its own value",

@@ -39,6 +39,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event, Loop, events, walk
 from dslint.python.queries.caught import Caught, handlers
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.rankscripts import LOADER_ENDS, RECORD_COUNTED, RECORD_SKIPPED, USER_STOPS
 from dslint.rules.runs import RunQuery
 from dslint.rules.snippets import DDP_LOOP
 
@@ -242,50 +243,11 @@ def run(engine, loader):
     ),
     good(
         "The end of the loader, which comes on all ranks",
-        {
-            "train.py": """\
-import deepspeed
-
-
-def train(args, model, loader):
-    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
-    batches = iter(loader)
-    while True:
-        try:
-            engine.backward(engine(next(batches)))
-            engine.step()
-        except StopIteration:
-            break
-"""
-        },
+        {"train.py": LOADER_ENDS},
     ),
     good(
         "The user has stopped all ranks, and one of them writes what it knows",
-        {
-            "train.py": """\
-import deepspeed
-import torch.distributed as dist
-
-
-def train(args, model, loader):
-    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
-    try:
-        run(engine, loader)
-    except KeyboardInterrupt:
-        engine.save_checkpoint(args.out)
-    except RuntimeError as error:
-        print("failed", error)
-        raise
-    finally:
-        dist.destroy_process_group()
-
-
-def run(engine, loader):
-    for batch in loader:
-        engine.backward(engine(batch))
-        engine.step()
-"""
-        },
+        {"train.py": USER_STOPS},
     ),
     bad(
         "The step is a function of the file",
@@ -367,50 +329,12 @@ def step(args, model, batch):
     ),
     bad(
         "A broken record is skipped by the rank that reads it, before the sum over all ranks",
-        {
-            "count.py": """\
-import torch
-import torch.distributed as dist
-
-from records import parse
-
-
-def count(own_paths):
-    total = torch.zeros(1)
-    for path in own_paths:
-        try:
-            size = torch.tensor([float(len(parse(path)))])
-            dist.all_reduce(size)
-            total += size
-        except ValueError:
-            continue
-    return total
-"""
-        },
+        {"count.py": RECORD_SKIPPED},
         "count.py:14",
     ),
     good(
         "What may fail is done before, and every rank comes to the sum",
-        {
-            "count.py": """\
-import torch
-import torch.distributed as dist
-
-from records import parse
-
-
-def count(own_paths):
-    total = torch.zeros(1)
-    for path in own_paths:
-        try:
-            size = torch.tensor([float(len(parse(path)))])
-        except ValueError:
-            size = torch.zeros(1)
-        dist.all_reduce(size)
-        total += size
-    return total
-"""
-        },
+        {"count.py": RECORD_COUNTED},
     ),
     good(
         "The exception is what is expected, on every rank",

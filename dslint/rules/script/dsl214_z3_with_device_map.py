@@ -41,6 +41,7 @@ from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.rankscripts import MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
 from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind
 
@@ -232,91 +233,40 @@ def _is_choice(alt: Alt) -> bool:
     return bool(alt.then_lanes) and bool(alt.else_lanes)
 
 
-_TRAIN = """\
-import torch
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-from transformers.integrations import is_deepspeed_zero3_enabled
-
-ZERO = {"stage": %s, "stage3_gather_16bit_weights_on_model_save": True}
-CONFIG = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": ZERO}
-
-
-def main(dataset, local_rank, lora):
-    args = TrainingArguments("out", deepspeed=CONFIG)
-    %s
-    Trainer(model=model, args=args, train_dataset=dataset).train()
-"""
-
-
 def _loads(call: str, stage: int = 3) -> dict[str, str]:
-    return {"train.py": _TRAIN % (stage, call)}
+    return {"train.py": MAP_TRAIN % (stage, call)}
 
-
-_PLAIN = """\
-from transformers import AutoModelForCausalLM, Trainer
-
-
-def main(data, local_rank):
-    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=%s)
-    Trainer(model=model, train_dataset=data).train()
-"""
-
-_QLORA = """\
-import os
-
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
-
-%s
-
-def load(name):
-    return AutoModelForCausalLM.from_pretrained(
-        name, quantization_config=BitsAndBytesConfig(load_in_4bit=True), device_map=%s
-    )
-"""
-_QLORA_TRAIN = """\
-from transformers import Trainer, TrainingArguments
-
-from model import load
-
-
-def main(data):
-    args = TrainingArguments("out", ddp_find_unused_parameters=False)
-    with args.main_process_first():
-        data = data.map(str.lower)
-    Trainer(model=load("gpt2"), args=args, train_dataset=data).train()
-"""
-_OF_WORLD = 'PLACES = "auto" if os.environ.get("WORLD_SIZE", "1") == "1" else {"": int(os.environ["LOCAL_RANK"])}\n'
 
 EXAMPLES = (
     bad(
         "`auto` in a script that is written for several processes, in two files",
-        {"model.py": _QLORA % ("", '"auto"'), "train.py": _QLORA_TRAIN},
+        {"model.py": QLORA % ("", '"auto"'), "train.py": QLORA_TRAIN},
         "model.py:9 warning",
     ),
     good(
         "Each process has its own GPU",
-        {"model.py": _QLORA % ("", '{"": int(os.environ["LOCAL_RANK"])}'), "train.py": _QLORA_TRAIN},
+        {"model.py": QLORA % ("", '{"": int(os.environ["LOCAL_RANK"])}'), "train.py": QLORA_TRAIN},
     ),
     good(
         "`auto` in one process only",
-        {"model.py": _QLORA % (_OF_WORLD, "PLACES"), "train.py": _QLORA_TRAIN},
+        {"model.py": QLORA % (OF_WORLD, "PLACES"), "train.py": QLORA_TRAIN},
     ),
     bad(
         "`auto` on each of four processes, without ZeRO",
         {
-            "train.py": _PLAIN % '"auto"',
+            "train.py": MAP_PLAIN % '"auto"',
             "run.sh": "torchrun --nproc_per_node 4 train.py\n",
         },
         at="train.py:5 warning",
     ),
     good(
         "`auto` in one process",
-        {"train.py": _PLAIN % '"auto"', "run.sh": "python train.py\n"},
+        {"train.py": MAP_PLAIN % '"auto"', "run.sh": "python train.py\n"},
     ),
     good(
         "a device for each of four processes",
         {
-            "train.py": _PLAIN % '{"": local_rank}',
+            "train.py": MAP_PLAIN % '{"": local_rank}',
             "run.sh": "torchrun --nproc_per_node 4 train.py\n",
         },
     ),

@@ -1,0 +1,252 @@
+"""Scripts of examples in which ranks part, or stay together, at a test or an exception."""
+
+from __future__ import annotations
+
+SHARE_RETURNS = """\
+import torch.distributed as dist
+
+
+def answer(prompts, model, write):
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    if not mine:
+        return
+    write([model(prompt) for prompt in mine])
+    dist.barrier()
+"""
+SHARE_USED = """\
+import torch.distributed as dist
+
+from share import own
+
+
+def answer(prompts, model, write):
+    found = own(prompts)
+    if len(found) > 0:
+        write([model(prompt) for prompt in found])
+        dist.barrier()
+"""
+SHARE_DEALT = """\
+import torch.distributed as dist
+
+
+def own(items):
+    world = dist.get_world_size()
+    return [item for index, item in enumerate(items) if index % world == dist.get_rank()]
+"""
+BUFFER_EMPTIED = """\
+import torch
+import torch.distributed as dist
+
+
+class Log:
+    def __init__(self):
+        self.values = {}
+
+    def note(self, name, value):
+        self.values[name] = value
+
+    def report(self):
+        if dist.get_rank() == 0:
+            self.values.clear()
+        if self.values:
+            dist.all_reduce(torch.ones(1))
+
+
+log = Log()
+log.note("loss", 0.5)
+log.report()
+"""
+SHARE_EMPTY_GOES_ON = """\
+import torch.distributed as dist
+
+
+def answer(prompts, model, write):
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    if not mine:
+        print("nothing to do on this rank")
+    write([model(prompt) for prompt in mine])
+    dist.barrier()
+"""
+SHARE_OF_NOTHING = """\
+import torch.distributed as dist
+
+
+def answer(prompts, model, write):
+    mine = prompts[dist.get_rank() :: dist.get_world_size()]
+    if not prompts:
+        return
+    write([model(prompt) for prompt in mine])
+    dist.barrier()
+"""
+DRAWS_OWN = """\
+import random
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+for step in range(100):
+    if random.random() < 0.1:
+        dist.all_reduce(torch.ones(1))
+"""
+DRAWS_SAME = """\
+import random
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+random.seed(0)
+for step in range(100):
+    if random.random() < 0.1:
+        dist.all_reduce(torch.ones(1))
+"""
+STOP_OF_A_LIST = """\
+import os
+
+import torch.distributed as dist
+
+
+def train(steps, path, grads):
+    for _ in range(steps):
+        stop = [False]
+        if dist.get_rank() == 0:
+            stop[0] = os.path.exists(path)
+        dist.broadcast_object_list(stop, src=0)
+        if stop[0]:
+            break
+        dist.all_reduce(grads)
+"""
+RECORD_SKIPPED = """\
+import torch
+import torch.distributed as dist
+
+from records import parse
+
+
+def count(own_paths):
+    total = torch.zeros(1)
+    for path in own_paths:
+        try:
+            size = torch.tensor([float(len(parse(path)))])
+            dist.all_reduce(size)
+            total += size
+        except ValueError:
+            continue
+    return total
+"""
+RECORD_COUNTED = """\
+import torch
+import torch.distributed as dist
+
+from records import parse
+
+
+def count(own_paths):
+    total = torch.zeros(1)
+    for path in own_paths:
+        try:
+            size = torch.tensor([float(len(parse(path)))])
+        except ValueError:
+            size = torch.zeros(1)
+        dist.all_reduce(size)
+        total += size
+    return total
+"""
+LOADER_ENDS = """\
+import deepspeed
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    batches = iter(loader)
+    while True:
+        try:
+            engine.backward(engine(next(batches)))
+            engine.step()
+        except StopIteration:
+            break
+"""
+USER_STOPS = """\
+import deepspeed
+import torch.distributed as dist
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    try:
+        run(engine, loader)
+    except KeyboardInterrupt:
+        engine.save_checkpoint(args.out)
+    except RuntimeError as error:
+        print("failed", error)
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def run(engine, loader):
+    for batch in loader:
+        engine.backward(engine(batch))
+        engine.step()
+"""
+QLORA = """\
+import os
+
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+%s
+
+def load(name):
+    return AutoModelForCausalLM.from_pretrained(
+        name, quantization_config=BitsAndBytesConfig(load_in_4bit=True), device_map=%s
+    )
+"""
+QLORA_TRAIN = """\
+from transformers import Trainer, TrainingArguments
+
+from model import load
+
+
+def main(data):
+    args = TrainingArguments("out", ddp_find_unused_parameters=False)
+    with args.main_process_first():
+        data = data.map(str.lower)
+    Trainer(model=load("gpt2"), args=args, train_dataset=data).train()
+"""
+OF_WORLD = 'PLACES = "auto" if os.environ.get("WORLD_SIZE", "1") == "1" else {"": int(os.environ["LOCAL_RANK"])}\n'
+EMPTY_BATCH = """\
+import deepspeed
+
+
+def train(args, model, loader):
+    engine, _, _, _ = deepspeed.initialize(args=args, model=model)
+    for batch in loader:
+        if len(batch) == 0:
+            continue
+        loss = engine(batch)
+        engine.backward(loss)
+        engine.step()
+"""
+MAP_TRAIN = """\
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers.integrations import is_deepspeed_zero3_enabled
+
+ZERO = {"stage": %s, "stage3_gather_16bit_weights_on_model_save": True}
+CONFIG = {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": ZERO}
+
+
+def main(dataset, local_rank, lora):
+    args = TrainingArguments("out", deepspeed=CONFIG)
+    %s
+    Trainer(model=model, args=args, train_dataset=dataset).train()
+"""
+MAP_PLAIN = """\
+from transformers import AutoModelForCausalLM, Trainer
+
+
+def main(data, local_rank):
+    model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=%s)
+    Trainer(model=model, train_dataset=data).train()
+"""
