@@ -101,7 +101,6 @@ def precheck(tree: ast.Module) -> bool:
 
 
 _BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")
-# Words of what hands a value on among the ranks.
 _TELLS = re.compile(r"reduce|gather|broadcast|bcast")
 
 
