@@ -196,6 +196,16 @@ def keep(m: Machine, receiver: Instance, held: Value | None, node: ast.AST, *, i
         m.store.set((receiver, "#yields"), found)
 
 
+def held(m: Machine, value: Value, depth: int = 3) -> list[Value]:
+    """Return what lists and dictionaries hold, and what those inside of them do."""
+    found: list[Value] = []
+    for atom in value.atoms if depth else ():
+        inner = m.elements(atom) if isinstance(atom, Instance) else atom.items if isinstance(atom, Tuple) else ()
+        for item in inner:
+            found += [item, *held(m, item, depth - 1)]
+    return found
+
+
 def _element(m: Machine, atom: Atom, value: Value, node: ast.AST) -> Value:
     if isinstance(atom, Tuple):
         return join_all(atom.items)

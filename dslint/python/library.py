@@ -347,6 +347,8 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         for name, value in given.items()
         if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
     }
+    if "makes-optimizer" in row.tags:
+        event.items = {name: containers.held(m, value) for name, value in given.items() if name.endswith("params")}
     if "makes-group" in row.tags:
         listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))
         event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []

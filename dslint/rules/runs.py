@@ -92,7 +92,17 @@ class RunQuery:
     def waits(self) -> Waits:
         """Return which events wait for other ranks."""
         stage, _ = self.stages.stated
-        return Waits(self.machine, None if stage is None else stage == 3)
+        return Waits(self.machine, None if stage is None else stage == 3, is_fsdp=self.is_fsdp)
+
+    @cached_property
+    def is_fsdp(self) -> bool:
+        """Return whether every Accelerator of this run certainly shards with FSDP."""
+        made = [found.event for found in self.happenings("starts-group") if found.event.api == "accelerate.Accelerator"]
+        plugins = [event.arguments.get("fsdp_plugin") for event in made if not event.open]
+        return bool(made) and all(
+            plugin is not None and plugin.atoms and all(isinstance(atom, Instance) for atom in plugin.atoms)
+            for plugin in plugins
+        )
 
     @cached_property
     def partings(self) -> list[tuple[Entry, Parting]]:

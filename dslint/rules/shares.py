@@ -32,6 +32,7 @@ _RANGE = re.compile(r"range\([^,]*,\s*(\d+)\s*,")
 _MOST_NAMES = 4
 _BY_RANK = re.compile(r"(?i)rank|process_index")
 # As many groups as there are machines: no share of any work.
+_OF_WORLD = re.compile(r"(?i)%[^\n]*(?:world|num_proc|nproc)")
 _GROUPS = re.compile(r"(?i)world_?size(?:\(\))?\s*//")
 _WORDS = re.compile(r"[^\W\d]\w*")
 
@@ -60,7 +61,21 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     sources = [text for event in loaders for text in _code(event)]
     if loaders and not run.has("shards-data") and not any(map(_BY_RANK.search, sources)):
         return False  # what ranks have made on ways of their own is mostly the same
-    return not any(map(_EVENED.search, (around, *sources)))
+    return not any(map(_EVENED.search, (around, *sources, *_evened_before(run, parting))))
+
+
+def _evened_before(run: RunQuery, parting: Parting) -> Iterator[str]:
+    """Yield lines that divide by the number of ranks, of functions that call the one with the loop."""
+    function = parted.function_around(parting.test.module, parting.test.node)
+    if function is None:
+        return
+    for module in run.machine.program.modules():
+        if f"{function.name}(" not in module.source.text:
+            continue
+        calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Call))
+        for call in (n for n in calls if ast.unparse(n.func).rpartition(".")[2] == function.name):
+            text = module.text(parted.function_around(module, call) or module.tree)
+            yield from (line for line in text.split("\n") if _OF_WORLD.search(line))
 
 
 def _code_around(run: RunQuery, parting: Parting) -> str:

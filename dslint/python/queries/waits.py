@@ -35,12 +35,14 @@ class Wait:
 class Waits:
     """Answers which events wait, with what is known of the run.
 
-    `zero3`: ZeRO stage 3 is in use, so that forward passes gather parameters; `None` when nobody knows.
+    `zero3`: ZeRO stage 3 is in use, so that forward passes gather parameters; `None` when nobody knows. `is_fsdp`: the
+    Accelerator of the run shards with FSDP, so that the state of the model is gathered.
     """
 
-    def __init__(self, m: Machine, zero3: bool | None = None) -> None:
+    def __init__(self, m: Machine, zero3: bool | None = None, *, is_fsdp: bool = False) -> None:
         self.m = m
         self.zero3 = zero3
+        self.is_fsdp = is_fsdp
         self._known: dict[int, Wait | None] = {}
 
     def of(self, event: Event, *, is_local: bool = False) -> Wait | None:
@@ -61,6 +63,8 @@ class Waits:
         is_state = kind(event) == "get_state_dict" and event.api.startswith("accelerate.")
         if is_state or (kind(event) in _OF_PARTS and "saves-collective" in tags):
             is_waiting = self.zero3 and self._is_whole_job(event) and not self._is_own_copy(event)
+            if self.is_fsdp and _is_prepared(event):
+                return Wait(kind(event), "FSDP")
             return Wait(kind(event), "ZeRO stage 3") if is_waiting else None
         if kind(event) == "save_state" and event.api.startswith("accelerate."):
             # It saves the checkpoint of an engine, which begins with a barrier at every stage; else each rank saves.
@@ -136,6 +140,13 @@ class Waits:
     def text(self, event: Event | None) -> str:
         """Return the code of a call, with its name as the library has it."""
         return f"{event.api} {event.module.text(event.node)}" if event is not None else ""
+
+
+def _is_prepared(event: Event) -> bool:
+    """Return whether the model that a call gets is certainly one that accelerate has prepared."""
+    model = event.arguments.get("model")
+    atoms = model.atoms if model is not None else frozenset()
+    return bool(atoms) and all(isinstance(a, Instance) and a.cls == "accelerate.PreparedModel" for a in atoms)
 
 
 def kind(event: Event) -> str:

@@ -171,7 +171,47 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
+_FSDP = """\
+import torch
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+
+from saving import Saver
+
+
+def main(loader):
+    model = torch.nn.Linear(4, 4)
+    accelerator = Accelerator(%s)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    saver = Saver(accelerator)
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    saver(model)
+"""
+_SAVER = """\
+import torch
+
+
+class Saver:
+    def __init__(self, accelerator):
+        self.accelerator = accelerator
+
+    def __call__(self, model):
+        if not self.accelerator.is_main_process:
+            return
+        torch.save(self.accelerator.get_state_dict(model), "weights.pt")
+"""
+_SHARDS = "fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1)"
+
 EXAMPLES = (
+    bad(
+        "the weights of FSDP are gathered, in another file",
+        {"train.py": _FSDP % _SHARDS, "saving.py": _SAVER},
+        "saving.py:11 error",
+    ),
+    good("whole weights are taken on one rank", {"train.py": _FSDP % "", "saving.py": _SAVER}),
     bad("Lightning", {"train.py": LIGHTNING_SAVE, "requirements.txt": "lightning>=2.2\n"}, "train.py:8 error"),
     bad("Lightning of an unknown release saves on rank 0 only", {"train.py": LIGHTNING_SAVE}, "train.py:8 warning"),
     good(

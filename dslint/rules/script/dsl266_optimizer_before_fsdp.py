@@ -118,6 +118,10 @@ def _owners(event: Event, asked: dict[ast.AST, list[Instance]]) -> Iterator[Inst
         yield from asked.get(part, ())
     for atom in instances(event.arguments.get("params")):
         yield from asked.get(atom.node, ())
+    # Groups that a helper makes: lists and comprehensions in dictionaries.
+    for atom in (atom for value in event.items.get("params", ()) for atom in instances(value)):
+        for part in ast.walk(atom.node):
+            yield from asked.get(part, ())
 
 
 def _is_same_by_name(made: Event, wrap: Event) -> bool:
@@ -285,6 +289,23 @@ class Run:
 )
 
 EXAMPLES = (
+    bad(
+        "groups that a helper of another file makes, and a wrapper in another one",
+        {
+            "groups.py": "def split(net):\n    decayed = [p for p in net.parameters() if p.ndim > 1]\n"
+            "    plain = [p for p in net.parameters() if p.ndim <= 1]\n"
+            '    return [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]\n',
+            "wrapping.py": "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+            "def shard(net):\n    return FSDP(net, use_orig_params=False)\n",
+            "train.py": "import torch\nimport torch.distributed as dist\n\n"
+            "from groups import split\nfrom wrapping import shard\n\n\n"
+            "def main(net, loader):\n    dist.init_process_group('nccl')\n"
+            "    optimizer = torch.optim.AdamW(split(net))\n    net = shard(net)\n"
+            "    for batch in loader:\n        net(batch).mean().backward()\n        optimizer.step()\n"
+            "    dist.destroy_process_group()\n\n\nmain(torch.nn.Linear(4, 4), torch.ones(2, 4))\n",
+        },
+        "train.py:10",
+    ),
     bad(
         "the optimizer, then the wrapper",
         {"train.py": _TRAIN % f"{_MADE}\n{_WRAP}"},
