@@ -3953,6 +3953,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL609",
+        name="schedule-length-without-world",
+        kind="script",
+        severity="warning",
+        summary="a schedule counts the batches of the whole data set, and each process makes only its share",
+        module="dslint.rules.script.dsl609_schedule_length_without_world",
+        markers=(
+            "distributed|lightning|Trainer",
+            "schedul|OneCycleLR|LambdaLR|AnnealingLR|warmup|max_steps",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",

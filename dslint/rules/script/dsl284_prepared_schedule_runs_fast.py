@@ -33,6 +33,7 @@ from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.schedules import OPTIMIZERS, OTHERS, is_length, knows_world
 
 META = RuleMeta(
     code="DSL284",
@@ -48,23 +49,13 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-# Code that knows how many processes there are, or that divides and multiplies by them.
-_KNOWS_WORLD = re.compile(
-    r"num_processes|process_count|world|n_?gpus?\b|num_?gpus|gpus|n_?proc|device_count|num_devices|n_devices|replicas|"
-    r"global_batch|total_batch|split_batches|num_nodes",
-    re.I,
-)
-# What takes part in a schedule and is none of its numbers.
-_OTHERS = r"optim|^opt$|model|accelerator$|^torch$|^math$|^np$|^lr$|learning_rate"
-_OPTIMIZERS = re.compile(r"optimizer|^last_epoch$|^name$|lr$|^self$")
-
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each step of a prepared schedule whose numbers count what really happens."""
     if run.context.is_one_process or run.stage is not None:
         return
     wrappers = _wrappers(run)
-    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), _OTHERS) if wrappers else None
+    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS) if wrappers else None
     for step in run.happenings("scheduler-step") if derived is not None else ():
         found = [wrappers[atom] for atom in instances(step.event.receiver) if atom in wrappers]
         if not found or len(found) != len(instances(step.event.receiver)) or step.event.open:
@@ -98,33 +89,20 @@ def _why(run: RunQuery, derived: Derived, step: Happening, makers: list[Event]) 
         call = maker.node
         if not isinstance(call, ast.Call) or maker.open:
             return ""
-        numbers = [node for name, node in maker.nodes.items() if not _OPTIMIZERS.search(name)]
+        numbers = [node for name, node in maker.nodes.items() if not OPTIMIZERS.search(name)]
         behind = derived.of(maker.module, numbers)
         if behind is None or not numbers:
             return ""
         pieces += behind
-    if not pieces or any(_KNOWS_WORLD.search(_code(node)) for _, node in pieces):
+    if not pieces or any(knows_world(node) for _, node in pieces):
         return ""
-    lengths = [(m, call) for m, node in pieces for call in ast.walk(node) if _is_length(call)]
+    lengths = [(m, call) for m, node in pieces for call in ast.walk(node) if is_length(call)]
     if lengths:
         counted = all(_is_of_prepared(derived, module, call) for module, call in lengths)
         return "the steps of the prepared loader" if counted else ""
     if _is_once_an_epoch(run, step):
         return "epochs"
     return "the steps at which the loop stops" if _limits(step, pieces) else ""
-
-
-def _code(node: ast.AST) -> str:
-    """Return the words of a piece without comments and texts."""
-    found = [getattr(n, "id", "") or getattr(n, "attr", "") or getattr(n, "arg", "") for n in ast.walk(node)]
-    return " ".join(str(word) for word in found if word)
-
-
-def _is_length(node: ast.AST) -> bool:
-    """Return whether a length is asked that is none of a list of numbers."""
-    if isinstance(node, ast.Attribute):
-        return bool(re.search(r"num_(?:rows|samples|batches|examples)|__len__|(?:iters|steps)_per_epoch", node.attr))
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len"
 
 
 def _is_of_prepared(derived: Derived, module: Module, node: ast.AST) -> bool:
