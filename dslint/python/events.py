@@ -85,7 +85,7 @@ class Event:
     sources: list[Source] = field(default_factory=list)
     accumulation: Value | None = None  # the micro batches of a step, there or in arguments
     nodes: dict[str, ast.expr] = field(default_factory=dict)
-    # What lists and dictionaries hold that name devices or handlers.
+    # What lists and dictionaries hold that name devices or handlers, that are parameters, or that are saved.
     items: dict[str, list[Value]] = field(default_factory=dict)
     # Of calls that make a group: what it may list as members, each item by item; `None` where that is not known.
     members: list[list[Value] | None] = field(default_factory=list)

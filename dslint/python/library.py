@@ -250,6 +250,7 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
 
 _PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
 # Arguments whose items an event keeps.
+_KEEPS = frozenset({"makes-optimizer", "saves"})
 _HOLDS = _PLACES | {"kwargs_handlers"}
 
 
@@ -347,8 +348,8 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         for name, value in given.items()
         if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
     }
-    if "makes-optimizer" in row.tags:
-        event.items = {name: containers.held(m, value) for name, value in given.items() if name.endswith("params")}
+    if row.tags & _KEEPS:
+        event.items |= {name: containers.held(m, value) for name, value in given.items()}
     if "makes-group" in row.tags:
         listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))
         event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []

@@ -3969,6 +3969,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL610",
+        name="fsdp-optimizer-state-of-one-rank",
+        kind="script",
+        severity="warning",
+        summary="one rank saves the state of an optimizer under FSDP: it holds its own shard only",
+        module="dslint.rules.script.dsl610_fsdp_optimizer_state_of_one_rank",
+        markers=(
+            "FullyShardedDataParallel|fsdp|FSDP",
+            "state_dict",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
