@@ -33,7 +33,7 @@ ENTRY = (
     r"|Trainer\(|ddp_timeout|\bspawn\(|Trainer\):|LightningModule|Callback\b|DistributedSampler\("
     r"|dist(?:ributed)?\.(?:all_|broadcast|barrier|gather|scatter|reduce)|safe_[gs]et_full_"
     r"|HfDeepSpeedConfig|zero3_enabled\("
-    r"|DistributedSampler as |notebook_launcher\(|start_processes\("
+    r"|DistributedSampler as |notebook_launcher\(|start_processes\(|Trainer as |ProcessGroupKwargs|monitored_barrier"
     r"|cuda\.set_device\(|cuda:\{|CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"
     r"|new_group\(|new_subgroups|RandomSampler\(|batch_sampler ?="
     r"|gather_list|scatter_list|gather_object\("
