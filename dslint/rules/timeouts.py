@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from dslint.core.finding import Finding
+from dslint.core.finding import Finding, Severity
 from dslint.python.durations import is_duration
 from dslint.python.events import Event
 from dslint.python.values import Const, Unknown, Value
@@ -25,13 +26,13 @@ def wrong_timeouts(run: RunQuery, meta: RuleMeta) -> Iterator[Finding]:
             continue
         name = timeout_name(run, event)
         kind = _kind_of(value)
-        if argument_text(run, event, name)[1] is event.node and event.module.path == run.path:
-            continue  # what a call unpacks is told where it is written
         if numbers == "only":
             if is_duration(value):
                 yield _told(run, meta, event, name, "timedelta", "a number of seconds")
         elif kind and not (numbers == "float" and _is_float(value)):
             yield _told(run, meta, event, name, kind, "a `datetime.timedelta`")
+        elif not kind and not numbers and (kind := _by_default(run, value)):
+            yield _told(run, meta, event, name, kind, "a `datetime.timedelta`", " by default")
 
 
 def _kind_of(value: Value) -> str:
@@ -45,12 +46,21 @@ def _kind_of(value: Value) -> str:
     return kinds.pop() if len(kinds) == 1 else ""
 
 
+def _by_default(run: RunQuery, value: Value) -> str:
+    """Return what the default of a parameter is that nobody gives another value."""
+    is_parameter = isinstance(value.number, tuple) and value.number[:1] == ("parameter",)
+    default = run.machine.defaults.get(value.number) if is_parameter else None
+    return _kind_of(default) if default is not None else ""
+
+
 def _is_float(value: Value) -> bool:
     return not all(isinstance(atom, Const) and isinstance(atom.value, int | str) for atom in value.atoms)
 
 
-def _told(run: RunQuery, meta: RuleMeta, event: Event, name: str, kind: str, wanted: str) -> Finding:
+def _told(run: RunQuery, meta: RuleMeta, event: Event, name: str, kind: str, wanted: str, maybe: str = "") -> Finding:
     text, node = argument_text(run, event, name)
+    stated = _unpacked(event, name) if node is event.node else None
+    text, node = (run.text(event.module, stated), stated) if stated is not None else (text, node)
     call = event.api.rpartition(".")[2]
     known = event.arguments[name].constants
     value = known[0] if known is not None and len(known) == 1 and isinstance(known[0], int | float | str) else None
@@ -58,7 +68,35 @@ def _told(run: RunQuery, meta: RuleMeta, event: Event, name: str, kind: str, wan
         meta,
         event.module,
         node,
-        f"`{name}={text}` of `{called(run, event)}` is a {kind}, but {wanted} is needed: the call raises on every rank",
+        f"`{name}={text}` of `{called(run, event)}` is a {kind}{maybe}, but {wanted} is needed: the call raises on"
+        " every rank",
         hint="Pass the seconds as a number" if kind == "timedelta" else "Make it `timedelta(seconds=...)`",
+        severity=Severity.WARNING if maybe else None,
         facts={"call": "ddp_timeout-timedelta" if kind == "timedelta" else call, "value": value},
     )
+
+
+def _unpacked(event: Event, name: str) -> ast.expr | None:
+    """Return the only value that code of the file gives to a key of the mappings that a call unpacks."""
+    keywords = event.node.keywords if isinstance(event.node, ast.Call) else []
+    mappings = [k.value for k in keywords if k.arg is None]
+    names = {m.id for m in mappings if isinstance(m, ast.Name)}
+    found = [value for mapping in mappings for value in _stated(mapping, name)]
+    for node in ast.walk(event.module.tree) if names else ():
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name) and target.id in names:
+                found += _stated(node.value, name)
+            elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id in names:
+                found += [node.value] if isinstance(target.slice, ast.Constant) and target.slice.value == name else []
+    return found[0] if len(found) == 1 else None
+
+
+def _stated(mapping: ast.expr, name: str) -> list[ast.expr]:
+    """Return the value of a key in a display of a dictionary, or in `dict(...)`."""
+    if isinstance(mapping, ast.Dict):
+        pairs = zip(mapping.keys, mapping.values, strict=True)
+        return [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == name]
+    is_dict = isinstance(mapping, ast.Call) and isinstance(mapping.func, ast.Name) and mapping.func.id == "dict"
+    return [k.value for k in mapping.keywords if k.arg == name] if is_dict and isinstance(mapping, ast.Call) else []
