@@ -140,6 +140,7 @@ class Heap:
         self.forwarding: frozenset[Instance] = frozenset()  # the wrapped models whose forward runs
         self.renewed: dict[Instance, Instance] = {}  # what calls that were not interpreted again gave, by their first
         self.defaults: dict[object, Value] = {}  # of options and open parameters, by the number of their value
+        self.converted: dict[object, str] = {}  # the type of an option that is given, by the number of its value
         self.escaped: set[Instance] = set()  # what code without a model has got hold of, at any time
         self.turn = 0
         self.yielded_by = 0  # why ranks may get a different number of items from the generator that ran last

@@ -272,6 +272,7 @@ def _field(m: Machine, atom: Instance, name: str, option: Value | None, default:
     optional = own.constants == (None,) and required.constants != (True,) and (not names or names[0].startswith("-"))
     value = _input(atom, name, "" if optional and kind != "builtins.bool" else kind)
     m.defaults[value.number] = own
+    m.converted[value.number] = kind
     if nargs.constants not in ((None,), ("?",)) or _text(action) in _REPEATED:
         return _many(m, atom, name, value, node, optional)
     return value

@@ -6,8 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.core.fix import Edit, Fix
+from dslint.core.source import Span
 from dslint.python.durations import is_duration
 from dslint.python.events import Event
+from dslint.python.source import Module
 from dslint.python.values import Const, Unknown, Value
 from dslint.rules.base import RuleMeta
 from dslint.rules.everyrank import row_of
@@ -22,7 +25,7 @@ def wrong_timeouts(run: RunQuery, meta: RuleMeta) -> Iterator[Finding]:
     for found in run.happenings("takes-timeout"):
         event = found.event
         value, numbers = timeout_of(run, event), str(row_of(run, event).get("seconds", ""))
-        if value is None or event.may or event.module.path.endswith(".ipynb"):
+        if value is None or event.may:
             continue
         name = timeout_name(run, event)
         kind = _kind_of(value)
@@ -33,6 +36,8 @@ def wrong_timeouts(run: RunQuery, meta: RuleMeta) -> Iterator[Finding]:
             yield _told(run, meta, event, name, kind, "a `datetime.timedelta`")
         elif not kind and not numbers and (kind := _by_default(run, value)):
             yield _told(run, meta, event, name, kind, "a `datetime.timedelta`", " by default")
+        elif not kind and not numbers and (kind := _when_given(run, value)):
+            yield _told(run, meta, event, name, kind, "a `datetime.timedelta`", " when it is given")
 
 
 def _kind_of(value: Value) -> str:
@@ -44,6 +49,12 @@ def _kind_of(value: Value) -> str:
         else:
             kinds.add(_KINDS.get(atom.type.removeprefix("builtins."), "") if isinstance(atom, Unknown) else "")
     return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _when_given(run: RunQuery, value: Value) -> str:
+    """Return what an option is that has no default, and that a launch command need not pass."""
+    kind = run.machine.converted.get(value.number, "") if value.number is not None else ""
+    return _KINDS.get(kind.removeprefix("builtins."), "").replace("text", "")
 
 
 def _by_default(run: RunQuery, value: Value) -> str:
@@ -64,16 +75,66 @@ def _told(run: RunQuery, meta: RuleMeta, event: Event, name: str, kind: str, wan
     call = event.api.rpartition(".")[2]
     known = event.arguments[name].constants
     value = known[0] if known is not None and len(known) == 1 and isinstance(known[0], int | float | str) else None
+    is_delta = kind == "timedelta"
+    kind = f"`{kind}`" if is_delta else kind
+    effect = "transformers makes a `timedelta` of it and" if name == "ddp_timeout" else "the call"
     return run.finding(
         meta,
         event.module,
         node,
-        f"`{name}={text}` of `{called(run, event)}` is a {kind}{maybe}, but {wanted} is needed: the call raises on"
+        f"`{name}={text}` of `{called(run, event)}` is a {kind}{maybe}, but {wanted} is needed: {effect} raises on"
         " every rank",
-        hint="Pass the seconds as a number" if kind == "timedelta" else "Make it `timedelta(seconds=...)`",
+        hint=_hint(text, kind, is_stated=node is not event.node),
+        fix=None if maybe or kind == "text" or node is event.node else _fix(run, event, text, node, is_delta=is_delta),
         severity=Severity.WARNING if maybe else None,
-        facts={"call": "ddp_timeout-timedelta" if kind == "timedelta" else call, "value": value},
+        facts={"call": "ddp_timeout-timedelta" if is_delta else call, "value": value},
     )
+
+
+def _hint(text: str, kind: str, *, is_stated: bool) -> str:
+    if kind == "number":
+        return f"Write `timedelta(seconds={text})`" if is_stated else "Make it `timedelta(seconds=...)`"
+    if kind == "text":
+        return "Write `timedelta(seconds=...)`"
+    return f"Write `int({text}.total_seconds())`, or the seconds as a number"
+
+
+def _fix(run: RunQuery, event: Event, text: str, node: ast.AST, *, is_delta: bool) -> Fix | None:
+    """Return the edit that makes a `timedelta` of a number, or a number of a `timedelta`."""
+    if event.module.path != run.path:
+        return None
+    here = event.module.span(node)
+    text = event.module.text(node)
+    if is_delta:
+        return Fix("Pass the seconds", (Edit(run.path, here, f"int({text}.total_seconds())"),))
+    spelling = _timedelta(event.module)
+    edits = [Edit(run.path, here, f"{spelling or 'timedelta'}(seconds={text})")]
+    if not spelling:
+        edits.insert(0, _import_edit(run.path, event.module.source.text))
+    return Fix("Read the number as seconds", tuple(edits))
+
+
+def _timedelta(module: Module) -> str:
+    """Return how a file spells `datetime.timedelta`; empty when it imports neither."""
+    found = ""
+    for statement in module.tree.body:
+        for alias in statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ():
+            if isinstance(statement, ast.ImportFrom) and (statement.module, alias.name) == ("datetime", "timedelta"):
+                return alias.asname or alias.name
+            if isinstance(statement, ast.Import) and alias.name == "datetime":
+                found = f"{alias.asname or alias.name}.timedelta"
+    return found
+
+
+def _import_edit(path: str, text: str) -> Edit:
+    """Insert `from datetime import timedelta` before the first import that stands at the start of a line."""
+    offset = 0
+    for line in text.splitlines(keepends=True):
+        if line.startswith(("import ", "from ")) and not line.startswith("from __future__"):
+            newline = "\r\n" if line.endswith("\r\n") else "\n"
+            return Edit(path, Span(offset, offset), f"from datetime import timedelta{newline}")
+        offset += len(line)
+    return Edit(path, Span(0, 0), "from datetime import timedelta\n")
 
 
 def _unpacked(event: Event, name: str) -> ast.expr | None:
