@@ -12,7 +12,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
-from dslint.python.several import or_none, with_member, without_none
+from dslint.python.several import is_alike, or_none, with_member, without_none
 from dslint.python.values import (
     LOST_VALUE,
     NOTHING,
@@ -127,15 +127,8 @@ def call_member(m: Machine, base: Value, name: str, arguments: Arguments, node: 
     for atom in ordered(with_member(base.atoms, name)):
         runs.append(lambda atom=atom: _call_member(m, atom, base, name, arguments, node))  # type: ignore[misc]
     found = alternatives(m, runs, base, node)
-    shape = base.shape if base.shape and _is_alike(m, base, found) else 0
+    shape = base.shape if base.shape and is_alike(m, base, found) else 0
     return found.with_(base.varies, shape, _derived(base), base.origin) if base.varies else found
-
-
-def _is_alike(m: Machine, base: Value, found: Value) -> bool:
-    """Return whether a call gives a data set like the one that it was called on (`rows.map(f)`): as long as that."""
-    kinds = {atom.cls if isinstance(atom, Instance) else "" for atom in base.atoms}
-    others = {atom.cls if isinstance(atom, Instance) else "" for atom in found.atoms}
-    return kinds == others and all(isinstance(cls, str) and m.libraries.is_class(cls, "dataset") for cls in kinds)
 
 
 def _derived(base: Value) -> frozenset[Instance]:

@@ -51,3 +51,10 @@ def or_none(m: Machine, name: str, found: Value, arguments: Arguments) -> Value:
     if name != "get" or len(arguments.positional) != 1 or arguments.keywords or not m.varies(found) & DATA:
         return found
     return join(found, const(None))
+
+
+def is_alike(m: Machine, base: Value, found: Value) -> bool:
+    """Return whether a call gives a data set like the one that it was called on (`rows.map(f)`): as long as that."""
+    kinds = {atom.cls if isinstance(atom, Instance) else "" for atom in base.atoms}
+    others = {atom.cls if isinstance(atom, Instance) else "" for atom in found.atoms}
+    return kinds == others and all(isinstance(cls, str) and m.libraries.is_class(cls, "dataset") for cls in kinds)
