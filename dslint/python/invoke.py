@@ -12,7 +12,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
-from dslint.python.several import is_alike, or_none, with_member, without_none
+from dslint.python.several import is_alike, with_member, without_none
 from dslint.python.values import (
     LOST_VALUE,
     NOTHING,
@@ -179,8 +179,7 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
         return opaque_call(m, arguments, node, f"method `{name}` that no class of the project defines", one(atom), kind)
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
-    found = opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
-    return or_none(m, name, found, arguments)
+    return opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
 
 
 # Modules have them; of their state also optimizers and schedules, with the same meaning.
@@ -208,8 +207,7 @@ def _method_of_unknown(m: Machine, atom: Unknown, base: Value, name: str, argume
     row = m.libraries.method(atom.type, name) if atom.type else _by_name(m, name)
     if row is not None:
         return call_row(m, row, arguments, None, node, base)
-    found_value = opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
-    return or_none(m, name, found_value, arguments)
+    return opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
 
 
 def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, node: ast.AST) -> Value:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 from dslint.python.heap import CONTENT
 from dslint.python.places import ordered
-from dslint.python.values import NOTHING, Atom, Const, Instance, Value, const, join
-from dslint.python.varies import DATA
+from dslint.python.values import NOTHING, Atom, Const, Instance, Value, join
 
 if TYPE_CHECKING:
-    from dslint.python.binding import Arguments
     from dslint.python.machine import Machine
 
 
@@ -44,13 +42,6 @@ def of_each(m: Machine, atoms: frozenset[Atom], read: Callable[[Atom], Value]) -
                 m.store.set((made, CONTENT), contents[made])
         found = join(found, given)
     return found
-
-
-def or_none(m: Machine, name: str, found: Value, arguments: Arguments) -> Value:
-    """Return what a method gives: `item.get("labels")` also nothing, where it is missing in some of the data."""
-    if name != "get" or len(arguments.positional) != 1 or arguments.keywords or not m.varies(found) & DATA:
-        return found
-    return join(found, const(None))
 
 
 def is_alike(m: Machine, base: Value, found: Value) -> bool:

@@ -51,6 +51,7 @@ META = RuleMeta(
         "DistributedSampler.__iter__ in torch/utils/data/distributed.py",
         "DeepSpeedDataLoader in deepspeed/runtime/dataloader.py",
     ),
+    depends_on_run=True,
 )
 
 _DEALER = "torch.utils.data.DistributedSampler"
