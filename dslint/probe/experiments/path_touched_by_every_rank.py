@@ -2,7 +2,8 @@
 
 As written, all ranks do it; as fixed, rank 0 does it alone, and the others wait. Of two ranks that make a folder or
 remove one, the second gets an error; a barrier between the test and the call stands for ranks that come at the same
-time. A file that both write holds what one of them had, or parts of both. A path of each rank's own is the control.
+time. A file that both write holds what one of them had, or parts of both. Of two that download, one has written half of
+its archive when the other looks, as the barrier sees to. A path of each rank's own is the control.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ EXPERIMENT = Experiment(
         Case("remove", {"does": "remove", "tests": True}),
         Case("move", {"does": "move", "tests": False}),
         Case("write", {"does": "write", "tests": False}, Expect((Kind.WRONG,), r"holds no whole result of all ranks")),
+        Case(
+            "download",
+            {"does": "download", "tests": False},
+            Expect((Kind.RAISE,), r"Dataset not found or corrupted"),
+        ),
         Case("own-folder", {"does": "folder", "tests": True, "own": True}, verdict=Verdict.NOT_REPRODUCED),
         Case("own-file", {"does": "write", "tests": False, "own": True}, verdict=Verdict.NOT_REPRODUCED),
     ),
@@ -59,6 +65,8 @@ def _change(rank: RankApi, is_everyone: bool) -> Json:
     if (is_everyone or rank.index == 0) and (is_free or not rank.params["tests"]):
         if does == "folder":
             os.makedirs(path)
+        elif does == "download":
+            _download(rank, path, is_everyone)
         elif does == "remove":
             shutil.rmtree(path)
         elif does == "move":
@@ -69,6 +77,21 @@ def _change(rank: RankApi, is_everyone: bool) -> Json:
     rank.mark(does)
     dist.barrier()
     return {"file": Path(path).read_text() if does == "write" else ""}
+
+
+def _download(rank: RankApi, path: str, is_everyone: bool) -> None:
+    """Fetch an archive unless there is one, then check it: what data sets do that take no lock."""
+    import torch.distributed as dist
+
+    archive = Path(path)
+    if rank.index == 0:
+        archive.write_text("half")
+    if is_everyone:
+        dist.barrier()
+    if rank.index != 0 and archive.read_text() != "half and half":
+        raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+    if rank.index == 0:
+        archive.write_text("half and half")
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:

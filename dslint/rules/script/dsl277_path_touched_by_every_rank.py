@@ -1,12 +1,14 @@
 """Every rank makes, removes, moves or writes the same file or folder.
 
 **What.** A script that runs as several processes makes a folder without `exist_ok`, removes or moves a file or folder,
-or writes a file, under a path that is the same on all ranks, and nothing keeps ranks from coming there together.
+writes a file, or downloads and unpacks a data set without a lock, under a path that is the same on all ranks, and
+nothing keeps ranks from coming there together.
 
 **Why it hurts.** The ranks race. Of two that make a folder one gets `FileExistsError`, also where both have looked
 before whether it is there. Of two that remove or move something one gets `FileNotFoundError`. That rank ends, and the
 others wait for it. Of two that write a file the last one wins: the results of the others are lost, and a file that two
-write at the same time may hold parts of both.
+write at the same time may hold parts of both. A rank that finds an archive of which another has written a part reads
+it as broken: `Dataset not found or corrupted`, at the first run on a machine.
 
 **Fix.** Do it on rank 0 only, with a barrier before other ranks use the path; pass `exist_ok=True` for a folder; or put
 the rank into the name.
@@ -15,12 +17,13 @@ the rank into the name.
 differs by rank or its origin is not certain; a lock or `main_process_first` is around, or other
 ranks wait at a barrier; the error is caught, or
 `exist_ok`, `missing_ok`, `ignore_errors` rule it out; files that are appended to; tokenizers and
-processors; downloads; calls of libraries that
-write on one rank themselves; scripts of which nothing says that they run as several processes, and processes that are
-started later.
+processors; downloads of libraries that take a lock; a data set that some process has fetched before;
+calls of libraries that write on one rank themselves; scripts of which nothing says that they run as several
+processes, and processes that are started later.
 
 **Evidence.** Two gloo ranks: the second `os.makedirs`, `shutil.rmtree` and `shutil.move` of the same path raise, also
-after a test; a file that both write holds the results of one rank. With paths of their own nothing happens.
+after a test; a file that both write holds the results of one rank; an archive that one is still writing
+is refused by the other. With paths of their own nothing happens.
 """
 
 from __future__ import annotations
@@ -55,10 +58,12 @@ _MESSAGES = {
     "tested folder": "Every rank makes this folder if it is missing: of two that look at once one fails",
     "remove": "Every rank removes the same path: the second one gets `FileNotFoundError`",
     "move": "Every rank moves the same path: the second one gets `FileNotFoundError`",
+    "download": "Every rank downloads this data set into one folder: a rank may read what another has half written",
     "write": "Every rank writes this file: the last one wins, and what two ranks write at the same time is torn",
 }
 _HINTS = {
     "folder": "Pass `exist_ok=True`",
+    "download": "Download on one rank of each machine, let the others wait at a barrier, then open it on all of them",
     "write": "Write it on rank 0 only, or put the rank into its name",
     "": "Do it on rank 0 only, and let the others wait at a barrier",
 }
@@ -68,10 +73,16 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each call by which every rank changes the same path."""
     if run.context.is_one_process:
         return
-    for found in arrivals(run, "makes-folder", "removes", "moves-file", "saves", "opens"):
+    reached = list(arrivals(run, "makes-folder", "removes", "moves-file", "saves", "opens", "unpacks"))
+    fetched = _fetched_before(run, reached)
+    for found in reached:
         event, row = found.event, row_of(run, found.event)
         does = _does(found, row)
-        if does is None or not _is_shared(event, str(row.get("path", ""))):
+        if (
+            does is None
+            or (does == "download" and event.api in fetched)
+            or not _is_shared(event, str(row.get("path", "")))
+        ):
             continue
         calls = [node for node in found.around if isinstance(node, Call)]
         tests = any(isinstance(node, Alt) and node.varies & HOST for node in found.around)
@@ -90,6 +101,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
         )
 
 
+def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[str]:
+    """Return the data sets that some processes fetch elsewhere, so that the others find them."""
+    every = {id(found.event.node) for found in reached}
+    others = (h.event for h in run.happenings("unpacks") if id(h.event.node) not in every)
+    return frozenset(event.api for event in others if not _is(event, "download", False))
+
+
 def _does(found: Arrival, row: Mapping[str, Any]) -> str | None:
     """Return what a call does to its path; `None` where nothing can go wrong."""
     event = found.event
@@ -99,6 +117,9 @@ def _does(found: Arrival, row: Mapping[str, Any]) -> str | None:
     if event.tags & {"removes", "moves-file"}:
         is_open = not _is(event, "ignore_errors", False) or not _is(event, "missing_ok", False)
         return None if is_open or found.is_tried else "remove" if "removes" in event.tags else "move"
+    if "unpacks" in event.tags:
+        asked = event.arguments.get("download")
+        return "download" if asked is not None and asked.constants == (True,) and not found.is_tried else None
     if "opens" in event.tags:
         mode = event.arguments.get(str(row.get("mode", "")))
         modes = mode.constants if mode is not None else None
@@ -237,7 +258,38 @@ trainer = L.Trainer(devices=4, strategy="%s", callbacks=[Writer("out.csv")])
 trainer.predict(Model(), return_predictions=False)
 """
 
+_DATA = """\
+from torchvision import datasets
+
+
+def cifar(root, train%s):
+    return datasets.CIFAR10(root, train=train, download=%s)
+"""
+_READS = """\
+import os
+
+import torch.distributed as dist
+
+from data import cifar
+
+%sdist.init_process_group("nccl")
+%scifar("/tmp/cifar10", True%s)
+"""
+
 EXAMPLES = (
+    bad("a data set that every rank downloads", {
+        "data.py": _DATA % ("", "True"), "train.py": _READS % ("", "", "")}, "data.py:5"),
+    bad("a flag that the call gives", {
+        "data.py": _DATA % (", fetch", "fetch"), "train.py": _READS % ("", "", ", fetch=True")}, "data.py:5"),
+    good("the data set must be there", {
+        "data.py": _DATA % ("", "False"), "train.py": _READS % ("", "", "")}),
+    good("the default is not to download", {
+        "data.py": (_DATA % ("", "")).replace(", download=", ""), "train.py": _READS % ("", "", "")}),
+    good("the first rank of each machine downloads", {
+        "data.py": _DATA % (", fetch", "fetch"), "train.py": _READS % ("", "", ', os.environ["LOCAL_RANK"] == "0"')}),
+    good("one rank has fetched it before", {"data.py": _DATA % ("", "True"), "train.py": _READS % (
+        "from torchvision.datasets import CIFAR10\n\n",
+        "if dist.get_rank() == 0:\n    CIFAR10('/tmp/cifar10', download=True)\ndist.barrier()\n", "")}),
     bad("a writer of Lightning, which runs on every rank", {"predict.py": _WRITER % ("", "ddp")}, "predict.py:14"),
     good("the writer runs on rank 0 only", {
         "predict.py": (_WRITER % ("    @rank_zero_only\n", "ddp")).replace(
