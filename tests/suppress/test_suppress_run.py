@@ -58,9 +58,9 @@ def test_a_suppression_that_another_run_may_need_is_not_unused(code: str, projec
 
 
 def test_a_suppression_of_a_rule_that_needs_only_the_file_is_unused(project: Path) -> None:
-    (project / "train.py").write_text("import torch.distributed as dist\ndist.barrier()  # dslint: ignore[DSL201]\n")
+    (project / "train.py").write_text("import torch.distributed as dist\ndist.barrier()  # dslint: ignore[DSL252]\n")
     assert dslint(".").places == [("train.py:2:17", "DSL903")]
-    assert dslint(".", "--ignore", "DSL201").out == ""
+    assert dslint(".", "--ignore", "DSL252").out == ""
     assert dslint(".", "--select", "DSL1").out == ""
 
 
@@ -150,7 +150,7 @@ def test_the_comment_of_a_config_holds_when_only_its_launch_script_is_given(proj
 
 def test_unused_comments_are_deleted_by_fix_in_every_kind_of_file(project: Path) -> None:
     texts = {
-        "a.py": "import torch.distributed as dist\ndist.barrier()  # dslint: ignore[DSL201] old reason\n",
+        "a.py": "import torch.distributed as dist\ndist.barrier()  # dslint: ignore[DSL252] old reason\n",
         "b.sh": "echo 1\n# noqa: DSL309\ntorchrun --nproc_per_node 8 train.py  # noqa: DSL309\n",
         "c.md": "```bash\n# dslint: ignore[DSL309]\ntorchrun --nproc_per_node 8 train.py\n```\n",
         "ds.jsonc": '{\n  // dslint: ignore[DSL140]\n  "train_batch_size": 8, /* dslint: ignore[DSL140] */\n'

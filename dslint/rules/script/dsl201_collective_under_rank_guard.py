@@ -83,6 +83,7 @@ META = RuleMeta(
     fix="safe",
     markers=GUARDED_COLLECTIVE,
     also_told_by=parted.RANKS_PART,
+    depends_on_run=True,
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/797",
         "https://github.com/deepspeedai/DeepSpeed/issues/2993",
