@@ -244,3 +244,56 @@ if __name__ == "__main__":
     torch.cuda.set_device(dist.get_node_local_rank())
     Runner(loaders(sys.argv[1], 8)).fit(%s)
 """
+# A training set that is divided, a test set that may be, and a script that trains and evaluates.
+EVALUATION_DATA = """\
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, SequentialSampler, Subset
+from torchvision.datasets import CIFAR10
+
+
+def loaders(folder):
+    train, test = CIFAR10(folder), CIFAR10(folder, train=False)
+    sampler = DistributedSampler(train)
+    return DataLoader(train, 64, sampler=sampler), %s
+"""
+EVALUATION = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from data import loaders
+
+
+def mean(numbers):
+    dist.all_reduce(numbers, op=dist.ReduceOp.SUM)
+    return numbers / dist.get_world_size()
+
+
+def evaluate(model, loader):
+    counts = torch.zeros(2, device="cuda")
+    with torch.no_grad():
+        for index, (images, labels) in enumerate(loader):
+%s            counts[0] += (model(images.cuda()).argmax(1) == labels.cuda()).sum()
+            counts[1] += labels.numel()
+%s    return counts[0] / counts[1]
+
+
+def main():
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_node_local_rank())
+    train, test = loaders("data")
+    model = DistributedDataParallel(torch.nn.Linear(4, 2).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        train.sampler.set_epoch(epoch)
+        for images, labels in train:
+            torch.nn.functional.cross_entropy(model(images.cuda()), labels.cuda()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        print(evaluate(model, test))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+"""

@@ -69,7 +69,7 @@ def undivided(run: RunQuery) -> Iterator[Undivided]:
         sources = event.sources
         if event.open or not sources or event.lanes != run.machine.worlds.full:
             continue
-        if _is_about_items(sources[0], event, adds_sampler) and all(_is_blind(run, source) for source in sources):
+        if _is_about_items(sources[0], event, adds_sampler) and all(is_blind(run, source) for source in sources):
             yield Undivided(happening, sources[0], run.machine.program)
 
 
@@ -91,7 +91,7 @@ def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
     return not adds_sampler and (source.is_own or source.path in _PLAIN_SAMPLERS)
 
 
-def _is_blind(run: RunQuery, source: Source) -> bool:
+def is_blind(run: RunQuery, source: Source) -> bool:
     """Return whether neither the contents nor the code nor the making of a source have to do with the rank."""
     if source.varies & (RANKED | LOST | RANDOM) or "torch.utils.data.DistributedSampler" in source.bases:
         return False
