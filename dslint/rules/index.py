@@ -3927,6 +3927,21 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL604",
+        name="parts-drawn-per-rank",
+        kind="script",
+        severity="warning",
+        summary="each rank draws by itself which items are held out: what one validates on, others train on",
+        module="dslint.rules.script.dsl604_parts_drawn_per_rank",
+        markers=(
+            "DistributedDataParallel|DDP|deepspeed|accelerat|lightning|FullyShardedDataParallel|fully_shard|FSDP",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL606",
         name="clipping-never-reaches-engine",
         kind="script",

@@ -15,7 +15,7 @@ _TRAINS = ("backward", "engine-backward", "trainer-train")
 _RANKS = re.compile(
     r"LOCAL_RANK|WORLD_SIZE|local_rank|world_size|torchrun|\bddp\b|deepspeed|torch\.distributed|accelerate"
 )
-_SEEDS = re.compile(r"(?<!def )(?<![\w.])(?:\w+\.)*(?!manual_|initial_)\w*seed\w*\(", re.I)
+SEEDS = re.compile(r"(?<!def )(?<![\w.])(?:\w+\.)*(?!manual_|initial_)\w*seed\w*\(", re.I)
 
 
 def own_orders(run: RunQuery) -> Iterator[Event]:
@@ -45,11 +45,12 @@ def _shares(run: RunQuery) -> bool:
         return False
     told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
     return run.has(*_SHARES) or (
-        run.has("trainer", "wraps-model") and (told or any(_RANKS.search(m.source.text) for m in _modules(run)))
+        run.has("trainer", "wraps-model") and (told or any(_RANKS.search(m.source.text) for m in entry_modules(run)))
     )
 
 
-def _modules(run: RunQuery) -> list[Module]:
+def entry_modules(run: RunQuery) -> list[Module]:
+    """Return the modules in which the entries of a run stand."""
     return list({id(entry.module): entry.module for entry in run.entries}.values())
 
 
@@ -60,5 +61,5 @@ def _is_seeded(run: RunQuery, found: Happening) -> bool:
             break
         if event.tags & {"trainer", "seeds"}:
             return True
-    around = [found.event.module, *(call.module for call in found.calls), *_modules(run)]
-    return any(_SEEDS.search(module.source.text) for module in around)
+    around = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
+    return any(SEEDS.search(module.source.text) for module in around)

@@ -19,7 +19,7 @@ many in none. Nothing fails; part of the data is never trained on, and an evalua
 
 **When it stays quiet.** A cut by the rank: unless the whole way is visible in one function, from the seed over the
 shuffle to the cut. A seed that may be set elsewhere, any other function with "seed" in its name, `torch.randperm`
-without a seed (torch begins with the same one everywhere), a shuffle in a branch; a shuffle of rows on one rank only; a
+without a seed (DSL604 tells parts that are drawn with it), a shuffle in a branch; a shuffle of rows on one rank only; a
 run of one process, or one that nothing shows to have several.
 
 **Evidence.** Two gloo ranks, 24 items: with the rank in the seed of `random`, `numpy` or `torch`, or without a seed for

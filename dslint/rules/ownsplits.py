@@ -1,0 +1,76 @@
+"""Parts of a data set that every process draws for itself, before the ranks share them out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.python.events import Event
+from dslint.python.source import Module
+from dslint.python.sources import Source
+from dslint.python.varies import HOST, LOST, RANDOM, RANKED
+from dslint.rules.lightnings import adds_sampler, trainers
+from dslint.rules.ownorders import SEEDS, entry_modules
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import RunQuery
+
+
+def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event]]:
+    """Yield where parts of a data set are drawn that nothing has seeded, with the loader that ranks share them by."""
+    told: set[str] = set()
+    if not run.has("wraps-model", "prepares", "trainer-train"):
+        return  # a module alone: who calls it may have seeded all ranks
+    if run.has("spawns") or any(
+        "notebook" in _strategy(event) or "fork" in _strategy(event) for event in trainers(run)
+    ):
+        return  # what was drawn before the processes start is the same in all of them
+    for found in run.happenings("makes-loader"):
+        parts = [source for source in found.event.sources if _is_drawn(source)]
+        if not parts or found.event.open or found.event.lanes != run.machine.worlds.full:
+            continue
+        modules = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
+        if not _is_shared(run, found.event) or not _draws_own(run, modules):
+            continue
+        made = parts[0].made
+        home = next((m for m in run.machine.program.modules() if any(n is made for n in ast.walk(m.tree))), None)
+        if home is not None and home.path not in told:
+            told.add(home.path)
+            yield home, made, found.event
+
+
+def _strategy(event: Event) -> str:
+    value = event.arguments.get("strategy")
+    return str(value.constants) if value is not None else ""
+
+
+def _is_drawn(source: Source) -> bool:
+    """Return whether a part of a data set depends on random numbers, and on nothing else of each rank."""
+    is_part = source.role == "dataset" and source.path == "torch.utils.data.Subset" and not source.is_own
+    return is_part and bool(source.varies & RANDOM) and not source.varies & (RANKED | LOST | HOST)
+
+
+def _is_shared(run: RunQuery, loader: Event) -> bool:
+    """Return whether the ranks share out what a loader holds."""
+    if any("torch.utils.data.DistributedSampler" in source.bases for source in loader.sources):
+        return True
+    if any(source.path == "torch.utils.data.DistributedSampler" for source in loader.sources):
+        return True
+    made = instances(loader.result)
+    prepared = [v for found in run.occurrences("prepares") for v in found.event.arguments.values()]
+    return any(atom in instances(value) for value in prepared for atom in made) or bool(adds_sampler(run))
+
+
+def _draws_own(run: RunQuery, modules: list[Module]) -> bool:
+    """Return whether each process draws other numbers: nothing seeds, or each rank seeds with its own number."""
+    own: set[tuple[str, int]] = set()
+    for found in run.happenings("seeds"):
+        event = found.event
+        if not any(varies & RANKED for varies, _, _ in event.snapshot.values()):
+            return False
+        own.add((event.module.path, getattr(event.node, "lineno", 0)))
+    for module in modules:
+        text = module.source.text
+        places = ((module.path, text.count("\n", 0, match.start()) + 1) for match in SEEDS.finditer(text))
+        if any(place not in own for place in places):
+            return False
+    return True

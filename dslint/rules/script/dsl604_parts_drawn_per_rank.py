@@ -1,0 +1,146 @@
+"""Every process draws by itself which items are held out, and the ranks then share them out.
+
+**What.** `random_split` without a generator, or a `Subset` of drawn places, runs in every process; nothing seeds the
+ranks alike, or each seeds with its own rank. A `DistributedSampler`, accelerate or Lightning then shares the part out.
+
+**Why it hurts.** Each process begins with another state of its generators. The parts differ: what one rank holds out
+for the validation another trains on, so that the validation tells how well the model remembers. The sampler deals out
+places in another part on each rank: some items come twice, and others never. Nothing fails.
+
+**Fix.** `random_split(data, lengths, generator=torch.Generator().manual_seed(42))`, or one seed for all ranks before
+the draw: `seed_everything(42)`, `torch.manual_seed(42)`.
+
+**When it stays quiet.** A generator that is passed; anything that seeds, or may by its name; parts that depend on
+files or on other causes; a draw before processes are spawned; a module without the script that calls it; one process.
+
+**Evidence.** Two gloo ranks, torch 2.13, nothing seeded: the parts differ, and items that one rank holds out are in
+the training part of the other; with a seeded generator the parts are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ownsplits import own_splits
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL604",
+    name="parts-drawn-per-rank",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="each rank draws by itself which items are held out: what one validates on, others train on",
+    markers=(r"DistributedDataParallel|DDP|deepspeed|accelerat|lightning|FullyShardedDataParallel|fully_shard|FSDP",),
+    references=(
+        "https://pytorch.org/docs/stable/data.html#torch.utils.data.random_split",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/18638",
+    ),
+    also_told_by=("DSL257",),
+    depends_on_run=True,
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where parts are drawn that all ranks should hold alike."""
+    if run.context.is_one_process:
+        return
+    for module, node, loader in own_splits(run):
+        yield run.finding(
+            META,
+            module,
+            node,
+            "No common seed stands behind this draw: each rank holds out other items, and trains on those of others",
+            hint="Pass `generator=torch.Generator().manual_seed(42)`, or seed all ranks alike before the draw",
+            related=(run.location(loader.module, loader.node, "the ranks share out what this loader holds"),),
+            facts={"library": "torch"},
+        )
+
+
+_DATA = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, Subset, random_split
+from torchvision.datasets import ImageFolder
+
+
+def loader(folder):
+    items = ImageFolder(folder)
+    train, _ = %s
+    return DataLoader(train, 32, sampler=DistributedSampler(train))
+
+
+def cut(items, order):
+    return Subset(items, order[100:]), Subset(items, order[:100])
+"""
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from data import loader
+
+
+def main():
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_node_local_rank())
+    %s
+    model = DistributedDataParallel(torch.nn.Linear(4, 2).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train = loader("images")
+    for epoch in range(3):
+        train.sampler.set_epoch(epoch)
+        for images, labels in train:
+            torch.nn.functional.cross_entropy(model(images.cuda()), labels.cuda()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+"""
+_LIGHTNING = """\
+import lightning as L
+import torch
+from torch.utils.data import DataLoader, random_split
+from torchvision.datasets import ImageFolder
+
+
+class Images(L.LightningDataModule):
+    def setup(self, stage=None):
+        self.train, self.val = random_split(ImageFolder("images"), [0.9, 0.1])
+
+    def train_dataloader(self):
+        return DataLoader(self.train, batch_size=32, shuffle=True)
+
+
+class Net(L.LightningModule):
+    def training_step(self, batch, index):
+        return self.layer(batch[0]).mean()
+
+
+if __name__ == "__main__":
+    %sL.Trainer(devices=4, strategy="%s").fit(Net(), datamodule=Images())
+"""
+_DRAW = "random_split(items, [0.9, 0.1])"
+
+
+def _files(draw: str = _DRAW, seed: str = "pass") -> dict[str, str]:
+    return {"data.py": _DATA % draw, "train.py": _TRAIN % seed}
+
+
+EXAMPLES = (
+    bad("a split without a generator", _files(), "data.py:9 warning"),
+    bad("drawn places, cut by a helper", _files("cut(items, np.random.permutation(len(items)))"), "data.py:14 warning"),
+    bad("each rank seeds with its own number", _files(seed="torch.manual_seed(7 + dist.get_rank())"),
+        "data.py:9 warning"),
+    bad("a data module of Lightning", {"train.py": _LIGHTNING % ("", "ddp")}, "train.py:9 warning"),
+    good("a generator of its own", _files("random_split(items, [0.9, 0.1], torch.Generator().manual_seed(42))")),
+    good("all ranks seed alike", _files(seed="torch.manual_seed(7)")),
+    good("places in order", _files("cut(items, range(len(items)))")),
+    good("a seeded generator of numpy", _files("cut(items, np.random.default_rng(7).permutation(len(items)))")),
+    good("Lightning seeds", {"train.py": _LIGHTNING % ("L.seed_everything(7)\n    ", "ddp")}),
+    good("drawn before the processes are forked", {"train.py": _LIGHTNING % ("", "ddp_notebook")}),
+)  # fmt: skip
