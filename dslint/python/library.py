@@ -320,7 +320,7 @@ def forward_event(m: Machine, path: str, receiver: Instance, arguments: Argument
 
 
 # Calls that make parameters and buffers of a model equal on all ranks.
-_WRAPS = frozenset({"wraps-model", "prepares", "makes-engine"})
+_WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine"})
 
 
 def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, result: Value, node: ast.AST,

@@ -20,7 +20,15 @@ TAGS = frozenset(
         *("collective", "collective-if", "point-to-point", "barrier", "object-collective", "join"),
         *("starts-group", "destroys-group", "makes-group", "backward", "engine-backward", "engine-step"),
         *("optimizer-step", "scheduler-step", "scaler-step", "zero-grad", "clip-grad", "no-sync", "accumulate"),
-        *("wraps-model", "wraps-optimizer", "makes-engine", "makes-optimizer", "makes-scheduler", "makes-loader"),
+        *(
+            "wraps-model",
+            "replicates-model",
+            "wraps-optimizer",
+            "makes-engine",
+            "makes-optimizer",
+            "makes-scheduler",
+            "makes-loader",
+        ),
         *(
             "makes-sampler",
             "makes-distributed-sampler",

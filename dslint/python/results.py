@@ -209,7 +209,7 @@ class Place:
         """Return an argument as the call wraps it."""
         from dslint.python.wrappers import wrapped
 
-        sure = self.row.extra.get("wraps") == returns.name and "wraps-model" in self.row.tags
+        sure = self.row.extra.get("wraps") == returns.name and bool(self.row.tags & {"wraps-model", "replicates-model"})
         return wrapped(self.m, self.row, self.given(returns.name), 0, self.node, sure)
 
     def either(self, returns: Returns) -> Value:

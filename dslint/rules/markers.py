@@ -28,7 +28,7 @@ BY_RUN = "^"
 # Where a run of several processes begins, or a library calls what a project defines: such a file is interpreted, with
 # all that it imports. Other modules are judged under the scripts that reach them.
 ENTRY = (
-    r"init_process_group|DistributedDataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
+    r"init_process_group|DataParallel|\bDDP\(|\bFSDP\(|fully_shard\(|FullyShardedDataParallel"
     r"|(?:from|import) deepspeed\b|deepspeed\.init|init_distributed|init_dist\(|Accelerator\(|PartialState\(|Fabric\("
     r"|Trainer\(|ddp_timeout|\bspawn\(|Trainer\):|LightningModule|Callback\b|DistributedSampler\("
     r"|dist(?:ributed)?\.(?:all_|broadcast|barrier|gather|scatter|reduce)|safe_[gs]et_full_"
