@@ -282,7 +282,7 @@ def test_markdown_is_fixed_inside_its_fences_only(project: Path) -> None:
 
 
 def test_a_notebook_gets_no_fix_and_no_promise(project: Path) -> None:
-    cells = ["import torch.distributed as dist\n", SCRIPT, "dist.barrier()  # noqa: DSL201\n"]
+    cells = ["import torch.distributed as dist\n", SCRIPT, "dist.barrier()  # noqa: DSL252\n"]
     notebook = {
         "cells": [
             {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell}
