@@ -1914,15 +1914,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="`DataParallel` in a rank of a distributed job replicates the model on all GPUs in every process",
         module="dslint.rules.script.dsl247_dataparallel_with_launcher",
-        markers=(
-            "DataParallel",
-            "init_process_group|init_distributed|deepspeed|DistributedDataParallel|Accelerator",
-            "[^d]DataParallel\\(",
-        ),
+        markers=("DataParallel",),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL248",

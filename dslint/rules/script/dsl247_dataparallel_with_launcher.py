@@ -18,14 +18,16 @@ replicates the module to each of them.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ranks.rankset import Ranks
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Call, Event
+from dslint.python.queries.order import Before, deciding
+from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL247",
@@ -33,15 +35,93 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="`DataParallel` in a rank of a distributed job replicates the model on all GPUs in every process",
-    markers=(
-        r"DataParallel",
-        r"init_process_group|init_distributed|deepspeed|DistributedDataParallel|Accelerator",
-        r"[^d]DataParallel\(",
-    ),
+    markers=(r"DataParallel",),
     references=("https://pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",),
     depends_on_run=True,
     no_experiment="without GPUs `DataParallel` only calls the module",
 )
+
+# What makes the process a rank of a job. An `Accelerator` that prepares nothing may be there for its device alone.
+_JOINING = ("starts-group", "makes-engine", "wraps-model", "prepares")
+_ASKED = re.compile(r"(?:torch\.)?(?:cuda\.)?device_count\(\)")
+_SEVERAL = re.compile(r"device_count|\brange\(")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where every process that wraps has joined, or joins, a job."""
+    if run.context.world_size.get_or(0) == 1:
+        return
+    joins = [found for found in run.happenings(*_JOINING) if _joins(run, found.event)]
+    for found in run.happenings("wraps-model") if joins else ():
+        event = found.event
+        if not _is_dp(run, event) or event.may or _has_one_device(event) or _is_unwrapped(event):
+            continue
+        ways = _ways(run, found)
+        start = next((join for join in joins if join.entry is found.entry and ways & _ways(run, join)), None)
+        if start is not None:
+            yield run.finding(
+                META,
+                event.module,
+                event.node,
+                "`DataParallel` replicates the model on all visible GPUs in every rank of the job: N processes make N"
+                " replicas on each of them",
+                hint="Remove it: `DistributedDataParallel`, DeepSpeed or accelerate wrap the model once a rank",
+                related=(run.location(start.event.module, start.event.node, "the process is a rank of a job"),),
+            )
+
+
+def _is_dp(run: RunQuery, event: Event) -> bool:
+    return any(base.kind == "dp" for base in run.machine.libraries.lineage(event.api))
+
+
+def _joins(run: RunQuery, event: Event) -> bool:
+    is_state = event.api.startswith("accelerate.") and "prepares" not in event.tags
+    return not (event.may or is_state or "training-arguments" in event.tags or _is_dp(run, event))
+
+
+def _ways(run: RunQuery, found: Happening) -> frozenset[frozenset[tuple[int, int]]]:
+    """Return what decides whether a process comes to an event, for each way: tests with their side, and processes."""
+    spawns = frozenset(id(other.event.node) for other in run.happenings("spawns"))
+    return frozenset(_decided(way, found.event.lanes, spawns) for way in deciding(found.entry.tree, found.event))
+
+
+def _decided(past: Before, lanes: int, spawns: frozenset[int]) -> frozenset[tuple[int, int]]:
+    side = {id(test): id(below) for test, below in pairwise(past.way) if isinstance(test, Alt)}
+    tests = {(id(test), side.get(id(test), 0)) for test in past.tests if not _counts_gpus(test)}
+    started = {(id(node), 0) for node in past.way if isinstance(node, Call) and id(node.node) in spawns}
+    return frozenset(tests | started | {(lanes, 0)})
+
+
+def _counts_gpus(test: Alt) -> bool:
+    """Return whether a test compares the number of GPUs, which is the same on every rank."""
+    asked = list(expressions_of(test))
+    is_comparison = bool(asked) and isinstance(asked[0], ast.Compare)
+    return is_comparison and any(isinstance(e, ast.Call | ast.Compare) and _ASKED.match(ast.unparse(e)) for e in asked)
+
+
+def _has_one_device(event: Event) -> bool:
+    """Return whether the wrapper certainly gets one device, or devices that nobody knows."""
+    devices = event.arguments.get("device_ids")
+    if event.open:
+        return True
+    if devices is None or devices.constants == (None,):
+        return False
+    node = event.nodes.get("device_ids")
+    is_several = node is not None and _SEVERAL.search(event.module.text(node)) is not None
+    return len(event.items.get("device_ids", ())) < 2 and not is_several
+
+
+def _is_unwrapped(event: Event) -> bool:
+    """Return whether `model = model.module` follows: nobody calls the wrapper, and only a call replicates."""
+    for node in ast.walk(event.module.tree):
+        if isinstance(node, ast.Attribute) and node.value is event.node:
+            return node.attr == "module"
+        body = getattr(node, "body", None)
+        for one, other in pairwise(body) if isinstance(body, list) else ():
+            if isinstance(one, ast.Assign) and one.value is event.node and isinstance(other, ast.Assign):
+                return ast.unparse(other) == f"{ast.unparse(one.targets[0])} = {ast.unparse(one.targets[0])}.module"
+    return False
+
 
 _HEAD = "import torch\nimport torch.distributed as dist\nfrom torch import nn\n\n\ndef main(args, model):\n"
 
@@ -75,6 +155,24 @@ EXAMPLES = (
             "        model = nn.DataParallel(model)\n    return model\n"
         },
         at="train.py:9",
+    ),
+    bad(
+        "helpers of other files that join and wrap",
+        {
+            "train.py": "from models import build\nfrom setting import begin\n\nbegin()\nmodel = build(1)\n"
+            "# torch.distributed.init_process_group(...) stands in setting.py\n",
+            "setting.py": "import torch.distributed as dist\n\n\ndef begin():\n    dist.init_process_group('nccl')\n",
+            "models.py": "import torch\nfrom torch.nn import DataParallel as Parallel\n\n\ndef build(count):\n"
+            "    return Parallel(torch.nn.Linear(count, 1))\n",
+        },
+        at="models.py:6",
+    ),
+    good(
+        "returned before, where there is a job",
+        {
+            "train.py": _HEAD + "    if args.distributed:\n        dist.init_process_group('nccl')\n"
+            "        return nn.parallel.DistributedDataParallel(model)\n    return nn.DataParallel(model)\n"
+        },
     ),
     good(
         "the arm without distribution",
@@ -153,107 +251,3 @@ EXAMPLES = (
         },
     ),
 )
-
-_DATA_PARALLEL = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
-_JOINING = frozenset({"init_process_group", "init_distributed"})
-_JOINING_NAMES = frozenset(
-    {
-        *("deepspeed.initialize", "accelerate.Accelerator", "torch.nn.parallel.DistributedDataParallel"),
-        "torch.nn.parallel.distributed.DistributedDataParallel",
-    }
-)
-_PREPARING = frozenset({"prepare", "prepare_model", "prepare_data_loader"})
-
-
-def precheck(tree: ast.Module) -> bool:
-    """The wrapper, and something that needs a job."""
-    names = {call_name(call) for call in flat(tree).nodes(ast.Call)}
-    return "DataParallel" in names and bool(
-        names & {*_JOINING, "initialize", "Accelerator", "DistributedDataParallel", "DDP"}
-    )
-
-
-class Check(ScriptCheck):
-    """Compares each wrapper with what joins the job in the same function."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire where every process that wraps has joined, or joins, a job."""
-        if self.ctx.qualified_name(node.func) not in _DATA_PARALLEL or self._has_one_device(node):
-            return
-        if self.ctx.run.world_size.get_or(0) == 1 or self._is_unwrapped(node):
-            return
-        tests = [c for c in self.ctx.guards.conditions(node) if not self._counts_gpus(c.test)]
-        if any(c.ranks is Ranks.NONE for c in tests):
-            return
-        owners = {id(c.owner) for c in tests}
-        function = self.ctx.enclosing_function(node)
-        for call in self.ctx.tree.own_nodes(function or self.ctx.tree.module):
-            if isinstance(call, cst.Call) and self._joins(call) and self._same_arm(call, node, owners):
-                self._report(node, call)
-                return
-
-    def _joins(self, call: cst.Call) -> bool:
-        name = self.ctx.qualified_name(call.func)
-        if name == "accelerate.Accelerator":  # many make one for its device, in a program of one process
-            return any(self.ctx.called(c) in _PREPARING for c in self.ctx.tree.every(cst.Call))
-        return self.ctx.called(call) in _JOINING or name in _JOINING_NAMES
-
-    def _same_arm(self, join: cst.Call, wrap: cst.Call, owners: set[int]) -> bool:
-        """Each test that decides about one of the two decides about the other alike."""
-        for condition in self.ctx.guards.conditions(join):
-            arm = self._arm(condition.owner, join)
-            if id(condition.owner) not in owners or arm is not self._arm(condition.owner, wrap):
-                return False
-        joined = {id(c.owner) for c in self.ctx.guards.conditions(join)}
-        return owners <= joined
-
-    def _arm(self, owner: cst.CSTNode, node: cst.CSTNode) -> cst.CSTNode | None:
-        body = owner.body if isinstance(owner, cst.If) else None
-        if body is None:
-            return owner
-        return body if self.ctx.tree.contains(body, node) else None
-
-    def _counts_gpus(self, test: cst.CSTNode) -> bool:
-        """``torch.cuda.device_count() > 1``, also through a variable that is nothing else."""
-        if not isinstance(test, cst.Comparison):
-            return False
-        value = self.ctx.names.single_value(test.left) or test.left
-        return isinstance(value, cst.Call) and self.ctx.qualified_name(value.func) == "torch.cuda.device_count"
-
-    def _has_one_device(self, node: cst.Call) -> bool:
-        devices = self.ctx.argument(node, "device_ids", 1)
-        if devices is None and self.ctx.has_unpacked_arguments(node):
-            return True  # for all that is known
-        devices = self.ctx.names.single_value(devices) or devices if devices is not None else None
-        return isinstance(devices, cst.List) and len(devices.elements) == 1
-
-    def _is_unwrapped(self, node: cst.Call) -> bool:
-        """``model = model.module`` follows: nobody calls the wrapper, and only a call replicates."""
-        around = self.ctx.tree.parent(node)
-        if isinstance(around, cst.Attribute):
-            return around.attr.value == "module"
-        line = self.ctx.tree.enclosing(node, cst.SimpleStatementLine)
-        block = self.ctx.tree.parent(line) if line is not None else None
-        lines = block.body if isinstance(block, cst.IndentedBlock | cst.Module) else ()
-        # Statements may share a line.
-        body = [s for each in lines for s in (each.body if isinstance(each, cst.SimpleStatementLine) else (each,))]
-        at = next((at for at, statement in enumerate(body) if statement is around), len(body))
-        taken = body[at + 1] if at + 1 < len(body) else None
-        given = self._assigned(around)
-        if not given or not isinstance(taken, cst.Assign) or self._assigned(taken) != given:
-            return False
-        inner = taken.value
-        return isinstance(inner, cst.Attribute) and inner.attr.value == "module" and self.ctx.text(inner.value) == given
-
-    def _assigned(self, node: cst.CSTNode | None) -> str:
-        """The one target of an assignment, as it is written."""
-        return self.ctx.text(node.targets[0].target) if isinstance(node, cst.Assign) and len(node.targets) == 1 else ""
-
-    def _report(self, node: cst.Call, join: cst.Call) -> None:
-        self.report(
-            node,
-            "`DataParallel` replicates the model on all visible GPUs in every rank of the job: N processes make N"
-            " replicas on each of them",
-            hint="Remove it: `DistributedDataParallel`, DeepSpeed or accelerate wrap the model once a rank",
-            related=(self.ctx.location(join, "the process is a rank of a job"),),
-        )
