@@ -52,7 +52,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.world_size.get_or(0) == 1:
         return
     joins = [found for found in run.happenings(*_JOINING) if _joins(run, found.event)]
-    for found in run.happenings("wraps-model") if joins else ():
+    for found in run.happenings("wraps-model", "replicates-model") if joins else ():
         event = found.event
         if not _is_dp(run, event) or event.may or _has_one_device(event) or _is_unwrapped(event):
             continue
