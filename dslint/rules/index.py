@@ -4021,6 +4021,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL611",
+        name="training-step-returns-nothing",
+        kind="script",
+        severity="warning",
+        summary="`training_step` of Lightning returns None on one rank, and the others wait for it in their backward",
+        module="dslint.rules.script.dsl611_training_step_returns_nothing",
+        markers=(
+            "lightning",
+            "def training_step",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
