@@ -78,7 +78,7 @@ start more commands than dslint follows, so that those of the last calls are jud
 **When it stays quiet.** Files that are excluded by settings or by `.gitignore`.
 """,
     "DSL903": """\
-**What.** A comment such as `# noqa: DSL201` or `# dslint: ignore[DSL201]` names a rule that reports nothing there.
+**What.** A comment such as `# noqa: DSL252` or `# dslint: ignore[DSL252]` names a rule that reports nothing there.
 
 **Why it hurts.** The comment outlived its reason. It would hide the next real mistake on the same line without
 anyone having decided so.
@@ -86,10 +86,12 @@ anyone having decided so.
 **Fix.** Delete the comment, or the code in it that no longer applies; `--fix` does.
 
 **When it stays quiet.** `# noqa` without codes and codes of other tools; and codes that are not selected in this
-run, since a rule that did not run cannot say whether its suppression is needed.
+run, since a rule that did not run cannot say whether its suppression is needed. The same holds for rules whose finding
+goes with the run: another launch, or another script that imports the file, may need the comment.
 """,
 }
 
+_PARSER = "import argparse\n\nparser = argparse.ArgumentParser()\nparser."
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "DSL900": (
         bad(
@@ -104,10 +106,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "DSL903": (
         bad(
-            "the comment stayed when the guard was removed",
-            {"train.py": "import torch.distributed as dist\n\ndist.barrier()  # noqa: DSL201\n"},
-            at="train.py:3 warning",
-            fixed={"train.py": "import torch.distributed as dist\n\ndist.barrier()\n"},
+            "the comment stayed when the type was added",
+            {"train.py": f"{_PARSER}add_argument('--lr', type=float)  # noqa: DSL252\n"},
+            at="train.py:4 warning",
+            fixed={"train.py": f"{_PARSER}add_argument('--lr', type=float)\n"},
         ),
         good(
             "codes of other tools are theirs",

@@ -341,10 +341,10 @@ def test_byte_order_mark_and_line_ends_do_not_move_findings(project: Path) -> No
 
 
 def test_fixes_keep_the_byte_order_mark_and_the_line_ends(project: Path) -> None:
-    text = "import torch.distributed as dist\n\ndist.barrier()  # noqa: DSL201\n"
+    text = "import torch.distributed as dist\n\ndist.barrier()  # noqa: DSL252\n"
     (project / "bom.py").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
     dslint(project, "--fix", "bom.py")
-    after = text.replace("  # noqa: DSL201", "").replace("\n", "\r\n")
+    after = text.replace("  # noqa: DSL252", "").replace("\n", "\r\n")
     assert (project / "bom.py").read_bytes() == b"\xef\xbb\xbf" + after.encode()
 
 
