@@ -3,7 +3,7 @@
 As written, all ranks do it; as fixed, rank 0 does it alone, and the others wait. Of two ranks that make a folder or
 remove one, the second gets an error; a barrier between the test and the call stands for ranks that come at the same
 time. A file that both write holds what one of them had, or parts of both. Of two that download, one has written half of
-its archive when the other looks, as the barrier sees to. A path of each rank's own is the control.
+its archive when the other looks, as the barriers see to. A path of each rank's own is the control.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def _download(rank: RankApi, path: str, is_everyone: bool) -> None:
         archive.write_text("half")
     if is_everyone:
         dist.barrier()
-    if rank.index != 0 and archive.read_text() != "half and half":
+    seen = archive.read_text()
+    if is_everyone:
+        dist.barrier()
+    if rank.index != 0 and seen != "half and half":
         raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
     if rank.index == 0:
         archive.write_text("half and half")
