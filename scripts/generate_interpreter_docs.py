@@ -48,7 +48,7 @@ GROUPS = {
         "values varies places several paths durations lanes store heap machine formulas jobtests bynames"
     ),
     "Expressions and statements": (
-        "expressions connectives comparisons operators arithmetic comprehensions subscripts statements loops"
+        "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements loops"
         " exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, expressions, formulas, paths
+from dslint.python import containers, expressions, formulas, paths, texts
 from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
@@ -37,6 +37,10 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
         if path is not None:
             return path
     kinds = {_scalar(m, left), _scalar(m, right)}
+    if op is ast.Mod and "builtins.str" in kinds:
+        text = texts.by_percent(m, left, right, node)
+        if text is not None:
+            return text
     if op is ast.Add and "builtins.str" in kinds and kinds <= {"builtins.str", None}:
         return paths.joined((left, right), scalar(m, (left, right), "builtins.str"), node=node, between="")
     if None not in kinds:

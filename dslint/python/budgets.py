@@ -24,7 +24,7 @@ from dslint.python.varies import LOST, UNMODELLED
 # Steps: of a script, of an open function or method, of the body of a module.
 SCRIPT, OPEN, MODULE = 20_000, 5_000, 3_000
 # A call may take what its caller has left, divided among the calls that come after it, and this much at least ...
-_SHARE, _FAIR, _SMALLEST, _LEAST = 0.95, 0.5, 0.25, 600
+_SHARE, _FAIR, _SMALLEST, _LEAST = 0.95, 0.5, 0.3, 600
 # ... and this much at most where nothing concerns other ranks.
 _ASIDE = 1_500
 

@@ -129,9 +129,10 @@ def _length(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if own is not None:
         return own
     atom = Unknown(OPAQUE, "length of an unknown object", "builtins.int")
+    is_text = any(isinstance(a, Unknown) and a.type in ("builtins.str", "builtins.bytes") for a in value.atoms)
     return Value(
         frozenset((atom,)),
-        m.shape(value) | (value.varies if len(value.atoms) > 1 else 0),
+        m.shape(value) | (value.varies if is_text or len(value.atoms) > 1 else 0),
         0,
         frozenset(),
         None,

@@ -19,6 +19,7 @@ from dslint.python.values import (
     Instance,
     Tuple,
     Value,
+    is_same,
     join,
     one,
     widened,
@@ -100,8 +101,8 @@ def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], i
         varies |= outcome.control
     for key in dict.fromkeys(key for outcome in back for key in outcome.changes):
         old = m.store.get(key)
-        # A list that had some unknown number of items has another one after a turn.
-        is_counted = key[1] == LENGTH and key not in before
+        # A list that had some unknown number of items has another one after a turn, and a number may be another one.
+        is_first_turn = key not in before
         before.setdefault(key, old)
         new = old if old is not None else NOTHING
         for outcome in back:
@@ -131,8 +132,8 @@ def _at_head(m: Machine, back: list[Outcome], before: dict[Key, Value | None], i
         if old is None or new != old:
             m.store.set(key, new)
             changed = True
-        elif is_counted:
-            m.store.set(key, replace(new))
+        elif is_first_turn and (key[1] == LENGTH or not all(is_same(old, o.changes.get(key, old)) for o in back)):
+            m.store.set(key, replace(new, number=None))
     return changed
 
 
@@ -171,7 +172,7 @@ def _after(
     if varies & (DIVERGENT | LOST):
         for key, old in before.items():
             now = m.store.get(key)
-            if now is not None and old is not None and old.atoms and (now != old or key[1] == LENGTH):
+            if now is not None and old is not None and old.atoms and (not is_same(now, old) or key[1] == LENGTH):
                 m.store.set(key, now.with_(varies, varies))
     mark, control, lanes = m.store.mark(), m.control, m.lanes
     outcomes: list[Outcome] = []

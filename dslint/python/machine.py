@@ -26,6 +26,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    is_same,
     join,
     one,
 )
@@ -251,7 +252,7 @@ class Machine(Heap):
 
     def selected(self, first: Value, first_lanes: int, second: Value, second_lanes: int, varies: int) -> Value:
         """Return what a variable holds where two ways meet, each on its own lanes."""
-        if first == second:
+        if first == second and is_same(first, second):
             return first
         path = one_path(self, first, second)
         if path is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import containers, dictionaries, subscripts, writing
+from dslint.python import containers, dictionaries, subscripts, texts, writing
 from dslint.python.binding import Arguments
 from dslint.python.heap import ITEMS, REST
 from dslint.python.machine import Machine
@@ -86,7 +86,8 @@ def _constant_method(
             found = apply(m.worlds, lambda s, *a: getattr(s, name)(*a), (one(receiver), *arguments.positional))
             if found is not None:
                 return found
-    return _text_result(m, base if base.atoms else one(receiver), name, arguments, node)
+    made = texts.by_format(m, one(receiver), arguments, node) if name == "format" else None
+    return made if made is not None else _text_result(m, base if base.atoms else one(receiver), name, arguments, node)
 
 
 def _text_result(m: Machine, base: Value, name: str, arguments: Arguments, node: ast.AST) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Seq
@@ -28,6 +28,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    is_definite,
 )
 
 _MAX = 6
@@ -84,7 +85,8 @@ def _replayed(m: Machine, summary: Summary, function: Function, node: ast.AST) -
                 store.reads.setdefault(key, value)
         m.decided.update(summary.decided)
     for key, value in summary.writes.items():
-        store.set(key, value)
+        # What the same code computes another time need not be the same number again.
+        store.set(key, value if is_definite(value) else replace(value))
     if summary.events is not None:
         m.events.append(Call(node, m.frame.module, function, summary.events))
     m.steps += max(summary.steps // 50, 1)

@@ -288,7 +288,8 @@ def join(first: Value, second: Value, varies: int = 0) -> Value:
     if first is second:
         return first
     if first == second:
-        return first if earlier(first.origin, second.origin) is first.origin else second
+        found = first if earlier(first.origin, second.origin) is first.origin else second
+        return found if not varies or is_same(first, second) else found.with_(varies, varies)
     if not first.atoms:
         return second
     if not second.atoms:
@@ -304,6 +305,20 @@ def join(first: Value, second: Value, varies: int = 0) -> Value:
         None,
         earlier(first.origin, second.origin),
     )
+
+
+def is_definite(value: Value) -> bool:
+    """Return whether all that look like it are the same: one known thing, or an unknown one with a number."""
+    if value.number is not None or not value.atoms:
+        return True
+    return len(value.atoms) == 1 and not isinstance(value.single, Unknown)
+
+
+def is_same(first: Value, second: Value) -> bool:
+    """Return whether two values are certainly the same: two unknown numbers that look alike need not be."""
+    if first is second:
+        return True
+    return first.atoms == second.atoms and first.number == second.number and is_definite(first)
 
 
 def join_all(values: Iterable[Value]) -> Value:

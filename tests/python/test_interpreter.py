@@ -11,7 +11,7 @@ from dslint.python.entries import Analysis
 from dslint.python.events import Event, Loop, Node, children, walk
 from dslint.python.lanes import Worlds
 from dslint.python.program import Texts
-from dslint.python.values import Const, Value
+from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import DATA, DIVERGENT, LOST
 
 TWO = Worlds(((1, 2),), stated=True)
@@ -541,3 +541,34 @@ def test_a_loop_that_counts() -> None:
     for over, expected in (("range(9)", True), ("trange(n)", True), ("range(1)", False), ("[loader]", False)):
         outer, _ = loops(f"for epoch in {over}:\n    for batch in loader:\n        {STEP}")
         assert outer.counts is expected, over
+
+
+def test_two_unknown_numbers_that_look_alike_may_differ() -> None:
+    count = "turns = 0\ndef bump():\n    global turns\n    turns += 1\nwhile open('x'):\n    bump()\n"
+    assert not held(f"{RANK}{count}x = turns\nx")[1] & DIVERGENT
+    assert held(f"{RANK}{count}if rank == 0:\n    bump()\nx = turns\nx")[1] & DIVERGENT
+    assert held(f"{RANK}{count}if rank == 0:\n    while open('x'):\n        bump()\nx = turns\nx")[1] & DIVERGENT
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'run-%d of %s' % (rank, 'a')",
+        "'run-%d%% of %s' % (rank, 'a')",
+        "'run-{} of {}'.format(rank, 'a')",
+        "'{1}-{0}'.format('a', rank)",
+        "'{at}/{name}'.format(at=rank, name='a')",
+    ],
+)
+def test_a_template_is_filled_on_each_rank(text: str) -> None:
+    values, bits = held(f"{RANK}x = {text}\nx")
+    assert bits & DIVERGENT
+    at = {rank: eval(text) for rank in (0, 1)}
+    assert [set(atom.values) for value in values for atom in value.atoms if isinstance(atom, PerRank)] == [
+        set(at.values())
+    ]
+
+
+def test_a_text_of_unknown_parts_is_as_long_as_its_parts() -> None:
+    assert held(f"{RANK}x = len('%s-%d' % (open('x').read(), rank))\nx")[1] & DIVERGENT
+    assert not held("import os\nx = len('%s-%d' % (os.environ['A'], 3))\nx")[1] & DIVERGENT
