@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, containers, dictionaries, wrappers
+from dslint.python import attributes, containers, dictionaries, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED
@@ -40,6 +40,8 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
             _cut(m, bound.given.get(name), row, node)
     if "seeds" in row.tags and "self" in row.changes and isinstance(receiver, Instance):
         _seed(m, bound.given.get(row.extra.get("seed", "")), receiver)
+    elif "seeds" in row.tags:
+        seeds.seeded(m, row, bound)
     for key in ("adds", "adds_all"):
         if key in row.extra and isinstance(receiver, Instance):
             containers.keep(m, receiver, bound.given.get(row.extra[key]), node, is_item=key == "adds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, containers, durations, paths
+from dslint.python import attributes, containers, durations, paths, seeds
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.dictionaries import known_keys
@@ -223,7 +223,7 @@ def _place(
             continue  # where a tensor lies says nothing of what it holds
         varies |= m.deep_varies(operand) if is_standard else m.varies(operand)
         shape |= m.shape(operand)
-    varies = _row_varies(m, row, bound, varies)
+    varies = _row_varies(m, row, bound, varies) | (seeds.drawn(m, row, bound) if receiver is None else 0)
     if row.extra.get("shape_of"):
         subject = bound.given.get(row.extra["shape_of"]) if row.extra["shape_of"] != "self" else base
         varies = m.shape(subject) if subject is not None else varies

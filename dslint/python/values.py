@@ -248,6 +248,10 @@ class Value:
 
 # More atoms than this become unknown.
 MAX_ATOMS = 8
+# More objects than this are lost.
+_MAX_OBJECTS = 12
+# Tuples inside of tuples, as deep as this, are joined item by item.
+_MAX_DEPTH = 3
 
 
 def const(value: object) -> Value:
@@ -296,7 +300,7 @@ def join(first: Value, second: Value, varies: int = 0) -> Value:
         return first
     atoms = first.atoms | second.atoms
     if len(atoms) > MAX_ATOMS:
-        atoms = _fewer(atoms)
+        atoms = _fewer(atoms, first.varies | second.varies | varies)
     return Value(
         atoms,
         first.varies | second.varies | varies,
@@ -329,18 +333,47 @@ def join_all(values: Iterable[Value]) -> Value:
     return found
 
 
-def _fewer(atoms: frozenset[Atom]) -> frozenset[Atom]:
+def _fewer(atoms: frozenset[Atom], varies: int) -> frozenset[Atom]:
     kinds = {atom.kind for atom in atoms if isinstance(atom, Const)}
-    kept = [atom for atom in atoms if not isinstance(atom, Const | Tuple)]
-    if len(kept) >= MAX_ATOMS:
+    kept: list[Atom] = [atom for atom in atoms if not isinstance(atom, Const | Tuple)]
+    if len(kept) >= _MAX_OBJECTS:
         return frozenset((Unknown(LOST_VALUE, "too many possible values"),))
     for kind in kinds:
         kept.append(Unknown(OPAQUE, "one of many constants", f"builtins.{kind.__name__}"))
-    if any(isinstance(atom, Tuple) for atom in atoms):
-        kept.append(Unknown(LOST_VALUE, "one of many tuples", "builtins.tuple"))
-    if len(kept) > MAX_ATOMS:
+    tuples = _tuples(atoms)
+    if tuples:
+        merged: list[Atom] = [*_by_position(tuples, varies)]
+        lost: list[Atom] = [Unknown(LOST_VALUE, "one of many tuples", "builtins.tuple")]
+        kept += merged or lost
+    if len(kept) > _MAX_OBJECTS:
         return frozenset((Unknown(LOST_VALUE, "too many possible values"),))
     return frozenset(kept)
+
+
+def _by_position(tuples: list[Tuple], varies: int) -> list[Tuple]:
+    """Return for each form one tuple that holds at each place what any of them does; nothing for too many forms."""
+    forms: dict[tuple[int, str, int], list[Tuple]] = {}
+    for found in tuples:
+        forms.setdefault((len(found.items), found.cls, _depth(found)), []).append(found)
+    if len(forms) > _MAX_DEPTH or any(depth > _MAX_DEPTH for *_, depth in forms):
+        return []
+    return [
+        Tuple(tuple(_column(column, varies) for column in zip(*(f.items for f in found), strict=True)), cls)
+        for (_, cls, _), found in forms.items()
+    ]
+
+
+def _column(values: tuple[Value, ...], varies: int) -> Value:
+    found = values[0]
+    for value in values[1:]:
+        found = widened(found, value)
+    return found if all(is_same(values[0], value) for value in values[1:]) else found.with_(varies)
+
+
+def _depth(atom: Atom) -> int:
+    if not isinstance(atom, Tuple):
+        return 0
+    return 1 + max((_depth(inner) for item in atom.items for inner in item.atoms), default=0)
 
 
 def widened(first: Value, second: Value) -> Value:
@@ -358,11 +391,15 @@ def widened(first: Value, second: Value) -> Value:
     if not moving and not any(isinstance(atom, Tuple) for atom in grown if _tuples(first.atoms)):
         return found
     atoms: set[Atom] = set()
+    tuples = _tuples(found.atoms)
+    merged = _by_position(tuples, found.varies) if len(tuples) > 3 else []
     for atom in found.atoms:
         kind = _kind(atom)
         if kind in moving or (isinstance(atom, Const) and atom.kind in moving):
             atoms.add(Unknown(OPAQUE, "changes from turn to turn", f"builtins.{_name(atom)}"))
-        elif isinstance(atom, Tuple) and len(_tuples(found.atoms)) > 3:
+        elif isinstance(atom, Tuple) and merged:
+            atoms.update(merged)
+        elif isinstance(atom, Tuple) and len(tuples) > 3:
             atoms.add(Unknown(LOST_VALUE, "a tuple that changes from turn to turn", "builtins.tuple"))
         else:
             atoms.add(atom)

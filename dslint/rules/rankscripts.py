@@ -250,3 +250,21 @@ def main(data, local_rank):
     model = AutoModelForCausalLM.from_pretrained("gpt2", device_map=%s)
     Trainer(model=model, train_dataset=data).train()
 """
+OWN_MINIBATCHES = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def update(seed, net, data, optimizer, limit):
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    torch.manual_seed(%s)
+    model = DDP(net)
+    for index in torch.randperm(4096).split(64):
+        loss, kl = model(data[index])
+        if kl.item() > limit:
+            return
+        loss.backward()
+        optimizer.step()
+"""

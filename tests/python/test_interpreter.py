@@ -12,7 +12,7 @@ from dslint.python.events import Event, Loop, Node, children, walk
 from dslint.python.lanes import Worlds
 from dslint.python.program import Texts
 from dslint.python.values import Const, PerRank, Value
-from dslint.python.varies import DATA, DIVERGENT, LOST
+from dslint.python.varies import DATA, DIVERGENT, LOST, RANKED
 
 TWO = Worlds(((1, 2),), stated=True)
 
@@ -572,3 +572,30 @@ def test_a_template_is_filled_on_each_rank(text: str) -> None:
 def test_a_text_of_unknown_parts_is_as_long_as_its_parts() -> None:
     assert held(f"{RANK}x = len('%s-%d' % (open('x').read(), rank))\nx")[1] & DIVERGENT
     assert not held("import os\nx = len('%s-%d' % (os.environ['A'], 3))\nx")[1] & DIVERGENT
+
+
+def test_many_pairs_of_one_form_are_joined_place_by_place() -> None:
+    pairs = ", ".join(f"({n}, 'name{n}')" for n in range(12))
+    values, _ = held(f"x = ()\nfor pair in [{pairs}]:\n    x = pair\nx")
+    assert not any(value.is_lost for value in values)
+    values, _ = held(f"import dist\nfor pair in [{pairs}]:\n    x, name = pair\n    x")
+    assert not any(value.is_lost for value in values)
+
+
+def test_a_tuple_that_holds_itself_ends() -> None:
+    values, _ = held("x = ()\nwhile open('x'):\n    x = (x, 1)\nx")
+    assert values
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy", "random"])
+def test_what_is_drawn_differs_as_the_seed_does(library: str) -> None:
+    seed = {"torch": "torch.manual_seed", "numpy": "numpy.random.seed", "random": "random.seed"}[library]
+    draw = {"torch": "torch.rand(2)", "numpy": "numpy.random.rand()", "random": "random.random()"}[library]
+    for number, differs in (("seed + rank", True), ("seed", False)):
+        _, bits = held(f"import {library}\n{RANK}seed = open('x')\n{seed}({number})\nx = {draw}\nx")
+        assert bool(bits & RANKED) is differs
+    both = (
+        f"import torch, numpy, random\nfrom accelerate.utils import set_seed\n{RANK}set_seed(3, device_specific=%s)\n"
+    )
+    assert held(f"{both % True}x = {draw}\nx")[1] & RANKED
+    assert not held(f"{both % False}x = {draw}\nx")[1] & RANKED

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from dslint.python.events import Alt, Call, Event, Loop, Node
 from dslint.python.queries.steps import Step
 from dslint.python.values import PerRank
-from dslint.python.varies import CLOCK, DATA, RANKED, WORLD
+from dslint.python.varies import CLOCK, DATA, RANDOM, RANKED, WORLD
 
 # What gives each rank a share of the items.
 _SHARES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+# What differs from turn to turn on each rank for certain.
+OWN_TURNS = DATA | CLOCK
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Parting:
         """Return whether the ranks part for certain, by their numbers or by data, clocks or chance of their own."""
         # Random numbers mostly come from one seed; how many items a dictionary has mostly is the same everywhere.
         if self.is_loop:
-            own = DATA | CLOCK if isinstance(self.test.node, ast.While) else 0
+            own = OWN_TURNS if isinstance(self.test.node, ast.While) else 0
             return bool(self.varies & (RANKED | own))
         if self.is_share or self.is_membership:
             return True
@@ -55,7 +57,9 @@ class Parting:
         is_lone = bool(self.varies & RANKED) and isinstance(self._origin, ast.If | ast.IfExp)
         # Who comes alone and continues may ask again, until it goes on as the others expect.
         leaves_alone = self.is_alone and self.exit in ("return", "break")
-        return self.by_lanes or is_lone or self.asks_share or leaves_alone or bool(self.varies & (DATA | CLOCK))
+        # Numbers from a generator that each rank seeds by its number.
+        is_drawn = bool(self.varies & RANDOM) and bool(self.varies & RANKED)
+        return self.by_lanes or is_lone or self.asks_share or leaves_alone or is_drawn or bool(self.varies & OWN_TURNS)
 
     @property
     def _origin(self) -> ast.AST | None:

@@ -48,6 +48,7 @@ from dslint.rules.rankscripts import (
     DRAWS_OWN,
     DRAWS_SAME,
     EMPTY_BATCH,
+    OWN_MINIBATCHES,
     SHARE_DEALT,
     SHARE_EMPTY_GOES_ON,
     SHARE_OF_NOTHING,
@@ -221,15 +222,12 @@ EXAMPLES = (
         "train.py:11",
     ),
     bad(
-        "An empty batch on one rank",
-        {"train.py": EMPTY_BATCH},
-        "train.py:7",
+        "Each rank draws its minibatches by a seed of its own, and stops its updates alone",
+        {"ppo.py": OWN_MINIBATCHES % "seed + rank"},
+        "ppo.py:13",
     ),
-    bad(
-        "Only rank 0 knows whether to stop",
-        {"train.py": STOP_OF_RANK_0},
-        "train.py:11",
-    ),
+    bad("An empty batch on one rank", {"train.py": EMPTY_BATCH}, "train.py:7"),
+    bad("Only rank 0 knows whether to stop", {"train.py": STOP_OF_RANK_0}, "train.py:11"),
     bad(
         "The loader comes from elsewhere, and each rank looks at its clock",
         {"train.py": LOADER_FROM_ELSEWHERE},
@@ -256,11 +254,7 @@ EXAMPLES = (
         },
         "callbacks.py:8",
     ),
-    bad(
-        "A rank without items returns before the barrier",
-        {"infer.py": SHARE_RETURNS},
-        "infer.py:6",
-    ),
+    bad("A rank without items returns before the barrier", {"infer.py": SHARE_RETURNS}, "infer.py:6"),
     bad(
         "The share is dealt out by a function of another file",
         {
@@ -269,28 +263,12 @@ EXAMPLES = (
         },
         "infer.py:8",
     ),
-    bad(
-        "A buffer that the first rank has emptied decides",
-        {"log.py": BUFFER_EMPTIED},
-        "log.py:15",
-    ),
-    good(
-        "A rank without items writes an empty file, and comes to the barrier",
-        {"infer.py": SHARE_EMPTY_GOES_ON},
-    ),
-    good(
-        "All ranks ask how many items there are at all",
-        {"infer.py": SHARE_OF_NOTHING},
-    ),
-    bad(
-        "Each process draws whether to evaluate",
-        {"train.py": DRAWS_OWN},
-        "train.py:8",
-    ),
-    good(
-        "Every process draws the same numbers",
-        {"train.py": DRAWS_SAME},
-    ),
+    bad("A buffer that the first rank has emptied decides", {"log.py": BUFFER_EMPTIED}, "log.py:15"),
+    good("All ranks draw their minibatches by one seed", {"ppo.py": OWN_MINIBATCHES % "seed"}),
+    good("A rank without items writes an empty file, and comes to the barrier", {"infer.py": SHARE_EMPTY_GOES_ON}),
+    good("All ranks ask how many items there are at all", {"infer.py": SHARE_OF_NOTHING}),
+    bad("Each process draws whether to evaluate", {"train.py": DRAWS_OWN}, "train.py:8"),
+    good("Every process draws the same numbers", {"train.py": DRAWS_SAME}),
     good(
         "All of them stop when one does",
         {
@@ -314,14 +292,8 @@ EXAMPLES = (
         "It is normalised on every rank",
         {"loss.py": LOSS_OF_POSITIVES % ("", "return losses[found].sum() / mean(found)")},
     ),
-    good(
-        "Rank 0 tells the others",
-        {"train.py": STOP_OF_A_LIST},
-    ),
-    good(
-        "Rank 0 tells the others in a list, and keeps its own value",
-        {"train.py": STOP_THAT_IS_TOLD},
-    ),
+    good("Rank 0 tells the others", {"train.py": STOP_OF_A_LIST}),
+    good("Rank 0 tells the others in a list, and keeps its own value", {"train.py": STOP_THAT_IS_TOLD}),
     good(
         "The ranks agree before they skip",
         {
