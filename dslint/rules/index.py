@@ -2246,9 +2246,9 @@ RULES: tuple[RuleInfo, ...] = (
         summary="the rank within the machine is passed as the rank of the job: two machines take each rank twice",
         module="dslint.rules.script.dsl271_local_rank_as_rank",
         markers=(
-            "init_process_group|init_distributed",
+            "torch|deepspeed|accelerat|lightning",
             "LOCAL_?RANK|local_?rank|SLURM_LOCALID|MPI_",
-            "rank\\s*=",
+            "rank\\s*=|seed|rank\\s*:",
         ),
         fix="safe",
         since="0.1.0",
@@ -2416,7 +2416,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="all ranks seed torch alike, and draw the same noise in every training step",
         module="dslint.rules.script.dsl283_same_noise_on_every_rank",
         markers=(
-            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP",
+            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP|init_process_group",
             "seed",
         ),
         fix="none",

@@ -1,12 +1,13 @@
 """The rank within the machine is passed as the rank of the job.
 
 **What.** `init_process_group(rank=local_rank, world_size=world_size)` with the `LOCAL_RANK` of the launcher as the rank
-and its `WORLD_SIZE` as the number of processes. Or `DistributedSampler(rank=local_rank)`.
+and its `WORLD_SIZE` as the number of processes. Or `DistributedSampler(rank=local_rank)`, a sampler or data set of
+the project that deals out by it, or a seed that is offset by it: `torch.manual_seed(seed + local_rank)`.
 
 **Why it hurts.** On one machine the two ranks are the same, and the script works. On two machines each rank is taken
 twice and half of the ranks by nobody: the group never forms, and the job waits until the timeout while the GPUs are
 paid for. A sampler deals the parts of the first machine out again on the second one, and half of the data is never
-seen.
+seen. Seeds repeat on each machine: its processes draw the noise, the augmentations and the dropout masks of the first.
 
 **Fix.** `rank=int(os.environ["RANK"])`, or neither `rank` nor `world_size`: `init_process_group` reads both itself.
 
@@ -29,7 +30,7 @@ from dslint.core.fix import Edit, Fix
 from dslint.python.environment import SET
 from dslint.python.events import Event
 from dslint.python.values import Const, PerRank, Value
-from dslint.python.varies import ASSUMED
+from dslint.python.varies import ASSUMED, LOCAL, LOST, NODE, RANK, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import written
 from dslint.rules.runs import Happening, RunQuery
@@ -41,7 +42,11 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="the rank within the machine is passed as the rank of the job: two machines take each rank twice",
     fix="safe",
-    markers=(r"init_process_group|init_distributed", r"LOCAL_?RANK|local_?rank|SLURM_LOCALID|MPI_", r"rank\s*="),
+    markers=(
+        r"torch|deepspeed|accelerat|lightning",
+        r"LOCAL_?RANK|local_?rank|SLURM_LOCALID|MPI_",
+        r"rank\s*=|seed|rank\s*:",
+    ),
     references=(
         "https://github.com/pytorch/pytorch/issues/23074",
         "https://pytorch.org/docs/stable/elastic/run.html#environment-variables",
@@ -69,6 +74,52 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if not (context.is_one_process or is_here or _meet_here(run)):
         yield from _groups(run)
         yield from _samplers(run)
+        if run.has("wraps-model", "prepares", "makes-engine", "trainer-train"):
+            yield from _shares(run)
+            yield from _seeds(run)
+
+
+def _shares(run: RunQuery) -> Iterator[Finding]:
+    """Yield loaders whose items depend on the rank within the machine, and on no other number of the process."""
+    for found in run.happenings("makes-loader"):
+        event = found.event
+        own = [source for source in event.sources if source.varies & RANKED]
+        if event.open or event.may or not own or any(source.varies & (RANK | NODE | LOST) for source in own):
+            continue
+        if run.machine.worlds.full != event.lanes:
+            continue
+        node = next((event.nodes[s.role] for s in own if s.role in event.nodes), event.node)
+        yield run.finding(
+            META,
+            event.module,
+            node,
+            f"What the {own[0].role.replace('_', ' ')} deals out follows from the rank within the machine: a second"
+            " machine trains on the items of the first again",
+            hint="Divide by the rank of the job (`dist.get_rank()`, `RANK`)",
+            related=tuple(run.location(m, n, "the items are divided here") for m, n in own[0].code[:1]),
+            varies=own[0].varies,
+            facts={"call": "loader"},
+        )
+
+
+def _seeds(run: RunQuery) -> Iterator[Finding]:
+    """Yield seeds that are offset by the rank within the machine."""
+    for found in run.happenings("seeds"):
+        event = found.event
+        for name, (varies, _, _) in event.snapshot.items():
+            if "seed" not in name or event.open or event.may or varies & RANKED != LOCAL or varies & (UNSURE | LOST):
+                continue
+            value = event.arguments.get(name)
+            yield run.finding(
+                META,
+                event.module,
+                event.nodes.get(name) or event.node,
+                "The seed follows from the rank within the machine: the processes of that number on all machines draw"
+                " the same",
+                hint="Add the rank of the job to the seed (`dist.get_rank()`, `RANK`)",
+                related=run.origin(value, "the rank within the machine") if value is not None else (),
+                facts={"call": "seed"},
+            )
 
 
 def _groups(run: RunQuery) -> Iterator[Finding]:
@@ -213,7 +264,39 @@ def sampler(data):
     return DistributedSampler(data, num_replicas=world_size, rank=int(os.environ["%s"]))
 """
 
+_OWN_SAMPLER = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+
+class Strided(Sampler):
+    def __init__(self, data, count, rank):
+        self.data, self.count, self.rank = data, count, rank
+
+    def __iter__(self):
+        return iter(range(self.rank, len(self.data) // self.count * self.count, self.count))
+
+
+def main(net, optimizer, seed):
+    data = TensorDataset(torch.arange(64.0))
+    dist.init_process_group("nccl")
+    rank, local_rank = dist.get_rank(), int(os.environ["LOCAL_RANK"])
+    torch.manual_seed(seed + %s)
+    loader = DataLoader(data, sampler=Strided(data, dist.get_world_size(), %s))
+    model = DDP(net)
+    for batch in loader:
+        model(batch).mean().backward()
+        optimizer.step()
+"""
+
 EXAMPLES = (
+    bad("a sampler of the project", {"train.py": _OWN_SAMPLER % ("rank", "local_rank")}, "train.py:22"),
+    bad("a seed", {"train.py": _OWN_SAMPLER % ("local_rank", "rank")}, "train.py:21"),
+    good("both by the rank of the job", {"train.py": _OWN_SAMPLER % ("rank", "rank")}),
     bad(
         "both from the launcher",
         {"train.py": _MAIN % ("local_rank", "world_size")},

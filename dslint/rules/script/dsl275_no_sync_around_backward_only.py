@@ -1,7 +1,7 @@
 """The forward pass runs before `no_sync()`, and only the backward pass inside.
 
 **What.** `loss = criterion(model(x), y)` and then `with model.no_sync(): loss.backward()`; the same with
-`accelerator.no_sync(model)` or `accelerator.accumulate(model)`.
+`accelerator.no_sync(model)`, `accelerator.accumulate(model)` or `fabric.no_backward_sync(model)`.
 
 **Why it hurts.** `DistributedDataParallel` decides in its forward pass whether the backward pass reduces gradients.
 The forward pass ran outside, so that every micro batch is reduced over all ranks. Accumulation saves nothing: the
@@ -42,12 +42,12 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _ACCUMULATES = ("gradient_accumulation_steps", "gradient_accumulation_plugin")
-_KINDS = ("ddp", "accelerate.PreparedModel")
+_KINDS = ("ddp", "accelerate.PreparedModel", "fabric-module")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each `no_sync()` that holds the backward pass of its model and not the forward pass."""
-    if run.context.is_one_process or run.stage is not None:
+    if run.context.is_one_process or run.stage is not None or not _is_ddp(run):
         return
     local = [found.event for found in run.happenings("no-sync") if _works(run, found.event)]
     seen: set[int] = set()
@@ -72,6 +72,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 run.location(found.event.module, found.event.node, "the backward pass"),
             ),
         )
+
+
+def _is_ddp(run: RunQuery) -> bool:
+    """Return whether no Fabric of another strategy than DDP is made: the others decide in the backward pass."""
+    strategies = [h.event.arguments.get("strategy") for h in run.happenings("makes-fabric")]
+    named = [str(value.constants or "?") for value in strategies if value is not None]
+    return len(named) == len(strategies) and all("ddp" in name for name in named)
 
 
 def _is_local(node: Node) -> bool:
@@ -169,6 +176,25 @@ def main(model, loader, optimizer):
             optimizer.step()
             optimizer.zero_grad()
 """
+_FABRIC = """\
+import lightning as L
+import torch
+
+
+def main(loader):
+    fabric = L.Fabric(devices=4, strategy="%s")
+    fabric.launch()
+    model = torch.nn.Linear(4, 1)
+    model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for step, (x, y) in enumerate(fabric.setup_dataloaders(loader)):
+        last = (step + 1) %% 4 == 0
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        with fabric.no_backward_sync(model, enabled=not last):
+            fabric.backward(loss / 4)
+        if last:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
 _STEPS = """\
 def step(model, loss, last):
     if last:
@@ -193,6 +219,8 @@ EXAMPLES = (
         "steps.py:5",
     ),
     bad("accelerate", {"train.py": _ACCELERATE % 4}, "train.py:12"),
+    bad("Fabric", {"train.py": _FABRIC % "ddp"}, "train.py:13"),
+    good("FSDP under Fabric", {"train.py": _FABRIC % "fsdp"}),
     good("both passes inside", {"train.py": _MAIN % _BOTH}),
     good("nothing is accumulated", {"train.py": _ACCELERATE % 1}),
     good(

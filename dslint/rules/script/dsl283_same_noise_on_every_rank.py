@@ -2,7 +2,8 @@
 
 **What.** `set_seed(seed)` or `torch.manual_seed(seed)` with one seed for all ranks, no seed with the rank after it, and
 in the loop that trains `torch.randn_like(x)`, `torch.randn(...)` or `torch.normal(...)` without a generator of its own;
-what is drawn takes part in the loss.
+what is drawn takes part in the loss. Or samples: what is drawn with one seed for all ranks is made into results that
+each rank saves under names of its own.
 
 **Why it hurts.** The ranks have other images and the same noise, and mostly the same time steps: a step over eight
 GPUs holds one rank's worth of noise. Its gradient is noisier than the batch size says. Nothing fails.
@@ -24,7 +25,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event, Loop
+from dslint.python.events import Event, Loop, events
 from dslint.python.varies import CLOCK, DATA, HOST, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
@@ -35,7 +36,10 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="all ranks seed torch alike, and draw the same noise in every training step",
-    markers=(r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP", r"seed"),
+    markers=(
+        r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP|init_process_group",
+        r"seed",
+    ),
     references=("https://github.com/huggingface/accelerate/issues/236",),
     depends_on_run=True,
 )
@@ -48,10 +52,11 @@ _OWN = RANKED | RANDOM | CLOCK | HOST | LOST | DATA
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on the first draw of each training loop."""
-    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
+    """Fire on the first draw of each training loop, and on the draws of samples."""
+    if run.context.is_one_process:
         return
-    seeds = _seeds(run)
+    yield from _samples(run)
+    seeds = _seeds(run) if run.has("wraps-model", "prepares", "makes-engine") else []
     if not seeds or _PARALLEL.search(run.entries[0].module.source.text):
         return
     loops = {
@@ -77,6 +82,58 @@ def query(run: RunQuery) -> Iterator[Finding]:
             related=(run.location(seeds[0].module, seeds[0].node, "the same seed on every rank"),),
             varies=seeds[0].varies,
         )
+
+
+def _samples(run: RunQuery) -> Iterator[Finding]:
+    """Yield draws of which each rank makes the same results, to save them under names of its own."""
+    if run.has("backward", "engine-backward", "trainer-train") or not run.has("starts-group", "prepares"):
+        return
+    full = run.machine.worlds.full
+    same = RANDOM if _seeds(run) else 0
+    for found in run.happenings("draws"):
+        event, loops = found.event, [node for node in found.around if isinstance(node, Loop)]
+        drawn = run.machine.varies(event.result) if event.result is not None else LOST
+        if not loops or event.open or event.lanes != full or drawn & _OWN & ~same or not _is_seeded(run, event):
+            continue
+        saved = next((e for e in events(loops[0]) if "saves" in e.tags and _is_copy(e, same)), None)
+        if saved is None:
+            continue
+        yield run.finding(
+            META,
+            event.module,
+            event.node,
+            f"Every rank draws the same: what `{run.text(saved.module, saved.node, 40)}` saves on each rank is made of"
+            " numbers that no rank has for itself",
+            hint="Seed with the rank (`manual_seed(seed + rank)`)",
+            related=(
+                run.location(saved.module, saved.node, "saved by each rank under a name of its own"),
+                *(run.location(e.module, e.node, "the seed") for e in _seeding(run)[:1]),
+            ),
+            varies=drawn,
+        )
+        return
+
+
+def _seeding(run: RunQuery) -> list[Event]:
+    return [h.event for h in run.happenings("seeds")]
+
+
+def _is_seeded(run: RunQuery, event: Event) -> bool:
+    """Return whether the draw follows a seed at all: by the generator that it gets, or by that of the process."""
+    generator = event.arguments.get("generator")
+    given = generator is not None and generator.constants != (None,)
+    return any(("Generator" in e.api) == given for e in _seeding(run))
+
+
+def _is_copy(event: Event, same: int) -> bool:
+    """Return whether a call saves what all ranks hold under a name that each rank makes for itself."""
+    bits = [varies for varies, _, _ in event.snapshot.values()]
+    return (
+        len(bits) > 1
+        and any(varies & RANKED and not varies & LOST for varies in bits)
+        and any(not varies & (_OWN & ~same) for varies in bits)
+        and event.arguments.keys() >= event.snapshot.keys()
+    )
 
 
 def _seeds(run: RunQuery) -> list[Event]:
@@ -163,9 +220,34 @@ if __name__ == "__main__":
     Trainer(3, []).run()
 """
 
+_SAMPLE = """\
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def sample(net, steps, noise):
+    for step in steps:
+        noise = net(noise, step)
+    return noise
+
+
+def main(net, steps, seed, out):
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    generator = torch.Generator("cuda").manual_seed(%s)
+    for turn in range(100):
+        images = sample(net, steps, torch.randn((8, 3, 64, 64), generator=generator, device="cuda"))
+        torch.save(images, os.path.join(out, f"%s.pt"))
+    dist.destroy_process_group()
+"""
+
 EXAMPLES = (
     bad("noise in a helper of the step", {"train.py": _TRAIN % ("", "")}, at="train.py:8 warning"),
     bad("in a class, with accelerate", {"train.py": _ACCELERATE % ""}, at="train.py:17 warning"),
+    bad("samples of one seed", {"sample.py": _SAMPLE % ("seed", "{rank}-{turn}")}, at="sample.py:18 warning"),
+    good("samples of a seed for each rank", {"sample.py": _SAMPLE % ("seed + rank", "{rank}-{turn}")}),
     good(
         "a seed for each rank once the model is made",
         {"train.py": _TRAIN % ("", "torch.manual_seed(3 + dist.get_rank())")},
