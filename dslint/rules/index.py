@@ -4069,6 +4069,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL624",
+        name="prepare-refused-under-deepspeed",
+        kind="script",
+        severity="error",
+        summary="`accelerator.prepare` under DeepSpeed gets two models, or a model without a loader",
+        module="dslint.rules.script.dsl624_prepare_refused_under_deepspeed",
+        markers=(
+            "accelerat",
+            "prepare\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",

@@ -1,0 +1,91 @@
+"""What an Accelerator of accelerate is told when it is made, and what it is given to prepare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslint.python.events import Event, events
+from dslint.python.queries.order import following
+from dslint.python.values import Instance, Value
+from dslint.rules.plateaus import instances, wrapped_by
+from dslint.rules.runs import Happening, RunQuery
+
+ACCELERATOR = "accelerate.Accelerator"
+MODEL = "accelerate.PreparedModel"
+OPTIMIZER = "accelerate.optimizer.AcceleratedOptimizer"
+SCHEDULE = "accelerate.scheduler.AcceleratedScheduler"
+LOADER = "accelerate.data_loader.DataLoaderShard"
+DEEPSPEED, FSDP = "accelerate.DeepSpeedPlugin", "accelerate.FullyShardedDataParallelPlugin"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One argument of `prepare`: what it `was`, and what it certainly is now (a class; empty: nobody knows)."""
+
+    was: Value
+    cls: str
+
+
+def maker_of(run: RunQuery, value: Value | None) -> Event | None:
+    """Return the call that made the Accelerator that a value certainly is."""
+    found = instances(value)
+    if value is None or len(found) != 1 or len(value.atoms) != 1:
+        return None
+    maker = run.makers.get(found[0])
+    return maker if maker is not None and maker.api == ACCELERATOR and not maker.open else None
+
+
+def plugin_of(run: RunQuery, accelerator: Event, name: str, cls: str) -> Event | None:
+    """Return the call that made the plugin which an Accelerator certainly has."""
+    given = accelerator.arguments.get(name)
+    atom = given.single if given is not None else None
+    return run.makers.get(atom) if isinstance(atom, Instance) and atom.cls == cls else None
+
+
+def uses_deepspeed(run: RunQuery, accelerator: Event) -> bool:
+    """Return whether an Accelerator certainly works with DeepSpeed: its plugin says so, or all launch commands do."""
+    if plugin_of(run, accelerator, "deepspeed_plugin", DEEPSPEED) is not None:
+        return True
+    launched = run.context.launcher.get_or("") == "accelerate" and not run.context.zero_stage.is_absent
+    return launched and not {"deepspeed_plugin", "fsdp_plugin"} & set(accelerator.arguments)
+
+
+def prepared_by(event: Event) -> list[Prepared] | None:
+    """Return the arguments of a call that prepares in their order; `None` where they are not all known."""
+    given = [value for name, value in event.arguments.items() if name.startswith("*") or name in _GIVEN]
+    found = list(wrapped_by(event)) if not event.open else []
+    if not found or len(found) != len(given):
+        return None
+    return [Prepared(was, _class(outer)) for was, outer in found]
+
+
+_GIVEN = ("args", "model", "optimizer", "scheduler", "data_loader")
+
+
+def _class(outer: Value) -> str:
+    """Return the class that all of the objects of a value have."""
+    classes = {atom.cls for atom in instances(outer)}
+    is_sure = len(classes) == 1 and len(instances(outer)) == len(outer.atoms)
+    found = classes.pop() if is_sure else ""
+    return found if isinstance(found, str) else ""
+
+
+def earlier_prepares(found: Happening) -> Iterator[Event]:
+    """Yield the calls that may have prepared something with the same Accelerator before a call."""
+    event, tree = found.event, found.entry.tree
+    own = set(instances(event.receiver))
+    after = {id(other) for other in following(tree, event)}
+    for other in events(tree):
+        is_own = "prepares" in other.tags and other.api.startswith(ACCELERATOR) and set(instances(other.receiver)) & own
+        if is_own and other.node is not event.node and id(other) not in after:
+            yield other
+
+
+def models_in(given: list[Prepared]) -> list[Value]:
+    """Return the different models among the arguments of a call that prepares."""
+    found: list[Value] = []
+    for part in given:
+        if part.cls == MODEL and not any(set(part.was.atoms) & set(other.atoms) for other in found):
+            found.append(part.was)
+    return found
