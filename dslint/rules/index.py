@@ -4085,6 +4085,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL625",
+        name="epoch-schedule-given-to-engine",
+        kind="script",
+        severity="warning",
+        summary="a schedule that counts epochs is given to DeepSpeed, whose engine steps it at every update",
+        module="dslint.rules.script.dsl625_epoch_schedule_given_to_engine",
+        markers=(
+            "deepspeed",
+            "lr_scheduler|[Ss]chedule",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
