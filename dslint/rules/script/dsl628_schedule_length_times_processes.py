@@ -1,0 +1,196 @@
+"""The length of a prepared schedule is the length of the undivided loader times the number of processes.
+
+**What.** The numbers of a schedule come from `len(loader)` before `accelerator.prepare` has divided the loader, and are
+multiplied by `accelerator.num_processes`; then schedule and loader are prepared.
+
+**Why it hurts.** A prepared schedule goes on by N steps for each update, and the prepared loader makes 1/N of the
+updates: `len(loader)` is right as it is. Multiplied, the schedule lasts N times as long as the run. The warmup is
+short of its steps, the learning rate never comes down: on 8 GPUs a cosine ends at 96 % of its height. Nothing fails.
+
+**Fix.** Divide the length by the number of processes before it is counted in epochs, as
+`math.ceil(len(loader) / accelerator.num_processes)`, or drop the factor.
+
+**When it stays quiet.** A division by the number of processes takes part; the loader was prepared before the schedule
+was made; the schedule is not prepared, or the Accelerator does not step it once for each process (`split_batches`,
+`step_scheduler_with_optimizer=False`, DeepSpeed); one process.
+
+**Evidence.** Two gloo ranks, accelerate 1.15: a linear schedule to zero over `len(loader) * num_processes` steps has
+half of the learning rate left when the loader ends.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.queries.derived import Derived, Piece
+from dslint.rules.accelerators import LOADER, SCHEDULE, earlier_prepares, prepared_by
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import PLATEAU, instances, multiplying
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.schedules import OPTIMIZERS, OTHERS, is_length
+
+META = RuleMeta(
+    code="DSL628",
+    name="schedule-length-times-processes",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a prepared schedule counts the undivided loader times the number of processes: it never ends",
+    markers=(r"accelerat", r"prepare", r"num_processes"),
+    references=(
+        "https://github.com/huggingface/diffusers/issues/8236",
+        "https://github.com/huggingface/diffusers/pull/8312",
+    ),
+    depends_on_run=True,
+)
+_PROCESSES = "num_processes"
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each schedule that is prepared beside the loader whose length it multiplies."""
+    if run.context.is_one_process or run.stage is not None:
+        return
+    derived: Derived | None = None
+    seen: set[int] = set()
+    for found in run.happenings("prepares"):
+        given = prepared_by(found.event) or []
+        schedules = [part.was for part in given if part.cls == SCHEDULE]
+        if not schedules or not _divides_now(found) or not multiplying(run, [found.event]):
+            continue
+        derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS)
+        for atom in (atom for value in schedules for atom in instances(value)):
+            maker = run.makers.get(atom)
+            if maker is None or maker.open or atom.cls == PLATEAU or id(maker.node) in seen:
+                continue
+            number = next((node for node in _numbers(maker) if _is_multiplied(derived, maker, node)), None)
+            if number is not None:
+                seen.add(id(maker.node))
+                yield _finding(run, found.event, maker, number)
+
+
+def _divides_now(found: Happening) -> bool:
+    """Return whether the call divides a loader, and none was divided before."""
+    given = prepared_by(found.event) or []
+    has_loader = any(part.cls == LOADER for part in given)
+    return has_loader and not any(True for _ in earlier_prepares(found))
+
+
+def _numbers(maker: Event) -> list[ast.expr]:
+    return [node for name, node in maker.nodes.items() if not OPTIMIZERS.search(name)]
+
+
+def _is_multiplied(derived: Derived, maker: Event, number: ast.expr) -> bool:
+    """Return whether a number is a length times the number of processes, which divides nothing."""
+    pieces: list[Piece] = derived.of(maker.module, [number]) or []
+    nodes = [node for _, piece in pieces for node in ast.walk(piece)]
+    operations = [node for node in nodes if isinstance(node, ast.BinOp) and _is_of_processes(node)]
+    if not operations or not all(isinstance(node.op, ast.Mult) for node in operations):
+        return False
+    return any(is_length(node) for node in nodes)
+
+
+def _is_of_processes(node: ast.BinOp) -> bool:
+    """Return whether one side of an operation is the number of processes, or a product with it."""
+    sides = [part for side in (node.left, node.right) for part in ast.walk(side)]
+    return any(getattr(part, "attr", getattr(part, "id", "")) == _PROCESSES for part in sides)
+
+
+def _finding(run: RunQuery, prepared: Event, maker: Event, number: ast.expr) -> Finding:
+    return run.finding(
+        META,
+        maker.module,
+        number,
+        "this counts the loader before it is divided, and multiplies it: the schedule lasts N times as long as the run",
+        hint="Divide the length of the loader by `accelerator.num_processes`, or drop the factor",
+        related=(run.location(prepared.module, prepared.node, "loader and schedule are prepared here"),),
+        facts={"factor": _PROCESSES},
+    )
+
+
+_TRAIN = """\
+import math
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import get_scheduler
+
+
+def main(data, args):
+    accelerator = Accelerator(%(arguments)s)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    %(early)s
+    updates = math.ceil(%(length)s / args.accumulation)
+    total = args.epochs * updates
+    schedule = get_scheduler(
+        "cosine",
+        optimizer=optimizer,
+        num_warmup_steps=args.warmup * accelerator.num_processes,
+        num_training_steps=total%(factor)s,
+    )
+    model, optimizer, %(parts)s = accelerator.prepare(model, optimizer, %(parts)s)
+    for epoch in range(args.epochs):
+        for x, y in loader:
+            accelerator.backward(torch.nn.functional.mse_loss(model(x), y))
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+"""
+_TIMES = " * accelerator.num_processes"
+
+
+def _train(
+    factor: str = _TIMES,
+    length: str = "len(loader)",
+    early: str = "pass",
+    parts: str = "loader, schedule",
+    arguments: str = "",
+) -> dict[str, str]:
+    given = {"factor": factor, "length": length, "early": early, "parts": parts, "arguments": arguments}
+    return {"train.py": _TRAIN % given}
+
+
+_CLASS = """\
+import torch
+from accelerate import Accelerator
+from schedules import warmup_cosine
+from torch.utils.data import DataLoader
+
+
+class Trainer:
+    def __init__(self, model, data, epochs):
+        self.accelerator = Accelerator()
+        loader = DataLoader(data, batch_size=4)
+        optimizer = torch.optim.AdamW(model.parameters())
+        schedule = warmup_cosine(optimizer, epochs * len(loader), self.accelerator)
+        self.model, self.optimizer, self.loader, self.schedule = self.accelerator.prepare(
+            model, optimizer, loader, schedule
+        )
+
+
+Trainer(torch.nn.Linear(4, 1), [], 3)
+"""
+_BUILD = """\
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+
+def warmup_cosine(optimizer, steps, accelerator):
+    return CosineAnnealingLR(optimizer, T_max=steps * accelerator.num_processes)
+"""
+
+EXAMPLES = (
+    bad("Epochs times updates times processes", _train(), "train.py:21"),
+    bad("In two files", {"schedules.py": _BUILD, "train.py": _CLASS}, "schedules.py:5"),
+    good("The undivided length as it is", _train("")),
+    good("Divided and multiplied", _train(length="math.ceil(len(loader) / accelerator.num_processes)")),
+    good("The loader is divided before", _train(early="loader = accelerator.prepare(loader)", parts="schedule")),
+    good(
+        "The length of a run that is told",
+        {k: v.replace("args.epochs * updates", "args.steps") for k, v in _train().items()},
+    ),
+    good("One process", _train(), world_size=1),
+)
