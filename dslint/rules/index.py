@@ -4163,6 +4163,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL630",
+        name="average-of-spread-weights",
+        kind="script",
+        severity="warning",
+        summary="a moving average reads weights that ZeRO stage 3 has spread over the ranks: they are empty",
+        module="dslint.rules.script.dsl630_average_of_spread_weights",
+        markers=(
+            "deepspeed|accelerat|Trainer",
+            "lerp_|copy_|mul_|add_",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
