@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dslint.model.script.ranks.guards import Guard, Guards
     from dslint.model.script.setup.startup import Startup
     from dslint.model.script.traces.divergence import Divergences
-    from dslint.model.script.training.trainingstep import TrainingSteps
     from dslint.model.script.zero.zero3 import ZeroStages
     from dslint.model.script.zero.zeromodels import ZeroModels
 
@@ -222,13 +221,6 @@ class ScriptContext:
         return UnevenLoops(
             self.tree, self.names, self.guards, self.constants, self.objects, self.summaries, self.run.world_size
         )
-
-    @cached_property
-    def training(self) -> TrainingSteps:
-        """Which forward a loss comes from, and what an engine does in the same step."""
-        from dslint.model.script.training.trainingstep import TrainingSteps
-
-        return TrainingSteps(self.tree, self.names, self.objects)
 
     @cached_property
     def zero(self) -> ZeroStages:

@@ -17,6 +17,7 @@ from dslint.engine.judge import Job
 from dslint.engine.runs import run_queries
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.batch import Batch, accumulation_of
+from dslint.model.script.training.trainingstep import TrainingSteps
 from dslint.parse.python import parse_ast
 from dslint.probe.experiment import Subject
 from dslint.probe.registry import of_finding
@@ -118,8 +119,8 @@ def test_the_forwards_behind_a_loss(code: str, kinds: list[str]) -> None:
     ctx = script(HEAD + code)
     func = call(ctx, "backward").func
     assert isinstance(func, cst.Attribute)
-    found = ctx.training.forwards(func.value)
-    assert sorted(ctx.training.forward_kind(f) for f in found) == sorted(kinds)
+    steps = TrainingSteps(ctx.tree, ctx.names, ctx.objects)
+    assert sorted(steps.forward_kind(f) for f in steps.forwards(func.value)) == sorted(kinds)
 
 
 # -- DSL215 ---------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ miss the gradients of a loss with two forwards of the engine in it, and `engine.
 **Fix.** `engine.backward(loss)`, which the fix writes.
 
 **When it stays quiet.** DeepSpeed 0.18.3 and later at stages 1 to 3, where both are the same, unless the loss certainly
-comes from two forwards of one engine and the release is 0.19.8 or later (0.18.3 trains them); a second forward without
-a gradient, or in another arm; a release or stage that nobody states; losses that come from another model, or in another
-arm than the engine.
+comes from two forwards of one engine and the release may be 0.19.8 or later (0.18.3 trains them; a warning where nobody
+states the release); a second forward without a gradient, or in another arm; one forward and a release or stage that
+nobody states; losses that come from another model, or in another arm than the engine.
 
 **Evidence.** https://github.com/deepspeedai/DeepSpeed/pull/7665 (0.18.3). Two gloo ranks, DeepSpeed 0.19.8: stage 0
 raises `RuntimeError`; stages 1, 2 (also with accumulation) and 3 give the weights of `engine.backward`, and raise
@@ -25,25 +25,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.context import Context
 from dslint.model.deepspeed.config import version_named, version_origin
-from dslint.model.script.training.enginewords import plain_backward
-from dslint.model.script.training.jointforwards import JointForwards
 from dslint.model.versions.resolve import covers
 from dslint.python.events import Event
 from dslint.python.places import ordered
+from dslint.python.queries.jointforwards import JointForwards
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.enginenames import function_of, is_scaled, node_arguments
 from dslint.rules.plateaus import instances
-from dslint.rules.runs import RunQuery
+from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.snippets import TWO_ARMS
 from dslint.rules.training import ENGINE, asks_for_stage, has_other_arm, stage_at
-from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
     code="DSL216",
@@ -63,16 +58,9 @@ _SINCE = "0.18.3"
 _TWICE = "0.19.8"
 
 
-def applies(_path: str, context: Context) -> bool:
-    """A release that misses a plain backward, of one forward or of two, or stage 0, may be in use."""
-    if covers(context.deepspeed, f"<{_SINCE}") == "yes" or covers(context.deepspeed, f">={_TWICE}") == "yes":
-        return True
-    return not context.zero_stage.is_known or context.zero_stage.get() == 0
-
-
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each backward of a loss that comes from an engine alone, which does not hear of it."""
-    is_old = covers(run.context.deepspeed, f"<{_SINCE}") == "yes"
+    joint: JointForwards | None = None
     seen: set[int] = set()
     for found in run.occurrences("backward"):
         event = found.event
@@ -82,12 +70,38 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         stage = stage_at(run, run.makers.get(engines[0]))
         is_asked = run.stage is None and asks_for_stage(found)
-        if not (is_old or stage == 0) or is_asked or has_other_arm(found, "backward", "backward"):
+        if is_asked or has_other_arm(found, "backward", "backward"):
             continue
-        told = _of_run(run, event, engines[0], stage, is_old)
+        forwards: list[Event] = []
+        if stage != 0 and covers(run.context.deepspeed, f"<{_SINCE}") != "yes":
+            joint = joint or _joint(run)
+            forwards = _forwards(joint, found, engines[0])
+            if len(forwards) < 2 or not _may_fail(run):
+                continue
+        told = _of_run(run, event, engines[0], stage, forwards)
         if told is not None:
             seen.add(id(event.node))
             yield told
+
+
+def _may_fail(run: RunQuery) -> bool:
+    """Return whether a release may be in use that is known to fail with two forwards in a loss."""
+    return any(covers(run.context.deepspeed, spec) != "no" for spec in (f"<{_SINCE}", f">={_TWICE}"))
+
+
+def _joint(run: RunQuery) -> JointForwards:
+    forwards = (found.event for found in run.happenings("engine-forward"))
+    return JointForwards((tree for _, tree in run.trees()), forwards)
+
+
+def _forwards(joint: JointForwards, found: Happening, engine: Instance) -> list[Event]:
+    """Return the forwards of an engine in the loss whose backward runs."""
+    called = getattr(found.event.node, "func", None)
+    if not isinstance(called, ast.Attribute):
+        return []
+    scope = function_of(found.event.module, found.event.node)
+    forwards = joint.of(called.value, found.event.module, scope, found.calls)
+    return [event for event in forwards if instances(event.receiver) == [engine]]
 
 
 def _are_engines(run: RunQuery, made_by: list[Instance]) -> bool:
@@ -95,7 +109,7 @@ def _are_engines(run: RunQuery, made_by: list[Instance]) -> bool:
     return bool(kinds) and all(kinds)
 
 
-def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, is_old: bool) -> Finding | None:
+def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, forwards: list[Event]) -> Finding | None:
     node, module = event.node, event.module
     called = node.func if isinstance(node, ast.Call) else None
     loss = called.value if isinstance(called, ast.Attribute) else None
@@ -103,24 +117,39 @@ def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, is
         return None
     text = run.text(module, loss) if loss is not None else "loss"
     name, is_here = _called(run, engine, event)
-    version = version_named(run.context.deepspeed)
-    what = f"{version} does not hear of it, and the gradients are neither averaged over the ranks nor handed on"
-    if not is_old:
-        what = "DeepSpeed raises `RuntimeError` for it at stage 0"
+    what, is_certain = _what(run, stage)
     fixed = f"{name}.backward({module.text(loss)})" if loss is not None else ""
     can_fix = (
         is_here and loss is not None and "\n" not in fixed and module.path == run.path and not node_arguments(node)
     )
+    related = tuple(run.location(f.module, f.node, "a forward of the engine") for f in forwards[:2])
     return run.finding(
         META,
         module,
         node,
         f"`{run.text(module, called)}()` passes over the engine that computed the loss: {what}",
         hint=f"Call `{name}.backward({text})`",
-        related=version_origin(run.context.deepspeed) if is_old else (),
+        related=related or (version_origin(run.context.deepspeed) if stage != 0 else ()),
         fix=Fix("Let the engine run the backward", (Edit(run.path, module.span(node), fixed),)) if can_fix else None,
-        facts={"stage": stage, "forwards": 1},
+        severity=None if is_certain else Severity.WARNING,
+        facts={"stage": stage, "forwards": max(len(forwards), 1)},
     )
+
+
+def _what(run: RunQuery, stage: int | None) -> tuple[str, bool]:
+    """Return what a plain backward does, and whether every release does it that may be in use."""
+    version = version_named(run.context.deepspeed)
+    if covers(run.context.deepspeed, f"<{_SINCE}") == "yes":
+        return (
+            f"{version} does not hear of it, and the gradients are neither averaged over the ranks nor handed on",
+            True,
+        )
+    if stage == 0:
+        return "DeepSpeed raises `RuntimeError` for it at stage 0", True
+    missed = "misses the gradients of a loss with two forwards, and `step()` raises `KeyError`"
+    if covers(run.context.deepspeed, f">={_TWICE}") == "yes":
+        return f"{version} {missed}", True
+    return f"DeepSpeed before {_SINCE} does not hear of it, and {_TWICE} {missed}", False
 
 
 def _called(run: RunQuery, engine: Instance, event: Event) -> tuple[str, bool]:
@@ -197,7 +226,20 @@ EXAMPLES = (
         {"train.py": _TWO % "loss.backward()"},
         deepspeed_version="0.18.3",
     ),
-    good("two forwards, and nobody states the release", {"train.py": _TWO % "loss.backward()"}),
+    bad(
+        "two forwards in a helper, and nobody states the release",
+        {
+            "train.py": (_TWO % "loss.backward()")
+            .replace("q, p = engine(batch), engine(labels)", "loss = contrast(engine, batch, labels)")
+            .replace("        loss = F.mse_loss(q, p)\n", "")
+            .replace(
+                "\ndef train",
+                "\ndef contrast(model, left, right):\n    q, p = model(left), model(right)\n"
+                "    return 0.5 * F.mse_loss(q, p)\n\n\ndef train",
+            )
+        },
+        "train.py:14 warning",
+    ),
     good(
         "two forwards, one without a gradient, or one of two",
         {
@@ -224,41 +266,3 @@ EXAMPLES = (
         deepspeed_version="0.16.4",
     ),
 )
-
-precheck = plain_backward
-
-
-class Check(ScriptCheck):
-    """Looks at every `loss.backward()` of a release that fails with two forwards in a loss."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when two forwards of one engine are certainly in the loss."""
-        if not isinstance(node.func, cst.Attribute) or node.func.attr.value != "backward" or node.args:
-            return
-        stage = self.ctx.zero.at(node).stage
-        loss = node.func.value
-        if stage == 0 or covers(self.ctx.run.deepspeed, f">={_TWICE}") != "yes":
-            return
-        joint = JointForwards(self.ctx.tree, self.ctx.names, self.ctx.training).of(loss)
-        forwards = self.ctx.training.forwards(loss) if len(joint) > 1 else []
-        if not forwards or any(self.ctx.training.forward_kind(f) != "engine" for f in forwards):
-            return
-        if self.ctx.training.has_other_arm(node, "backward"):
-            return
-        engine = self.ctx.text(forwards[0].func).removesuffix(".forward")
-        text = self.ctx.text(loss)
-        version = version_named(self.ctx.run.deepspeed)
-        self.report(
-            node,
-            f"`{text}.backward()` passes over the engine that computed the loss: {version} misses the gradients of a "
-            "loss with two forwards, and `step()` raises `KeyError`",
-            hint=f"Call `{engine}.backward({text})`",
-            related=tuple(self.ctx.location(f, "a forward of the engine") for f in joint[:2]),
-            fix=self._fix(node, f"{engine}.backward({text})"),
-            facts={"stage": stage, "forwards": len(joint)},
-        )
-
-    def _fix(self, node: cst.Call, text: str) -> Fix | None:
-        if "\n" in text:
-            return None
-        return Fix("Let the engine run the backward", (Edit(self.ctx.doc.path, self.ctx.span(node), text),))

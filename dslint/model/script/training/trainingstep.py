@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.model.script.behind import with_callees
 from dslint.model.script.bindings import Binding
 from dslint.model.script.names import Names
 from dslint.model.script.objects.objectkinds import MODELS
@@ -27,17 +26,6 @@ class TrainingSteps:
         self._tree = tree
         self._names = names
         self._objects = objects
-
-    def has_other_arm(self, node: cst.CSTNode, method: str) -> bool:
-        """The opposite arm of a test around ``node`` calls the method, on whatever: the arms are two ways to train."""
-        function = self._tree.function(node) or self._tree.module
-        calls = self._tree.own(function, cst.Call)
-        return any(self._calls_method(c, method) and self._objects.conditions.excludes(node, c) for c in calls)
-
-    def _calls_method(self, call: cst.Call, method: str) -> bool:
-        """The call itself, or one in the function of the file that it runs."""
-        inside = (n.func for n in with_callees(self._names, call) if isinstance(n, cst.Call))
-        return any(isinstance(func, cst.Attribute) and func.attr.value == method for func in inside)
 
     # -- losses -------------------------------------------------------------------------------------------------
 
