@@ -74,7 +74,15 @@ def set_variable(m: Machine, name: Value, value: Value, node: ast.AST) -> None:
     if isinstance(single, Const) and isinstance(single.value, str):
         given = {"name": name, "value": value}
         m.events.append(Event(SET, _SETS, node, m.frame.module, None, given, None, m.lanes, m.control))
+        _keep_given(m, single.value)
         m.store.set((ENVIRONMENT, single.value), value)
+
+
+def _keep_given(m: Machine, name: str) -> None:
+    """Keep what the launcher gave: a write under a test (`if "RANK" not in os.environ`) may not come."""
+    column = COLUMNS.get(m.libraries.environment.get(name, ""))
+    if column is not None and not name.startswith(_OF_OTHERS) and m.store.peek((ENVIRONMENT, name)) is None:
+        m.store.base[ENVIRONMENT, name] = by_rank(m, column, text=True)
 
 
 def by_rank(m: Machine, column: int, *, text: bool = False) -> Value:

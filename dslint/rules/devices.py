@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
 
 # Parameters that take a device, whatever the call is.
-_PLACES = ("device", "device_id", "device_ids", "device_map")
+_PLACES = ("device", "device_id", "device_ids", "device_map", "map_location")
 _NAMING = DEVICE_NAMING = frozenset({"sets-device", "uses-device", "moves-to-device"})
 DEVICE_TAGS = (*sorted(_NAMING), "starts-group", "wraps-model", "loads", "reads-file", "spawns")
 _NAME = re.compile(r"cuda:(\d+)")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from dslint.core.fix import Fix, Safety
 from dslint.core.source import Location
 from dslint.model.script.edits import only_statement_dedented
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from dslint.model.script.traces.divergence import Divergence
     from dslint.rules.scriptcontext import ScriptContext
 
-# How many calls lead from a test of the rank to what it guards.
-_MAX_CALLERS = 4
 # A name of the rank in the whole job; `local_rank` and `get_local_rank` are none.
 _WHOLE_JOB = re.compile(r"\b(?:get_|global_|world_)?rank\b")
 _PASSES = {
@@ -26,15 +22,6 @@ _PASSES = {
     Ranks.OTHERS: "rank 0 does not get past this test",
     Ranks.SOME: "only some ranks get past this test",
 }
-
-
-def on_some_ranks(ctx: ScriptContext, node: cst.CSTNode, steps: int = 0) -> bool:
-    """Only some ranks come to a node: by a test around it, or around each call of its function in the file."""
-    if ctx.guard(node) is not None:
-        return True
-    function = ctx.enclosing_function(node) if steps < _MAX_CALLERS else None
-    calls = ctx.names.callers.of(function) if function is not None else []
-    return bool(calls) and all(on_some_ranks(ctx, call, steps + 1) for call in calls)
 
 
 def lonely_sides(ctx: ScriptContext, found: Divergence) -> tuple[str, str]:

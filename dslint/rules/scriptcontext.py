@@ -139,10 +139,6 @@ class ScriptContext:
         """All bases of a class of this file, nearest first: qualified names, bare names of local classes."""
         return self.names.class_bases(name)
 
-    def imports(self, *roots: str) -> bool:
-        """The file imports one of these packages."""
-        return self.names.imported(*roots)
-
     # -- distributed meaning ------------------------------------------------------------------------------------
 
     @cached_property

@@ -599,3 +599,10 @@ def test_what_is_drawn_differs_as_the_seed_does(library: str) -> None:
     )
     assert held(f"{both % True}x = {draw}\nx")[1] & RANKED
     assert not held(f"{both % False}x = {draw}\nx")[1] & RANKED
+
+
+def test_a_variable_of_the_launcher_that_is_written_where_it_lacks_may_be_that_of_the_launcher() -> None:
+    write = "os.environ['LOCAL_RANK'] = '0'\n"
+    read = "x = int(os.environ.get('LOCAL_RANK', '0'))\nseen(x)\n"
+    assert constants("import os\nif 'LOCAL_RANK' not in os.environ:\n    " + write + read) == {0, ...}
+    assert constants("import os\n" + write + read) == {0}

@@ -45,7 +45,6 @@ class Constants:
         self._stated = stated
         self._arguments: Arguments | None = None
         self._literals: list[cst.CSTNode] = []
-        self._takes_defaults = True
 
     @property
     def arguments(self) -> Arguments:
@@ -66,14 +65,6 @@ class Constants:
         literals = self._literals if isinstance(fact.value, int | float | str) else [node]
         places = (*fact.origins, *dict.fromkeys(self._doc.location(literal) for literal in literals))
         return Fact("known", fact.value, places or (self._doc.location(node),))
-
-    def written(self, node: cst.CSTNode | None) -> Fact[object]:
-        """The value of an expression, unless an argument of the command line decides it."""
-        self._takes_defaults = False
-        try:
-            return self.value(node)
-        finally:
-            self._takes_defaults = True
 
     def likely(self, node: cst.CSTNode | None) -> Fact[object]:
         """The value of an expression; of a parameter its default, which a caller may replace."""
@@ -153,10 +144,10 @@ class Constants:
         return self._value(value, steps) if value is not None else unknown("an item of a table")
 
     def _argument(self, argument: Argument, steps: int) -> Fact[object]:
-        stated = self._stated.get(argument.name) if self._takes_defaults else None
+        stated = self._stated.get(argument.name)
         if stated is not None:
             return _converted(stated, argument.converter)
-        if argument.default is None or not self._takes_defaults:
+        if argument.default is None:
             return unknown(f"`{argument.name}` comes from the command line")
         return self._value(argument.default, steps)
 

@@ -1,5 +1,5 @@
 """**What.** A distributed script names GPU 0: `"cuda:0"`, `.cuda(0)`, `torch.cuda.set_device(0)`,
-`map_location="cuda:0"`, `device_map={"": 0}`.
+`map_location="cuda:0"`, `device_map={"": 0}`, `device_ids=[0]`.
 
 **Why it hurts.** All ranks of the machine put the model, or the weights that they load, on the same GPU. It runs out of
 memory at eight processes, NCCL refuses two ranks on one device, and the other GPUs stay empty.
@@ -22,15 +22,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ranks.rankset import Ranks
+from dslint.core.finding import Finding, Severity
+from dslint.python.environment import SET
+from dslint.python.events import Event
+from dslint.python.values import Value
+from dslint.python.varies import CLOCK, DATA, LOCAL, LOST, RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lonely import on_some_ranks
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.devices import DEVICE_TAGS, choices, device_words
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.visible import VARIABLE
+from dslint.rules.ways import Decided, ways_to
 
 META = RuleMeta(
     code="DSL238",
@@ -47,6 +50,99 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="the ranks share a device only where there is one",
 )
+
+# What makes a process a rank of a job. An `Accelerator` that prepares nothing may be there for its device alone.
+_JOINING = ("starts-group", "makes-engine", "wraps-model", "prepares", "shards-data")
+_ALONE = ("accelerate.Accelerator", "accelerate.PartialState")
+_SERVERS = re.compile(r"\b(?:gradio|fastapi|flask|uvicorn|streamlit|vllm|sglang)\b")
+_TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
+# Where the machine has no GPU.
+_WITHOUT = frozenset({"cpu", "mps"})
+_FIRST = frozenset({"cuda:0"})
+
+
+def applies(path: str, _context: object) -> bool:
+    """Tests put small things where they like."""
+    return _TEST.search(path) is None
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first place that names GPU 0 for every rank of the job."""
+    is_alone = run.context.is_one_process or run.context.processes_per_node.get_or(0) == 1
+    if (is_alone and not run.has("spawns", "runs-command")) or run.has("limits-memory") or _hides_gpus(run):
+        return
+    places = [(found, value, node) for found in run.happenings(*DEVICE_TAGS) for value, node in _named(run, found)]
+    joins = _joins(run) if places else []
+    for found, value, node in places:
+        if _SERVERS.search(found.event.module.source.text) or _SERVERS.search(found.entry.module.source.text):
+            return  # a demo, which uses one GPU
+        if _is_of_every_rank(run, found, joins):
+            yield _finding(run, found.event, value, node)
+            return
+
+
+def _hides_gpus(run: RunQuery) -> bool:
+    """Return whether the script says which GPUs a process sees."""
+    return any(
+        found.event.api == SET and VARIABLE in (found.event.arguments["name"].constants or ())
+        for found in run.happenings("sets-environment")
+    )
+
+
+def _named(run: RunQuery, found: Happening) -> Iterator[tuple[Value, ast.AST]]:
+    """Yield what an event takes for a device and certainly is GPU 0, with the place where it is written."""
+    event = found.event
+    if found.entry.kind != "script" or event.may or event.open:
+        return
+    for value, node in choices(event):
+        words = device_words(run, value) if value.atoms else None
+        held = [other for items in event.items.values() for other in items]
+        if words is not None and _FIRST <= words <= _FIRST | _WITHOUT and not (value in held and len(held) > 1):
+            yield value, node
+
+
+def _joins(run: RunQuery) -> list[tuple[Happening, frozenset[Decided]]]:
+    """Return where a process becomes a rank of a job, with what decides over it: the question whether there is one."""
+    found = [join for join in run.happenings(*_JOINING) if join.entry.kind == "script" and not join.event.may]
+    known = [(join, ways_to(run, join)) for join in found if not _is_of_one(join.event)]
+    several = run.context.world_size.get_or(1) > 1
+    return [(join, ways) for join, ways in known if several or any(way.asks_only_for_job for way in ways)]
+
+
+def _is_of_one(event: Event) -> bool:
+    size = event.arguments.get("world_size")
+    is_asked = event.api in _ALONE or "training-arguments" in event.tags or "trainer" in event.tags
+    return is_asked or (size is not None and size.constants == (1,))
+
+
+def _is_of_every_rank(run: RunQuery, found: Happening, joins: list[tuple[Happening, frozenset[Decided]]]) -> bool:
+    """Return whether the ranks of a job all come to an event."""
+    event, several = found.event, run.context.world_size.get_or(1) > 1
+    if event.varies & (LOCAL | RANK | DATA | CLOCK | RANDOM | LOST):
+        return False
+    ways = ways_to(run, found)
+    if several and not joins:
+        return event.lanes == run.machine.worlds.full and any(not way.job for way in ways)
+    return any(
+        event.lanes & join.event.lanes == join.event.lanes and any(way.is_on(other) for way in ways for other in others)
+        for join, others in joins
+    )
+
+
+def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Finding:
+    text = run.text(event.module, node)
+    share = "they share its memory, and the other GPUs stay empty"
+    several = run.context.processes_per_node.get_or(run.context.world_size.get_or(1)) > 1
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`{text}` is GPU 0 for every rank of the machine: {share if several else f'with several, {share}'}",
+        severity=None if several else Severity.INFO,
+        hint='Use the device of the process, such as `torch.device("cuda", local_rank)` or `accelerator.device`',
+        same=(value,),
+    )
+
 
 _HEAD = "import argparse\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n    {}\n"
 _INIT = "dist.init_process_group('nccl')"
@@ -84,6 +180,23 @@ EXAMPLES = (
             + _MAIN
         },
         at="train.py:9",
+    ),
+    bad(
+        "a helper of another file, whose default names the device",
+        {
+            "train.py": "import torch.distributed as dist\n\nfrom models import place\n\n"
+            "if __name__ == '__main__':\n    dist.init_process_group('nccl')\n    place()\n",
+            "models.py": "import torch\n\n\ndef place(device='cuda:0'):\n    return torch.nn.Linear(8, 8).to(device)\n",
+        },
+        at="models.py:5",
+    ),
+    bad(
+        "the device of `DistributedDataParallel`",
+        {
+            "train.py": _HEAD.format(_INIT) + "    model = torch.nn.Linear(8, 8).cuda()\n"
+            "    return torch.nn.parallel.DistributedDataParallel(model, device_ids=[0])\n" + _MAIN
+        },
+        at="train.py:10",
     ),
     bad(
         "the weights that every rank loads",
@@ -186,6 +299,16 @@ EXAMPLES = (
         },
         select="DSL238",
     ),
+    good(
+        "a number for a start without a launcher",
+        {
+            "train.py": "import os\n\nimport torch\nimport torch.distributed as dist\n\n\ndef main():\n"
+            "    if 'LOCAL_RANK' not in os.environ:\n        os.environ['LOCAL_RANK'] = '0'\n"
+            "    dist.init_process_group('nccl')\n"
+            "    torch.cuda.set_device(int(os.environ.get('LOCAL_RANK', '0')))\n" + _MAIN
+        },
+        select="DSL238",
+    ),
     bad(
         "an argument whose default is one process",
         {
@@ -214,106 +337,3 @@ EXAMPLES = (
         },
     ),
 )
-
-# An ``Accelerator`` that prepares nothing is often there for its device alone, in a program of one process.
-_STATES = frozenset({"accelerate.Accelerator", "accelerate.PartialState"})
-_PREPARING = frozenset({"prepare", "prepare_model", "prepare_data_loader", "split_between_processes"})
-_SHARES = "set_per_process_memory_fraction"
-_SERVERS = ("gradio", "fastapi", "flask", "uvicorn", "streamlit", "vllm", "sglang")
-_ENVIRON = frozenset({"os", "environ", "get", "getenv", "int", "bool", "str", "None"})
-_OF_LAUNCHER = re.compile(r"[\"'](?:RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE)[\"']")
-_TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
-_JOIN_NAMES = frozenset(
-    {"init_process_group", "init_distributed", "initialize", "Accelerator", "PartialState", "Fabric"}
-)
-
-
-def applies(path: str, _context: object) -> bool:
-    """Tests put small things where they like."""
-    return _TEST.search(path) is None
-
-
-def precheck(tree: ast.Module) -> bool:
-    """The file may join a job, and names GPU 0."""
-    nodes = flat(tree)
-    names = {call_name(call) for call in nodes.nodes(ast.Call)}
-    if not (names & _JOIN_NAMES or any(name.endswith("Trainer") for name in names)):
-        return False
-    return any(c.value == "cuda:0" or (c.value == 0 and c.value is not False) for c in nodes.nodes(ast.Constant))
-
-
-class Check(ScriptCheck):
-    """Asks once for a file which places name GPU 0."""
-
-    def finish(self) -> None:
-        """Fire on the first place that every rank of the job reaches."""
-        if self.ctx.run.processes_per_node.get_or(0) == 1 and not self.ctx.startup.starts_processes:
-            return  # one on each machine
-        if self.ctx.run.is_one_process and not self.ctx.startup.starts_processes:
-            return
-        if not self.ctx.startup.is_entry or not self._joins():
-            return
-        if (
-            self.ctx.imports(*_SERVERS)
-            or not self.ctx.names.words.isdisjoint(_SERVERS)
-            or any(w.name == "CUDA_VISIBLE_DEVICES" for w in self.ctx.startup.environment_writes)
-        ):
-            return
-        if any(self.ctx.called(n) == _SHARES for n in self.ctx.tree.order if isinstance(n, cst.Call)):
-            return  # the processes share a GPU on purpose; DSL258 looks at their parts
-        for value in self.ctx.startup.devices.first_gpu:
-            if self._every_rank_comes(value):
-                self._report(value)
-                return
-
-    def _report(self, value: cst.BaseExpression) -> None:
-        run, text = self.ctx.run, self.ctx.text(value)
-        share = "they share its memory, and the other GPUs stay empty"
-        several = run.processes_per_node.get_or(run.world_size.get_or(1)) > 1
-        self.report(
-            value,
-            f"`{text}` is GPU 0 for every rank of the machine: {share if several else f'with several, {share}'}",
-            severity=None if several else Severity.INFO,
-            hint='Use the device of the process, such as `torch.device("cuda", local_rank)` or `accelerator.device`',
-        )
-
-    def _joins(self) -> bool:
-        if self.ctx.run.world_size.get_or(1) > 1:
-            return True
-        if any(self._is_straight(call) and not self._is_alone(call) for call in self.ctx.startup.group_makers):
-            return True
-        calls = self.ctx.tree.every(cst.Call)
-        named = {self.ctx.qualified_name(call.func) for call in calls}
-        prepares = bool(named & _STATES) and any(self.ctx.called(call) in _PREPARING for call in calls)
-        return prepares or "deepspeed.initialize" in named
-
-    def _is_alone(self, call: cst.Call) -> bool:
-        """`init_process_group(world_size=1)`, also of `args = Namespace(world_size=1)` in every arm that makes it."""
-        size = self.ctx.argument(call, "world_size")
-        if isinstance(size, cst.Attribute) and isinstance(size.value, cst.Name):
-            bound = [b.value for b in self.ctx.names.bindings(size.value.value, size.value)]
-            made = [v for v in bound if isinstance(v, cst.Call) and self.ctx.called(v).endswith("Namespace")]
-            sizes = [self.ctx.argument(v, size.attr.value) for v in made]
-            if made and len(made) == len(bound):
-                return all(map(self._is_one, sizes))
-        return self._is_one(size)
-
-    def _is_one(self, node: cst.BaseExpression | None) -> bool:
-        return self.ctx.constants.written(node).get_or(None) == 1
-
-    def _is_straight(self, call: cst.Call) -> bool:
-        """The group is made whenever the file runs on several processes: nothing else decides over it."""
-        return all(map(self._asks_for_job, (c.test for c in self.ctx.guards.conditions(call))))
-
-    def _asks_for_job(self, test: cst.CSTNode) -> bool:
-        """`args.distributed`, `world_size > 1`, `"RANK" in os.environ`: is there more than one process."""
-        if not isinstance(test, cst.BaseExpression):
-            return False
-        if Ranks.NONE in self.ctx.guards.branches(test):
-            return True
-        names = {n.value for n in self.ctx.descendants(test) if isinstance(n, cst.Name)}
-        return names <= _ENVIRON and _OF_LAUNCHER.search(self.ctx.text(test)) is not None
-
-    def _every_rank_comes(self, node: cst.CSTNode) -> bool:
-        decided = any(c.ranks is not Ranks.ALL for c in self.ctx.guards.conditions(node))
-        return not decided and not on_some_ranks(self.ctx, node)

@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Event
-from dslint.python.queries.order import Before, deciding
+from dslint.python.events import Alt, Event
 from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.ways import Decided, ways_to
 
 META = RuleMeta(
     code="DSL247",
@@ -79,17 +79,9 @@ def _joins(run: RunQuery, event: Event) -> bool:
     return not (event.may or is_state or "training-arguments" in event.tags or _is_dp(run, event))
 
 
-def _ways(run: RunQuery, found: Happening) -> frozenset[frozenset[tuple[int, int]]]:
-    """Return what decides whether a process comes to an event, for each way: tests with their side, and processes."""
-    spawns = frozenset(id(other.event.node) for other in run.happenings("spawns"))
-    return frozenset(_decided(way, found.event.lanes, spawns) for way in deciding(found.entry.tree, found.event))
-
-
-def _decided(past: Before, lanes: int, spawns: frozenset[int]) -> frozenset[tuple[int, int]]:
-    side = {id(test): id(below) for test, below in pairwise(past.way) if isinstance(test, Alt)}
-    tests = {(id(test), side.get(id(test), 0)) for test in past.tests if not _counts_gpus(test)}
-    started = {(id(node), 0) for node in past.way if isinstance(node, Call) and id(node.node) in spawns}
-    return frozenset(tests | started | {(lanes, 0)})
+def _ways(run: RunQuery, found: Happening) -> frozenset[tuple[int, Decided]]:
+    """Return what decides whether a process comes to an event, for each way, and the ranks that do."""
+    return frozenset((found.event.lanes, way) for way in ways_to(run, found, _counts_gpus))
 
 
 def _counts_gpus(test: Alt) -> bool:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from script_helpers import call, findings, script
 
-from dslint.core.source import SourceFile
 from dslint.model.context import Context
-from dslint.model.plan.pyscript import read_script
-from dslint.model.plan.scriptargs import read_script_args
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl204_data_dependent_exit_between_collectives as dsl204
 
@@ -200,50 +197,3 @@ def test_arguments_that_code_sets_by_computed_names_are_unknown(later: str) -> N
     before, after = (script(code.format(line)) for line in ("", later))
     assert before.constant(call(before, "show").args[0].value).get_or(None) == 1
     assert after.constant(call(after, "show").args[0].value).is_unknown
-
-
-def test_an_argument_of_the_command_line_is_not_written_in_the_file() -> None:
-    ctx = script(
-        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--size', type=int, default=1)\n"
-        "args = parser.parse_args()\nsize = args.size\nshow(size, 1)\n"
-    )
-    size, one = (argument.value for argument in call(ctx, "show").args)
-    assert ctx.constant(size).get_or(None) == 1
-    assert ctx.constants.written(size).is_unknown
-    assert ctx.constants.written(one).get_or(None) == 1
-
-
-PARSED = """\
-{imports}
-
-@{dataclass}
-class TrainingArguments(TrainingArguments):
-    int8: bool = {field}(default=False)
-
-def main():
-    parser = HfArgumentParser((TrainingArguments,))
-    (args,) = parser.parse_args_into_dataclasses()
-    show(args.int8)
-"""
-HF = "from transformers import HfArgumentParser, TrainingArguments"
-
-
-@pytest.mark.parametrize(
-    ("imports", "names"),
-    [
-        (f"{HF}\nfrom dataclasses import dataclass, field", ("dataclass", "field")),
-        (f"{HF}\nfrom dataclasses import dataclass as dc, field as fd", ("dc", "fd")),
-        (
-            f"from dataclasses import dataclass, field\ntry:\n    {HF}\nexcept ImportError:\n"
-            "    HfArgumentParser = TrainingArguments = None",
-            ("dataclass", "field"),
-        ),
-    ],
-)
-def test_the_default_of_a_field_is_found_however_its_names_are_imported(imports: str, names: tuple[str, str]) -> None:
-    code = PARSED.format(imports=imports, dataclass=names[0], field=names[1])
-    ctx = script(code)
-    assert ctx.constant(call(ctx, "show").args[0].value).get_or(None) is False
-    tree = read_script(SourceFile("train.py", code))
-    assert tree.redefined == {"TrainingArguments": code[: code.index("\n\ndef")].count("\n") + 1}
-    assert read_script_args(tree).declared["int8"].default.get_or(None) is False

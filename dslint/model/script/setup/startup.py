@@ -12,7 +12,6 @@ from dslint.model.script.constants import Constants
 from dslint.model.script.dotted import is_main_test
 from dslint.model.script.names import Names
 from dslint.model.script.ranks.guards import leaves
-from dslint.model.script.setup.devices import Devices
 from dslint.model.script.tree import Tree
 
 _PARSE_CALLS = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
@@ -49,11 +48,6 @@ class Startup:
         self._names = names
         self._constants = constants
         self._always: dict[int, bool] = {}
-
-    @cached_property
-    def devices(self) -> Devices:
-        """Which GPUs the processes choose, and by what."""
-        return Devices(self._tree, self._names, self._constants)
 
     @cached_property
     def is_entry(self) -> bool:

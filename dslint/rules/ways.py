@@ -1,0 +1,52 @@
+"""What decides whether a process comes to an event: tests with the side that leads there, and what has started it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dslint.python.events import Alt, Call
+from dslint.python.jobtests import asks_for_job
+from dslint.python.queries.order import Before, deciding
+from dslint.rules.runs import Happening, RunQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One way to an event: the tests on it by their side, and the calls that have started the process.
+
+    A test that may only leave before the event has no side. `job` are the tests that ask whether there is a job.
+    """
+
+    sides: frozenset[tuple[int, int]]
+    started: frozenset[int]
+    job: frozenset[int]
+
+    @property
+    def asks_only_for_job(self) -> bool:
+        """Return whether the program comes here whenever it runs on several processes."""
+        return {test for test, _ in self.sides} <= self.job
+
+    def is_on(self, other: Decided) -> bool:
+        """Return whether the job that begins on another way comes here too, unless something else decides."""
+        known = dict(other.sides)
+        return self.started == other.started and all(
+            known[test] == side if test in known else test not in self.job for test, side in self.sides
+        )
+
+
+def ways_to(run: RunQuery, found: Happening, ignores: Callable[[Alt], bool] = lambda _: False) -> frozenset[Decided]:
+    """Return what decides whether a process comes to an event, for each way; some tests may be passed over."""
+    spawns = frozenset(id(other.event.node) for other in run.happenings("spawns"))
+    return frozenset(_decided(way, spawns, ignores) for way in deciding(found.entry.tree, found.event))
+
+
+def _decided(past: Before, spawns: frozenset[int], ignores: Callable[[Alt], bool]) -> Decided:
+    below = {id(test): id(side) for test, side in pairwise(past.way) if isinstance(test, Alt)}
+    tests = [test for test in past.tests if not ignores(test)]
+    return Decided(
+        frozenset((id(test), below.get(id(test), 0)) for test in tests),
+        frozenset(id(node) for node in past.way if isinstance(node, Call) and id(node.node) in spawns),
+        frozenset(id(test) for test in tests if asks_for_job(test.asks or test.node, test.test)),
+    )
