@@ -45,7 +45,7 @@ called the same are compared with what the interpreter believes (`tests/python/j
 GROUPS = {
     "Modules and names": "source scopes search program shared moduleruns entries launches",
     "Values and the state": (
-        "values varies places several paths durations lanes store heap machine formulas jobtests bynames"
+        "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"
     ),
     "Expressions and statements": (
         "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements loops"

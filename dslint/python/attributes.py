@@ -7,6 +7,7 @@ import builtins
 
 from dslint.python.environment import ENVIRONMENT, rank_field
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
+from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.several import of_each, with_member
 from dslint.python.values import (
@@ -30,7 +31,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
     one,
     unknown,
 )

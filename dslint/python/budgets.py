@@ -15,10 +15,11 @@ from dslint.python import attributes
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Lost, Seq
 from dslint.python.heap import UNFINISHED, OutOfBudgetError
+from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.source import Module
 from dslint.python.store import Key
-from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, join, one
+from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, one
 from dslint.python.varies import LOST, UNMODELLED
 
 # Steps: of a script, of an open function or method, of the body of a module.

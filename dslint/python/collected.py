@@ -6,22 +6,10 @@ import ast
 
 from dslint.python import containers, dictionaries, functions, writing
 from dslint.python.binding import Arguments
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
-from dslint.python.values import (
-    NOTHING,
-    OPAQUE,
-    Const,
-    Instance,
-    Tuple,
-    Unknown,
-    Value,
-    const,
-    join,
-    join_all,
-    one,
-    unknown,
-)
+from dslint.python.values import NOTHING, OPAQUE, Const, Instance, Tuple, Unknown, Value, const, one, unknown
 
 
 def _enumerate(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:

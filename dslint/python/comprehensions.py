@@ -8,15 +8,9 @@ from collections.abc import Callable
 from dslint.python import containers, loops, writing
 from dslint.python.events import Alt, Loop, Seq
 from dslint.python.heap import REST, Frame
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    NOTHING,
-    Instance,
-    Value,
-    const,
-    join,
-    join_all,
-)
+from dslint.python.values import NOTHING, Instance, Value, const
 
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 

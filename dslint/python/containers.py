@@ -12,6 +12,7 @@ from typing import Any
 from dslint.python import dictionaries, writing
 from dslint.python.enums import members_of, named_items
 from dslint.python.heap import ITEMS, LENGTH, REST
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.special import call_special
@@ -28,8 +29,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
-    join_all,
     one,
     unknown,
 )

@@ -8,6 +8,7 @@ from dslint.python import attributes, containers, parsers
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT
+from dslint.python.joins import join
 from dslint.python.launches import field_option
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
@@ -23,7 +24,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
     one,
     unknown,
 )

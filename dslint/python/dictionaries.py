@@ -6,6 +6,7 @@ import ast
 
 from dslint.python import containers, subscripts, writing
 from dslint.python.heap import LENGTH, REST
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.values import (
     NOTHING,
@@ -17,8 +18,6 @@ from dslint.python.values import (
     Tuple,
     Value,
     const,
-    join,
-    join_all,
     one,
     unknown,
 )

@@ -8,20 +8,10 @@ from dslint.python import attributes, containers, dictionaries, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED
+from dslint.python.joins import join_all
 from dslint.python.libraries import STEERS, Row
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    NOTHING,
-    OPAQUE,
-    Atom,
-    ClassAtom,
-    Instance,
-    Tuple,
-    Unknown,
-    Value,
-    join_all,
-    one,
-)
+from dslint.python.values import NOTHING, OPAQUE, Atom, ClassAtom, Instance, Tuple, Unknown, Value, one
 from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
 
 

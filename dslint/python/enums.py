@@ -7,19 +7,9 @@ import ast
 from dslint.python import attributes
 from dslint.python.binding import Arguments
 from dslint.python.heap import Heap
+from dslint.python.joins import join_all
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    ClassAtom,
-    Const,
-    Instance,
-    PerRank,
-    Tuple,
-    Unknown,
-    Value,
-    const,
-    join_all,
-    one,
-)
+from dslint.python.values import ClassAtom, Const, Instance, PerRank, Tuple, Unknown, Value, const, one
 
 _ENUMS = frozenset({"enum.Enum", "enum.IntEnum", "enum.StrEnum", "enum.Flag", "enum.IntFlag"})
 MEMBERS, FIELDS = "#members", "#fields"

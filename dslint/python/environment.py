@@ -6,10 +6,11 @@ import ast
 import re
 
 from dslint.python.events import Event
+from dslint.python.joins import join
 from dslint.python.launches import exported
 from dslint.python.machine import Machine
 from dslint.python.operators import per_rank
-from dslint.python.values import INPUT, Api, Const, Instance, Unknown, Value, join, one
+from dslint.python.values import INPUT, Api, Const, Instance, Unknown, Value, one
 from dslint.python.varies import HOST, NODE
 
 ENVIRONMENT = "os.environ"

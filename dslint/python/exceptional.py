@@ -12,12 +12,9 @@ from dslint.python.events import events as all_events
 from dslint.python.exceptions import caught
 from dslint.python.expressions import evaluate
 from dslint.python.heap import Outcome, OutOfBudgetError
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    Value,
-    join,
-    join_all,
-)
+from dslint.python.values import Value
 
 
 def _try(m: Machine, node: ast.Try) -> None:

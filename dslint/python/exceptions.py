@@ -8,18 +8,9 @@ import builtins
 from dslint.python import attributes
 from dslint.python.binding import Arguments
 from dslint.python.heap import Outcome
+from dslint.python.joins import join
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    NOTHING,
-    Api,
-    Atom,
-    ClassAtom,
-    Instance,
-    Tuple,
-    Value,
-    join,
-    one,
-)
+from dslint.python.values import NOTHING, Api, Atom, ClassAtom, Instance, Tuple, Value, one
 
 GENERIC = "builtins.Exception"
 

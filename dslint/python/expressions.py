@@ -21,6 +21,7 @@ from dslint.python import (
 from dslint.python.environment import rank_field
 from dslint.python.events import Alt, Seq
 from dslint.python.heap import OutOfBudgetError
+from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.special import text_of
@@ -36,7 +37,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
     one,
     unknown,
 )

@@ -11,6 +11,7 @@ from dslint.python.binding import Arguments, annotation_of, bind, default_of
 from dslint.python.budgets import within
 from dslint.python.events import Call, Node, Seq
 from dslint.python.heap import Frame, Outcome, OutOfBudgetError
+from dslint.python.joins import join, widened
 from dslint.python.machine import Machine
 from dslint.python.scopes import scope_of
 from dslint.python.source import Module
@@ -25,10 +26,8 @@ from dslint.python.values import (
     Tuple,
     Value,
     const,
-    join,
     one,
     unknown,
-    widened,
 )
 
 

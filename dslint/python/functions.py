@@ -11,6 +11,7 @@ from typing import Any
 from dslint.python import collected, containers, higher, paths, reflection
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
+from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.values import (
@@ -24,7 +25,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
     one,
     unknown,
 )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Node, Seq
 from dslint.python.heap import LENGTH
+from dslint.python.joins import join
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, OPAQUE, ClassAtom, Function, Instance, Unknown, Value, join, one
+from dslint.python.values import NOTHING, OPAQUE, ClassAtom, Function, Instance, Unknown, Value, one
 
 
 @dataclass(slots=True)

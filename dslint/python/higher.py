@@ -9,22 +9,10 @@ from typing import Any
 from dslint.python import containers, writing
 from dslint.python.binding import Arguments
 from dslint.python.heap import ITEMS, LENGTH
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
-from dslint.python.values import (
-    NOTHING,
-    OPAQUE,
-    Const,
-    Instance,
-    PerRank,
-    Tuple,
-    Unknown,
-    Value,
-    join,
-    join_all,
-    one,
-    unknown,
-)
+from dslint.python.values import NOTHING, OPAQUE, Const, Instance, PerRank, Tuple, Unknown, Value, one, unknown
 
 # A function is called item by item for at most so many items; else any number of times for any of them.
 _MAX_CALLS = 8

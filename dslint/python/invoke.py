@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dslint.python import attributes, containers, dictionaries, effects, frames, models
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
+from dslint.python.joins import join
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
@@ -29,7 +30,6 @@ from dslint.python.values import (
     Super,
     Unknown,
     Value,
-    join,
     one,
 )
 from dslint.python.varies import LOST, UNMODELLED

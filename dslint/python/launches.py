@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from dslint.core.fact import Fact, absent
 from dslint.core.fact import unknown as unknown_fact
 from dslint.core.source import Location
+from dslint.python.joins import join
 from dslint.python.lanes import Worlds
-from dslint.python.values import INPUT, Instance, const, join, unknown
+from dslint.python.values import INPUT, Instance, const, unknown
 
 if TYPE_CHECKING:
     from dslint.python.heap import Heap

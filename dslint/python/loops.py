@@ -10,20 +10,10 @@ from dslint.python import containers, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
 from dslint.python.generators import run_generator, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
+from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
 from dslint.python.store import Key
-from dslint.python.values import (
-    NOTHING,
-    ClassAtom,
-    Const,
-    Instance,
-    Tuple,
-    Value,
-    is_same,
-    join,
-    one,
-    widened,
-)
+from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Tuple, Value, one
 from dslint.python.varies import DIVERGENT, LOST
 
 _TURNS = 4

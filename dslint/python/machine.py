@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dslint.python import formulas
 from dslint.python.events import Alt, Exit, Lost, Seq
 from dslint.python.jobtests import asks_for_job
+from dslint.python.joins import is_same, join
 from dslint.python.operators import per_rank
 from dslint.python.paths import one_path
 from dslint.python.store import Key
@@ -26,8 +27,6 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
-    is_same,
-    join,
     one,
 )
 from dslint.python.varies import DIVERGENT, LOST, NAMED_RANK, RANKED, TOLD, WORLD

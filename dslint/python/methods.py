@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dslint.python import containers, dictionaries, subscripts, texts, writing
 from dslint.python.binding import Arguments
 from dslint.python.heap import ITEMS, REST
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.values import (
@@ -21,8 +22,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
-    join_all,
     one,
     unknown,
 )

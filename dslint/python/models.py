@@ -8,9 +8,10 @@ import re
 from dslint.python import attributes
 from dslint.python.binding import Arguments, default_of
 from dslint.python.events import Event
+from dslint.python.joins import join
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
-from dslint.python.values import NONE, Api, Atom, Bound, ClassAtom, Function, Instance, Value, join, one
+from dslint.python.values import NONE, Api, Atom, Bound, ClassAtom, Function, Instance, Value, one
 
 _MODULE = "torch.nn.Module"
 # What a batch may lack, as the parameters of a forward call it ...

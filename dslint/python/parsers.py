@@ -13,24 +13,11 @@ from dslint.python import attributes, containers, dataclass_parsers
 from dslint.python.binding import BoundArguments
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT, REST
+from dslint.python.joins import join
 from dslint.python.launches import given_option, is_left_out
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    INPUT,
-    Api,
-    Atom,
-    Const,
-    Function,
-    Instance,
-    Tuple,
-    Unknown,
-    Value,
-    const,
-    join,
-    one,
-    unknown,
-)
+from dslint.python.values import INPUT, Api, Atom, Const, Function, Instance, Tuple, Unknown, Value, const, one, unknown
 from dslint.python.varies import RANKED
 
 # Options that launchers fill for each process, and the columns of `Worlds.lanes`.

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dslint.python.heap import RECEIVED
-from dslint.python.values import INPUT, Const, Instance, PerRank, Unknown, Value, join
+from dslint.python.joins import join
+from dslint.python.values import INPUT, Const, Instance, PerRank, Unknown, Value
 from dslint.python.varies import CLOCK, LOST, RANDOM
 
 if TYPE_CHECKING:

@@ -13,25 +13,14 @@ from dslint.python import attributes
 from dslint.python.budgets import MODULE
 from dslint.python.events import Call, Node, Seq
 from dslint.python.heap import Frame, OutOfBudgetError
+from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.moduleruns import ModuleRun, Noted, Recording, is_kept, replay
 from dslint.python.relevance import Relevance
 from dslint.python.search import is_library
 from dslint.python.shared import Shared
 from dslint.python.source import Module, read
-from dslint.python.values import (
-    INPUT,
-    LOST_VALUE,
-    NOTHING,
-    Api,
-    ClassAtom,
-    Function,
-    ModuleAtom,
-    Value,
-    join,
-    one,
-    unknown,
-)
+from dslint.python.values import INPUT, LOST_VALUE, NOTHING, Api, ClassAtom, Function, ModuleAtom, Value, one, unknown
 from dslint.python.varies import LOST
 
 
@@ -263,8 +252,9 @@ class Program:
 
     def _executed(self, m: Machine, module: Module) -> list[Node]:
         """Interpret the body of a module, and keep what it does for the next script."""
+        from dslint.python.joins import join_all
         from dslint.python.statements import execute
-        from dslint.python.values import const, join_all
+        from dslint.python.values import const
 
         path = module.absolute
         saved = (m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided)

@@ -6,6 +6,7 @@ import ast
 
 from dslint.python import attributes, dictionaries, functions
 from dslint.python.binding import Arguments
+from dslint.python.joins import join
 from dslint.python.launches import reopened, taken_apart
 from dslint.python.machine import Machine
 from dslint.python.values import (
@@ -22,7 +23,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
     one,
 )
 

@@ -9,6 +9,7 @@ from dslint.python import attributes, containers
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import COLUMNS, by_rank
 from dslint.python.heap import CONTENT
+from dslint.python.joins import join, join_all
 from dslint.python.libraries import Returns, Row
 from dslint.python.machine import Machine
 from dslint.python.operators import constant_atom
@@ -23,8 +24,6 @@ from dslint.python.values import (
     Unknown,
     Value,
     const,
-    join,
-    join_all,
     one,
     unknown,
 )

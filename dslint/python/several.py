@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dslint.python.heap import CONTENT
+from dslint.python.joins import join
 from dslint.python.places import ordered
-from dslint.python.values import NOTHING, Atom, Const, Instance, Value, join
+from dslint.python.values import NOTHING, Atom, Const, Instance, Value
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine

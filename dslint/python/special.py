@@ -6,20 +6,9 @@ import ast
 
 from dslint.python import attributes
 from dslint.python.binding import Arguments
+from dslint.python.joins import join
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    NOTHING,
-    OPAQUE,
-    Api,
-    Bound,
-    ClassAtom,
-    Function,
-    Instance,
-    Unknown,
-    Value,
-    join,
-    one,
-)
+from dslint.python.values import NOTHING, OPAQUE, Api, Bound, ClassAtom, Function, Instance, Unknown, Value, one
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",

@@ -9,6 +9,7 @@ from dslint.python import containers, dictionaries
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
 from dslint.python.heap import ITEMS, LENGTH
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
 from dslint.python.special import call_special
@@ -26,8 +27,6 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
-    join,
-    join_all,
     one,
     unknown,
 )

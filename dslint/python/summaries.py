@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Seq
 from dslint.python.heap import CONTENT
+from dslint.python.joins import is_definite
 from dslint.python.machine import Machine
 from dslint.python.store import Key
 from dslint.python.values import (
@@ -28,7 +29,6 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
-    is_definite,
 )
 
 _MAX = 6

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dslint.python import attributes, dictionaries
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.joins import join
 from dslint.python.launches import taken_apart
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.models import note_wrapper
-from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, join, one
+from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, one
 
 PREPARED_MODEL = "accelerate.PreparedModel"
 # A field of an object that a library gave another class in place: the path of that class.

@@ -6,21 +6,9 @@ import ast
 
 from dslint.python import containers, dictionaries
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import (
-    NOTHING,
-    OPAQUE,
-    Api,
-    Const,
-    Instance,
-    Tuple,
-    Unknown,
-    Value,
-    join,
-    join_all,
-    one,
-    unknown,
-)
+from dslint.python.values import NOTHING, OPAQUE, Api, Const, Instance, Tuple, Unknown, Value, one, unknown
 
 
 def store_item(m: Machine, base: Value, key: Value, value: Value, node: ast.AST) -> None:

@@ -149,3 +149,20 @@ def finish(trainer: Trainer, args):
     if trainer.is_world_process_zero():
         safe_save(trainer, args.output_dir)
 """
+LIGHTNING_FOLDER = """\
+from pathlib import Path
+
+import lightning.pytorch as pl
+from lightning.pytorch.utilities import rank_zero_only
+
+
+class Notes(pl.Callback):
+
+    %s
+    def on_fit_start(self, trainer, module):
+        %sPath(trainer.log_dir)
+
+
+def main(module, data):
+    pl.Trainer(devices=4, strategy="ddp", callbacks=[Notes()]).fit(module, data)
+"""

@@ -59,6 +59,7 @@ from dslint.rules.lonelyscripts import (
     DATA_FIRST,
     ENGINE_LOOP,
     EXPORT,
+    LIGHTNING_FOLDER,
     LIGHTNING_SAVE,
     LORA,
     METRICS,
@@ -215,6 +216,12 @@ EXAMPLES = (
     good("whole weights are taken on one rank", {"train.py": _FSDP % "", "saving.py": _SAVER}),
     bad("Lightning", {"train.py": LIGHTNING_SAVE, "requirements.txt": "lightning>=2.2\n"}, "train.py:8 error"),
     bad("Lightning of an unknown release saves on rank 0 only", {"train.py": LIGHTNING_SAVE}, "train.py:8 warning"),
+    bad(
+        "a property of Lightning that broadcasts",
+        {"callbacks.py": LIGHTNING_FOLDER % ("@rank_zero_only", "")},
+        "callbacks.py:15",
+    ),
+    good("the property is read on all ranks", {"callbacks.py": LIGHTNING_FOLDER % ("", "self.folder = ")}),
     good(
         "a release of Lightning whose save_checkpoint has no barrier",
         {"train.py": LIGHTNING_SAVE, "requirements.txt": "pytorch-lightning==2.0.1\n"},
