@@ -47,6 +47,15 @@ class Module:
                     found.setdefault(alias.asname or alias.name, []).append((alias.name, ""))
         return found
 
+    @cached_property
+    def attributes(self) -> dict[str, list[ast.Attribute]]:
+        """Return where something of each name is read: `x.name`."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, []).append(node)
+        return found
+
     @property
     def names(self) -> tuple[str, ...]:
         """Return the dotted names that it may be imported by, from one of the folders around it."""

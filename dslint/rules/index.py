@@ -1719,14 +1719,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="a layer of a DDP model gets no gradient: the second step raises",
         module="dslint.rules.script.dsl234_ddp_unused_parameter",
-        markers=(
-            "DistributedDataParallel",
-            "\\bdef forward\\(",
-            "\\.backward\\(",
-        ),
+        markers=("DistributedDataParallel|DDP|init_process_group|\\.backward\\(",),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL235",

@@ -48,11 +48,12 @@ class Derived:
         if not name or (self._skipped is not None and self._skipped.search(name)):
             return
         if isinstance(node, ast.Name):
-            yield from self._of_name(module, node)
+            yield from self.of_name(module, node)
         else:
             yield from self._named.get(name, ())
 
-    def _of_name(self, module: Module, node: ast.Name) -> Iterator[Piece]:
+    def of_name(self, module: Module, node: ast.Name) -> Iterator[Piece]:
+        """Yield what a name is bound to: by assignments, by calls of the function around it, or in another module."""
         for scope in self.scopes(module, node):
             given = list(_assigned(scope, node.id))
             arguments = scope.args if isinstance(scope, _FUNCTIONS) else None

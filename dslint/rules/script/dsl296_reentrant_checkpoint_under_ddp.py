@@ -33,6 +33,7 @@ from dslint.python.events import Alt, Call, Event, Loop, Node, children, events,
 from dslint.python.values import Const, Instance, Unknown
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddps import dynamic_wrapper
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery, happenings_of
 
@@ -77,7 +78,7 @@ _Found = tuple[Event, Event, str]
 def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
     """`checkpoint(...)` in the forward pass of a wrapped model."""
     for entry, tree in run.trees():
-        wraps = {made: event for event in events(tree) if (made := _wrapper(run, event)) is not None}
+        wraps = {made: event for event in events(tree) if (made := dynamic_wrapper(run, event)) is not None}
         bodies = {id(node.node): node for node in walk(tree) if isinstance(node, Call)} if wraps else {}
         for event in events(tree):
             atom = event.receiver.single if event.receiver is not None and "ddp-forward" in event.tags else None
@@ -90,16 +91,6 @@ def _under_wrappers(run: RunQuery) -> Iterator[_Found]:
                     yield checkpoint, wraps[atom], "looks for unused parameters"
                 elif id(checkpoint.node) in counted:
                     yield checkpoint, wraps[atom], "twice"
-
-
-def _wrapper(run: RunQuery, event: Event) -> Instance | None:
-    """Return the DDP that an event makes, without `static_graph`."""
-    made = event.result.single if "wraps-model" in event.tags and event.result is not None else None
-    if not isinstance(made, Instance) or event.open or not isinstance(made.cls, str):
-        return None
-    static = event.arguments.get("static_graph")
-    is_dynamic = static is None or static.constants == (False,)
-    return made if is_dynamic and run.machine.libraries.is_class(made.cls, "ddp") else None
 
 
 def _looks(wrap: Event) -> bool:
@@ -159,7 +150,7 @@ def _trainers(run: RunQuery) -> Iterator[_Found]:
 def _enabled(run: RunQuery) -> Iterator[_Found]:
     """`model.gradient_checkpointing_enable({"use_reentrant": True})` before a wrapper that looks."""
     for _, tree in run.trees():
-        wraps = [event for event in events(tree) if _wrapper(run, event) is not None and _looks(event)]
+        wraps = [event for event in events(tree) if dynamic_wrapper(run, event) is not None and _looks(event)]
         wraps += [event for event in events(tree) if "prepares" in event.tags and _is_told_to_look(run, event)]
         for event in events(tree) if wraps else ():
             if "checkpoints-activations" in event.tags and event.receiver is not None and _says_reentrant(event):

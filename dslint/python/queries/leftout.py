@@ -1,0 +1,214 @@
+"""Layers of a model inside DDP that take no part in a training step: nothing runs them, or only some steps do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dslint.python import attributes
+from dslint.python.events import Alt, Call, Event, Lost, Seq, events, walk
+from dslint.python.machine import Machine
+from dslint.python.queries.counted import Counted
+from dslint.python.queries.skipped import is_frozen
+from dslint.python.values import ClassAtom, Function, Instance
+
+# With these a class reaches its layers by other ways than `self.x`.
+_SWEEPING = ("children", "named_children", "modules", "named_modules", "_modules", "__dict__", "named_parameters")
+_BY_TEXT = re.compile(r"\b(?:getattr|setattr|vars)\(")
+# Layers that are frozen, or that give a gradient of nothing.
+_FREEZES = re.compile(
+    r"requires_grad_\(|requires_grad\s*=[^=]|[\"']requires_grad[\"']|_ddp_params_and_buffers_to_ignore"
+)
+_NOTHING = re.compile(r"(?<![\w.])0(?:\.0*)?\s*\*|\*\s*0(?:\.0*)?(?![\w.])")
+# A loop over all parameters may add each of them to the loss; one that counts them does not.
+_LOOPS = re.compile(r"\bfor\b[^\n]*\bin\b[^\n]*parameters\(\)[^\n]*(?:\n[^\n]*)?")
+# Arguments with which a layer may have no parameters.
+_BARE = frozenset({"affine", "elementwise_affine"})
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A field of a module that holds parameters: `self.x = nn.Linear(...)` in the constructor of `owner`."""
+
+    name: str
+    made: ast.expr
+    owner: ClassAtom
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A layer that gets no gradient; `test` is what decides, in the forward pass that `call` begins.
+
+    `often` says that some steps run it, and others do not.
+    """
+
+    layer: Layer
+    call: Event
+    test: ast.expr | None = None
+    often: bool = False
+
+
+class LeftOuts:
+    """The layers that the forward passes of one wrapper leave out."""
+
+    def __init__(self, m: Machine, tree: Seq, wrapper: Event, made: Instance) -> None:
+        self._m = m
+        self._tree = tree
+        self._modules = wrapper.modules
+        self._made = made
+
+    def find(self) -> Iterator[LeftOut]:
+        """Yield what is left out; nothing where the forward passes are not known."""
+        frozen = {id(event) for node in walk(self._tree) if is_frozen(node) for event in events(node)}
+        calls = [event for event in self._forwards() if id(event) not in frozen]
+        bodies = [body for call in calls for body in self._calls.get(id(call.node), ())]
+        if not calls or any(id(call.node) not in self._calls for call in calls):
+            return
+        if any(isinstance(node, Lost) for body in bodies for node in walk(body)) or self._is_excused():
+            return
+        for layer in self._layers():
+            found = self._judge(layer, calls[0], bodies)
+            if found is not None:
+                yield found
+
+    def _forwards(self) -> Iterator[Event]:
+        for event in events(self._tree):
+            if "ddp-forward" in event.tags and event.receiver is not None and self._made in event.receiver.atoms:
+                yield event
+
+    @cached_property
+    def _calls(self) -> dict[int, list[Call]]:
+        found: dict[int, list[Call]] = {}
+        for node in walk(self._tree):
+            if isinstance(node, Call):
+                found.setdefault(id(node.node), []).append(node)
+        return found
+
+    def _is_excused(self) -> bool:
+        """Return whether some module freezes layers, or adds all parameters or nothing times something to a loss."""
+        texts = [module.source.text for module in self._m.program.modules()]
+        if any("numel" not in line for text in texts for line in _LOOPS.findall(text)):
+            return True
+        return any(_FREEZES.search(text) or _NOTHING.search(text) for text in texts)
+
+    # -- the layers ---------------------------------------------------------------------------------------------
+
+    def _layers(self) -> list[Layer]:
+        owners = {a.cls.node: a.cls for a in self._modules if isinstance(a.cls, ClassAtom)}
+        found = [layer for owner in owners.values() if self._is_simple(owner) for layer in self._of_class(owner)]
+        return sorted(found, key=lambda layer: (layer.owner.module.path, layer.made.lineno))
+
+    def _is_simple(self, owner: ClassAtom) -> bool:
+        """Return whether a class reaches its layers by their names."""
+        bases = [base for base in attributes.lineage(self._m, owner) if isinstance(base, str)]
+        if any(base not in ("torch.nn.Module", "builtins.object") for base in bases):
+            return False
+        is_swept = any(name in owner.module.attributes for name in _SWEEPING)
+        return not is_swept and not _BY_TEXT.search(owner.module.source.text)
+
+    def _of_class(self, owner: ClassAtom) -> Iterator[Layer]:
+        for field, value in _fields(owner.node):
+            atoms = [atom for atom in self._modules if atom.node is value]
+            if atoms and all(self._holds(atom) for atom in atoms):
+                yield Layer(field, value, owner)
+
+    def _holds(self, atom: Instance) -> bool:
+        """Return whether a module certainly has parameters."""
+        if isinstance(atom.cls, ClassAtom):
+            return any(self._is_layer(a) for _, v in _fields(atom.cls.node) for a in self._modules if a.node is v)
+        if self._m.libraries.is_class(atom.cls, "container"):
+            inside = {id(node) for node in ast.walk(atom.node)}
+            return any(self._is_layer(other) for other in self._modules if id(other.node) in inside)
+        return self._is_layer(atom)
+
+    def _is_layer(self, atom: Instance) -> bool:
+        keywords = {k.arg for k in atom.node.keywords} if isinstance(atom.node, ast.Call) else set()
+        return isinstance(atom.cls, str) and self._m.libraries.is_class(atom.cls, "layer") and not keywords & _BARE
+
+    # -- what runs them -----------------------------------------------------------------------------------------
+
+    def _judge(self, layer: Layer, call: Event, bodies: Sequence[Call]) -> LeftOut | None:
+        uses = [(m, use) for m in self._m.program.modules() for use in m.attributes.get(layer.name, ())]
+        if not uses:
+            return LeftOut(layer, call)
+        methods = [part for part in layer.owner.node.body if getattr(part, "name", "") != "__init__"]
+        inside = {id(node) for method in methods for node in ast.walk(method)}
+        if any(id(use) not in inside for _, use in uses):
+            return None
+        runs = [event for event in events(self._tree) if self._is_run(event, layer)]
+        if runs:
+            return self._in_some_steps(layer, call, bodies, runs)
+        tests = [self._closed(use, layer, bodies) for _, use in uses]
+        return LeftOut(layer, call, tests[0]) if all(test is not None for test in tests) else None
+
+    def _is_run(self, event: Event, layer: Layer) -> bool:
+        return event.receiver is not None and any(
+            isinstance(atom, Instance) and atom.node is layer.made for atom in event.receiver.atoms
+        )
+
+    def _closed(self, use: ast.AST, layer: Layer, bodies: Sequence[Call]) -> ast.expr | None:
+        """Return the test around a call of a layer in a `forward` that ran, and did not come to it."""
+        ran = {
+            id(n.function.node)
+            for b in bodies
+            for n in walk(b)
+            if isinstance(n, Call) and isinstance(n.function, Function)
+        }
+        forward = next((n for n in layer.owner.node.body if getattr(n, "name", "") == "forward"), None)
+        if forward is None or id(forward) not in ran:
+            return None
+        nodes = list(ast.walk(forward))
+        if not any(isinstance(node, ast.Call) and node.func is use for node in nodes):
+            return None
+        tests = [node.test for node in nodes if isinstance(node, ast.If | ast.IfExp) and _is_in_arm(node, use)]
+        return tests[-1] if tests else None
+
+    def _in_some_steps(self, layer: Layer, call: Event, bodies: Sequence[Call], runs: list[Event]) -> LeftOut | None:
+        counted = Counted(self._m, self._tree)
+        tests: list[ast.expr] = []
+        covered: set[int] = set()
+        for alt in (node for body in bodies for node in walk(body) if isinstance(node, Alt)):
+            test = getattr(alt.node, "test", None)
+            sides = [{id(e) for e in events(side) if self._is_run(e, layer)} for side in (alt.then, alt.orelse)]
+            if (
+                bool(sides[0]) == bool(sides[1])
+                or not isinstance(test, ast.expr)
+                or not alt.then_lanes & alt.else_lanes
+            ):
+                continue
+            if counted.decides(alt.module, test):
+                covered |= sides[0] | sides[1]
+                tests.append(test)
+        return LeftOut(layer, call, tests[0], often=True) if all(id(run) in covered for run in runs) else None
+
+
+def _is_in_arm(node: ast.If | ast.IfExp, use: ast.AST) -> bool:
+    arms = (node.body, node.orelse) if isinstance(node, ast.IfExp) else (*node.body, *node.orelse)
+    return any(inner is use for arm in arms for inner in ast.walk(arm))
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the fields that the constructor sets on every path."""
+    init = next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    names: dict[str, ast.expr] = {}
+    for statement in _straight(init.body) if init is not None else ():
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        target, value = statement.targets[0], statement.value
+        if isinstance(value, ast.Name):
+            value = names.get(value.id, value)
+        if isinstance(target, ast.Name):
+            names[target.id] = value
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+            yield target.attr, value
+
+
+def _straight(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run on every path."""
+    for statement in body:
+        if isinstance(statement, ast.With | ast.Try):
+            yield from _straight(statement.body)
+        yield statement
