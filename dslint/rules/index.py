@@ -1657,15 +1657,11 @@ RULES: tuple[RuleInfo, ...] = (
         severity="warning",
         summary="a collective in `__getitem__`, `collate_fn` or `worker_init_fn` waits for ever in a worker process",
         module="dslint.rules.script.dsl230_collective_in_data_code",
-        markers=(
-            "utils(?:\\.| import )data",
-            "__getitem__|collate_fn|worker_init_fn|IterableDataset",
-            "(?:barrier|wait_for_everyone|all_gather\\w*|all_reduce|broadcast\\w*|gather\\w*|reduce|scatter\\w*)\\(",
-            "\\.distributed|from torch import|deepspeed|accelerat|mmengine",
-        ),
+        markers=("Dataset|DataLoader|Loader\\b|__getitem__|collate_fn|worker_init_fn|utils(?:\\.| import )data",),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
+        depends_on_run=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL231",

@@ -11,27 +11,29 @@ items: the first rank with an item more waits for the others.
 **Fix.** Make the collective once, in the rank, before the loader is made; share what it gives through the data set.
 
 **When it stays quiet.** Classes that are no data sets of torch (losses, samplers, which run in the rank); `__init__`
-and methods that nobody calls for each item; helpers that run no collective; `__iter__` of an iterable data set while
-no loader with workers is known.
+and methods that nobody calls for each item; helpers that run no collective; code that asks `get_worker_info()`;
+`__iter__` of an iterable data set while no loader with workers is known.
 
 **Evidence.** Two gloo ranks: an `all_reduce` in `__getitem__`, `collate_fn` or `worker_init_fn` with one worker stalls
-both ranks for ever; without workers it stalls with 5 against 4 items, and passes with 4 each. An error when the file
-gives the loader workers, else a warning.
+both ranks for ever; without workers it stalls with 5 against 4 items, and passes with 4 each. An error when the
+loader is known to have workers, else a warning.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.collective.vocabulary import COLLECTIVE_NAMES
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
+from dslint.core.finding import Finding, Severity
+from dslint.python import attributes
+from dslint.python.events import Alt, Call, Event, Node, children, events, walk
+from dslint.python.source import Module
+from dslint.python.values import Atom, Bound, ClassAtom, Function, Instance, Partial
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.parted import asked
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL230",
@@ -39,14 +41,156 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a collective in `__getitem__`, `collate_fn` or `worker_init_fn` waits for ever in a worker process",
-    markers=(
-        r"utils(?:\.| import )data",
-        r"__getitem__|collate_fn|worker_init_fn|IterableDataset",
-        r"(?:barrier|wait_for_everyone|all_gather\w*|all_reduce|broadcast\w*|gather\w*|reduce|scatter\w*)\(",
-        r"\.distributed|from torch import|deepspeed|accelerat|mmengine",
-    ),
+    markers=(r"Dataset|DataLoader|Loader\b|__getitem__|collate_fn|worker_init_fn|utils(?:\.| import )data",),
     references=("https://pytorch.org/docs/stable/data.html#multi-process-data-loading",),
+    depends_on_run=True,
 )
+
+_COLLECTIVES = frozenset({"collective", "barrier", "object-collective"})
+# In a worker these begin a group of the workers themselves.
+_GROUPS = frozenset({"starts-group", "makes-group", "destroys-group", "wraps-model", "makes-engine"})
+_ITEMS = ("__getitem__", "__getitems__")
+_PLACES = {"collate_fn": "collate", "worker_init_fn": "init"}
+_ASKS_WORKER = re.compile(r"worker_info")
+
+
+@dataclass(frozen=True, slots=True)
+class _DataCode:
+    """A function that makes items or batches; `workers` where a loader that has some is known."""
+
+    function: ast.AST
+    module: Module
+    name: str
+    place: str
+    workers: int | None
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first collective of each function that makes items or batches."""
+    if run.context.is_one_process:
+        return
+    calls: dict[ast.AST, Call] = {}
+    for _, tree in run.trees():
+        for node in walk(tree):
+            if isinstance(node, Call) and isinstance(node.function, Function):
+                calls.setdefault(node.function.node, node)
+    seen: set[ast.AST] = set()
+    codes = sorted((*_passed(run), *_methods(run, calls)), key=lambda code: -(code.workers or 0))
+    for code in codes:
+        call = calls.get(code.function)
+        if call is None or code.function in seen or _asks_for_worker(call):
+            continue
+        found = _first(call.body)
+        if found is not None:
+            seen.add(code.function)
+            yield _finding(run, code, *found)
+
+
+def _loaders(run: RunQuery) -> Iterator[Event]:
+    return (found.event for found in run.occurrences("makes-loader") if "num_workers" in _parameters(run, found.event))
+
+
+def _parameters(run: RunQuery, event: Event) -> set[str]:
+    row = run.machine.libraries.class_(event.api)
+    given = row.constructor.parameters if row is not None else None
+    return {p.arg for p in (*given.args, *given.kwonlyargs)} if given is not None else set()
+
+
+def _workers(event: Event) -> int | None:
+    """Return how many workers a loader certainly has."""
+    value = event.arguments.get("num_workers")
+    if value is None:
+        return None if event.open else 0
+    known = value.constants or ()
+    return known[0] if len(known) == 1 and isinstance(known[0], int) else None
+
+
+def _passed(run: RunQuery) -> Iterator[_DataCode]:
+    """Yield the functions that a loader gets, and the `__call__` of objects."""
+    for event in _loaders(run):
+        workers = _workers(event)
+        for parameter, place in _PLACES.items():
+            value = event.arguments.get(parameter)
+            function = _function(run, value.single) if value is not None else None
+            if function is not None and not (place == "init" and workers == 0):
+                yield _DataCode(function[1], function[0], getattr(function[1], "name", "<lambda>"), place, workers)
+
+
+def _function(run: RunQuery, atom: Atom | None) -> tuple[Module, ast.AST] | None:
+    """Return the function that calling something runs."""
+    if isinstance(atom, Partial):
+        return _function(run, atom.function.single)
+    if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+        for base in attributes.lineage(run.machine, atom.cls):
+            body = base.node.body if isinstance(base, ClassAtom) else []
+            found = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "__call__"), None)
+            if found is not None and isinstance(base, ClassAtom):
+                return base.module, found
+    inner = atom.function if isinstance(atom, Bound) else atom
+    return (inner.module, inner.node) if isinstance(inner, Function) else None
+
+
+def _methods(run: RunQuery, calls: dict[ast.AST, Call]) -> Iterator[_DataCode]:
+    """Yield the methods of data sets that run for each item."""
+    counts: dict[ast.AST, int] = {}
+    for event in _loaders(run):
+        for code in (node for source in event.sources if source.role == "dataset" for _, node in source.code):
+            counts[code] = max(counts.get(code, 0), _workers(event) or 0)
+    for call in calls.values():
+        function = call.function
+        if not isinstance(function, Function) or function.owner is None:
+            continue
+        if not attributes.is_instance_of(run.machine, function.owner, "torch.utils.data.Dataset"):
+            continue
+        workers = counts.get(function.owner.node) or None
+        if function.name in _ITEMS or (function.name == "__iter__" and workers):
+            yield _DataCode(function.node, function.module, function.name, "getitem", workers)
+
+
+def _asks_for_worker(call: Call) -> bool:
+    """Return whether code tells worker processes from ranks."""
+    tests = [node for node in walk(call) if isinstance(node, Alt)]
+    return any(_ASKS_WORKER.search(test.module.text(asked(test))) for test in tests)
+
+
+def _first(node: Node, via: Call | None = None) -> tuple[Event, Call | None] | None:
+    """Return the first collective of a body, with the call of the body that leads to it."""
+    if isinstance(node, Event):
+        return (node, via) if node.tags & _COLLECTIVES and not node.tags & _GROUPS and not node.may else None
+    if isinstance(node, Call):
+        inner = next((e for e in events(node.body) if _first(e) is not None), None)
+        return (inner, via or node) if inner is not None else None
+    return next((found for child in children(node) if (found := _first(child, via)) is not None), None)
+
+
+def _finding(run: RunQuery, code: _DataCode, event: Event, via: Call | None) -> Finding:
+    module, node = (via.module, via.node) if via is not None else (event.module, event.node)
+    key = event.api.rpartition(".")[2]
+    inside = f", which runs `{key}`" if via is not None else ""
+    called = run.text(module, node.func if isinstance(node, ast.Call) else node)
+    return run.finding(
+        META,
+        module,
+        node,
+        f"`{code.name}` calls `{called}`{inside}, which waits for all ranks, but {_why(code.place, code.workers)}",
+        hint="Make the collective once, in the rank, before the loader is made",
+        severity=Severity.ERROR if code.workers else Severity.WARNING,
+        related=(
+            run.location(code.module, code.function, "runs for each item or batch"),
+            *((run.location(event.module, event.node, "the collective"),) if via is not None else ()),
+        ),
+        facts={"place": code.place, "workers": code.workers, "collective": key},
+    )
+
+
+def _why(place: str, workers: int | None) -> str:
+    what = {"getitem": "makes the items", "collate": "makes the batches", "init": "begins the worker"}[place]
+    if workers:
+        return f"it {what} in {workers} worker processes, which have no process group: the loader never returns"
+    if place == "init":
+        return f"it {what} process, which has no process group: the loader never returns"
+    return f"it {what} in worker processes without a process group, or not equally often on every rank"
+
 
 _HEAD = """\
 import torch.distributed as dist
@@ -59,7 +203,58 @@ class Items(Dataset):
 
 """
 
+_LENGTHS = """\
+import torch
+import torch.distributed as dist
+
+
+def longest(items):
+    length = torch.tensor(max(map(len, items)))
+%s    dist.all_reduce(length, op=dist.ReduceOp.MAX)
+    return int(length)
+"""
+_BATCHES = """\
+from functools import partial
+
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+
+from lengths import longest
+
+
+class Collate:
+    def __init__(self, pad):
+        self.pad = pad
+
+    def __call__(self, items):
+        length = longest(items)
+        return [item + [self.pad] * (length - len(item)) for item in items]
+
+
+def loader(data, **options):
+    options.setdefault("num_workers", 4)
+    return DataLoader(data, sampler=DistributedSampler(data), collate_fn=Collate(0), **options)
+
+
+def main(data):
+    for batch in loader(data):
+        print(batch)
+"""
+
 EXAMPLES = (
+    bad(
+        "an object collates, and a helper of another file agrees on the length",
+        {"batches.py": _BATCHES, "lengths.py": _LENGTHS % ""},
+        at="batches.py:13 error",
+    ),
+    good(
+        "only a process without workers agrees on the length",
+        {
+            "batches.py": _BATCHES,
+            "lengths.py": (_LENGTHS % "    if get_worker_info() is not None:\n        return int(length)\n").replace(
+                "distributed as dist\n", "distributed as dist\nfrom torch.utils.data import get_worker_info\n"
+            ),
+        },
+    ),
     bad(
         "a barrier for each item, in worker processes",
         {
@@ -114,110 +309,3 @@ EXAMPLES = (
         },
     ),
 )
-
-_DATA_SETS = ("torch.utils.data.", "torchvision.datasets.")
-_ITEMS = ("__getitem__", "__getitems__")
-_PLACES = {"collate_fn": "collate", "worker_init_fn": "init"}
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A data set or loader code, and the name of a collective inside some function."""
-    nodes = flat(tree)
-    if not any(call_name(call) in COLLECTIVE_NAMES for call in nodes.nodes(ast.Call)):
-        return False
-    if any(k.arg in _PLACES for call in nodes.nodes(ast.Call) for k in call.keywords):
-        return True
-    return any(
-        isinstance(member, ast.FunctionDef) and (member.name in _ITEMS or member.name == "__iter__")
-        for owner in nodes.nodes(ast.ClassDef)
-        if owner.bases
-        for member in owner.body
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at the functions that make items and batches."""
-
-    def finish(self) -> None:
-        """Judge each such function once, at its first collective."""
-        seen: set[int] = set()
-        for function, place, workers in (*self._methods(), *self._passed()):
-            if id(function) not in seen:
-                seen.add(id(function))
-                self._judge(function, place, workers)
-
-    def _methods(self) -> Iterator[tuple[cst.FunctionDef, str, int | None]]:
-        for owner in self.ctx.tree.every(cst.ClassDef):
-            if not self._is_data_set(owner):
-                continue
-            workers = self._workers_of(owner.name.value)
-            for member in owner.body.body:
-                if not isinstance(member, cst.FunctionDef):
-                    continue
-                if member.name.value in _ITEMS or (member.name.value == "__iter__" and workers):
-                    yield member, "getitem", workers
-
-    def _is_data_set(self, owner: cst.ClassDef) -> bool:
-        bases = self.ctx.class_bases(owner.name.value)
-        return any(b.startswith(_DATA_SETS) and not b.endswith(("Sampler", "DataLoader")) for b in bases)
-
-    def _passed(self) -> Iterator[tuple[cst.FunctionDef, str, int | None]]:
-        """The functions of this file that a `DataLoader` gets, and the `__call__` of its classes."""
-        for call in self.ctx.loaders.calls():
-            for name, place in _PLACES.items():
-                given = self.ctx.loaders.argument(call, name)
-                function = self._function(given) if given is not None else None
-                workers = self._workers(call)
-                if function is not None and not (place == "init" and workers == 0):
-                    yield function, place, workers
-
-    def _function(self, given: cst.BaseExpression) -> cst.FunctionDef | None:
-        found = self.ctx.names.function_named(given)
-        made = self.ctx.names.single_value(given) or given
-        if found is not None or not isinstance(made, cst.Call):
-            return found
-        owner = self.ctx.names.local_class(self.ctx.called(made)) if isinstance(made.func, cst.Name) else None
-        members = owner.body.body if owner is not None else ()
-        return next((m for m in members if isinstance(m, cst.FunctionDef) and m.name.value == "__call__"), None)
-
-    def _workers_of(self, name: str) -> int | None:
-        """The most workers that a loader of this file is known to have for a data set of a class."""
-        counts = [
-            self._workers(call)
-            for call in self.ctx.loaders.calls()
-            for source in self.ctx.loaders.sources.of(self.ctx.loaders.argument(call, "dataset"))
-            if isinstance(source.node, cst.Call) and last_name(source.node.func) == name
-        ]
-        return max((c for c in counts if c is not None), default=None)
-
-    def _workers(self, call: cst.Call) -> int | None:
-        value = self.ctx.loaders.argument(call, "num_workers")
-        if value is None:
-            return None if self.ctx.has_unpacked_arguments(call) else 0
-        known = self.ctx.constant(value).get_or(None)
-        return known if isinstance(known, int) else None
-
-    def _judge(self, function: cst.FunctionDef, place: str, workers: int | None) -> None:
-        for node in self.ctx.tree.own_nodes(function.body):
-            event = self.ctx.summaries.event(node) if isinstance(node, cst.Call) else None
-            if event is None or not isinstance(node, cst.Call) or event.collectives[0].family == "engine":
-                continue
-            inside = f", which runs `{event.collectives[0].key}`" if event.through is not None else ""
-            self.report(
-                node,
-                f"`{function.name.value}` calls `{self.ctx.text(node.func)}`{inside}, which waits for all ranks, but "
-                + self._why(place, workers),
-                hint="Make the collective once, in the rank, before the loader is made",
-                severity=Severity.ERROR if workers else Severity.WARNING,
-                related=(self.ctx.location(function.name, "runs for each item or batch"),),
-                facts={"place": place, "workers": workers, "collective": event.collectives[0].key},
-            )
-            return
-
-    def _why(self, place: str, workers: int | None) -> str:
-        what = {"getitem": "makes the items", "collate": "makes the batches", "init": "begins the worker"}[place]
-        if workers:
-            return f"it {what} in {workers} worker processes, which have no process group: the loader never returns"
-        if place == "init":
-            return f"it {what} process, which has no process group: the loader never returns"
-        return f"it {what} in worker processes without a process group, or not equally often on every rank"
