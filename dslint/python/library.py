@@ -250,7 +250,7 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
 
 _PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
 # Arguments whose items an event keeps.
-_KEEPS = frozenset({"makes-optimizer", "saves"})
+_KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
 _HOLDS = _PLACES | {"kwargs_handlers"}
 
 

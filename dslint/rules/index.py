@@ -1392,6 +1392,7 @@ RULES: tuple[RuleInfo, ...] = (
         since="0.1.0",
         depends_on_run=True,
         has_precheck=True,
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL212",

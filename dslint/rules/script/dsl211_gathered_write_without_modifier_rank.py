@@ -26,16 +26,23 @@ stage 2 the write stays. `GatheredParameters._exit` of DeepSpeed 0.19.8: without
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
 from dslint.model.script.edits import keyword_edit
 from dslint.model.script.quick import call_name, flat
 from dslint.model.script.ranks.rankset import Ranks
 from dslint.model.script.zero.gathers import MODULE_WRITERS, Gather, Write
+from dslint.python.events import Context, Event, Try
+from dslint.python.values import Instance
+from dslint.python.varies import RANDOM
+from dslint.rules import edits
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -64,6 +71,32 @@ def average_new_rows(model, added):
         rows = embeddings.weight.data
         rows[-added:] = rows[:-added].mean(dim=0, keepdim=True)
 """
+_HELPER = """\
+import deepspeed
+from torch import nn
+
+from inits import fill
+
+CONFIG = {"train_batch_size": 8, "zero_optimization": {"stage": %d}}
+
+
+def main():
+    with deepspeed.zero.Init(config_dict_or_path=CONFIG):
+        head = nn.Linear(1024, 1024)
+    weights = [head.weight, head.bias]
+    with deepspeed.zero.GatheredParameters(weights%s):
+        fill(head)
+
+
+main()
+"""
+_FILL = """\
+from torch import nn
+
+
+def fill(layer):
+    nn.init.zeros_(layer.bias)
+"""
 _RANK_1 = """\
 import deepspeed
 import torch.distributed as dist
@@ -76,6 +109,21 @@ def scale(head):
 """
 
 EXAMPLES = (
+    bad(
+        "a helper of another file fills the weights",
+        {"train.py": _HELPER % (3, ""), "inits.py": _FILL},
+        at="inits.py:5 error",
+        fixed={"train.py": _HELPER % (3, ", modifier_rank=0")},
+    ),
+    good("rank 0 hands on what a helper fills", {"train.py": _HELPER % (3, ", modifier_rank=0"), "inits.py": _FILL}),
+    good("a helper at stage 2", {"train.py": _HELPER % (2, ""), "inits.py": _FILL}),
+    good(
+        "a helper fills other weights",
+        {
+            "train.py": (_HELPER % (3, "")).replace("[head.weight, head.bias]", "[head.weight]"),
+            "inits.py": _FILL,
+        },
+    ),
     bad(
         "new rows of the embeddings, averaged in a copy that is thrown away",
         {"resize.py": _RESIZE % ""},
@@ -181,6 +229,76 @@ def raises(model):
         },
     ),
 )
+
+
+_WRITES = ("initializes", "writes-parameter")
+
+
+# What the visitor cannot see: writes in helper functions and other files.
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on the first write in each block that gathers what is written and hands nothing on."""
+    if run.context.is_one_process:
+        return
+    seen: set[ast.AST] = set()
+    for found in run.occurrences(*_WRITES):
+        gather = _gather_of(run, found)
+        if gather is None or gather.node in seen or found.event.may or not run.stages.at(found).may_be(3):
+            continue
+        if any(isinstance(node, Try) and _names_the_error(node.node) for node in found.around):
+            continue
+        written = {
+            atom for value in (found.event.receiver, *found.event.arguments.values()) for atom in instances(value)
+        }
+        gathered = [gather.arguments.get("params"), *gather.items.get("params", ())]
+        if written & {atom for value in gathered for atom in instances(value)}:
+            seen.add(gather.node)
+            yield _lost(run, found.event, gather)
+
+
+def _names_the_error(block: ast.AST) -> bool:
+    """Return whether a `try` catches the RuntimeError of the sanity checks by its name."""
+    caught = [handler.type for handler in block.handlers] if isinstance(block, ast.Try) else []
+    return any(isinstance(error, ast.Name) and error.id == "RuntimeError" for error in caught)
+
+
+def _gather_of(run: RunQuery, found: Happening) -> Event | None:
+    """Return what made the innermost gathering context around something, where it hands nothing on for certain."""
+    blocks = (n for n in reversed(found.around) if isinstance(n, Context) and "gathers-parameters" in n.tags)
+    block = next(blocks, None)
+    made = block.manager.single if block is not None else None
+    maker = run.makers.get(made) if isinstance(made, Instance) else None
+    row = run.machine.libraries.class_(maker.api) if maker is not None else None
+    if maker is None or maker.open or row is None or row.constructor.extra.get("modifier") != "modifier_rank":
+        return None
+    modifier, enabled = maker.arguments.get("modifier_rank"), maker.arguments.get("enabled")
+    is_plain = (modifier is None or modifier.constants == (None,)) and (enabled is None or enabled.constants == (True,))
+    return maker if is_plain else None
+
+
+def _lost(run: RunQuery, event: Event, gather: Event) -> Finding:
+    target = event.nodes.get("tensor", event.node)
+    said = "`modifier_rank=None`" if "modifier_rank" in gather.arguments else "no `modifier_rank`"
+    call = gather.node
+    text = run.text(gather.module, call.func if isinstance(call, ast.Call) else call)
+    worlds = run.machine.worlds
+    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+    edit = None
+    if isinstance(call, ast.Call) and event.lanes & main == main:
+        edit = edits.keyword_edit(gather.module, call, "modifier_rank", "0")
+    row = run.machine.libraries.function(event.api)
+    is_drawn = row is not None and bool((row.varies or 0) & RANDOM)
+    fix = Fix("Keep what rank 0 writes", (edit,), Safety.UNSAFE if is_drawn else Safety.SAFE) if edit else None
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{run.text(event.module, target)}` is written inside `{text}` with {said}: at ZeRO stage 3 the gathered copy "
+        "is thrown away when the context ends, and no error says so",
+        hint="Pass `modifier_rank=0`, so that the values of rank 0 are broadcast",
+        related=(run.location(gather.module, call, "gathers without a modifier rank"),),
+        fix=fix,
+        facts={"modifier_rank": None, "writer": -1},
+    )
 
 
 def precheck(tree: ast.Module) -> bool:
