@@ -305,24 +305,31 @@ def _comprehension(m: Machine, node: ast.ListComp | ast.SetComp | ast.GeneratorE
 def _yield(m: Machine, node: ast.Yield) -> Value:
     value = evaluate(m, node.value) if node.value is not None else const(None)
     if m.frame.on_yield is not None:
-        for state in m.frame.loops:
-            m.frame.yielded_by |= state.tree.varies if state.tree is not None else 0
-        m.frame.yielded_by |= m.control
+        _note_yields(m, 0)
         m.frame.on_yield(value)
     return unknown(OPAQUE, "what is sent into a generator")
+
+
+def _note_yields(m: Machine, counted: int) -> None:
+    """Note why ranks may come here a different number of times, or get a different number of items here."""
+    for state in m.frame.loops:
+        counted |= state.tree.varies if state.tree is not None else 0
+    m.frame.yielded_by |= counted | m.control
 
 
 def _yield_from(m: Machine, node: ast.YieldFrom) -> Value:
     from dslint.python.loops import items_of, repeat
 
     subject = evaluate(m, node.value)
+    counted = containers.counted(m, subject)
 
     def turn() -> None:
         value = items_of(m, subject, node)
         if m.frame.on_yield is not None:
             m.frame.on_yield(value)
 
-    repeat(m, node, turn, containers.counted(m, subject))
+    repeat(m, node, turn, counted)
+    _note_yields(m, counted | containers.counted(m, subject))  # a generator has run only now
     return unknown(OPAQUE, "result of `yield from`")
 
 

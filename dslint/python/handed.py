@@ -17,13 +17,17 @@ from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANKED
 
 def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instance, node: ast.AST) -> None:
     """Say what iterating over a new object gives, and how far its length is the same."""
-    items = next((r for r in m.libraries.lineage(row.path) if r.item_varies is not None or r.items is not None), None)
+    lineage = m.libraries.lineage(row.path)
+    items = next((r for r in lineage if (r.item_varies, r.items) != (None, None) or r.length_from == "arguments"), None)
     if items is None:
         return
     if items.items is not None and items.items.word == "elements":
         containers.keep(m, receiver, bound.given.get(items.items.name), node)
         return
     varies = (items.item_varies or 0) | _shuffled(m, row, bound)
+    if items.item_varies is None and items.items is None:  # what it gives is made of what it got
+        for given in bound.given.values():
+            varies |= m.varies(containers.element(m, given, node))
     if row.kind == "loader":
         # Samplers, shuffling and worker seeds: what a loader gives is each rank's own.
         varies |= DATA

@@ -229,6 +229,8 @@ def _place(
         varies = m.shape(subject) if subject is not None else varies
     elif row.shape and row.extra.get("shape_without") not in bound.given:
         shape |= row.shape if varies & (DIVERGENT | LOST) or row.shape not in (DATA, RANK) else 0
+    for name in row.extra.get("cuts", ()):
+        shape |= m.varies(bound.given[name]) if name in bound.given else 0
     if row.varies == 0 and "collective" in row.tags:
         shape = 0  # what all ranks hold has one length
     return Place(m, row, bound, receiver, node, varies, shape, made_by, operands)

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from dslint.python import containers, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
-from dslint.python.generators import run_generator, yielded
+from dslint.python.generators import run_generator, turns_of, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
 from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
 from dslint.python.store import Key
 from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Tuple, Value, one
-from dslint.python.varies import DIVERGENT, LOST
+from dslint.python.varies import DIVERGENT, LOST, RANKED
 
 _TURNS = 4
 
@@ -199,7 +199,7 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     if not m.alive:
         return
     number = m.new_loop(node)
-    counted = containers.counted(m, subject)
+    counted = containers.counted(m, subject) | _own_turns(m, subject, node)
     known = containers.exact_items(m, subject)
     loop = Loop(node, m.frame.module, m.with_origin(subject), counted, Seq(), Seq(), bool(known))
     generator = subject.single
@@ -222,6 +222,13 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     run_loop(m, loop, turn, node.orelse, number, endless=is_endless(m, subject))
     if loop.body.items or loop.orelse.items:
         m.events.append(loop)
+
+
+def _own_turns(m: Machine, subject: Value, node: ast.AST) -> int:
+    """Return the numbers of ranks by which the `__iter__` of an object of the project gives each rank its share."""
+    atom = subject.single
+    is_own = isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom)
+    return turns_of(m, atom, node) & RANKED if is_own and isinstance(atom, Instance) else 0
 
 
 def _is_once(m: Machine, subject: Value) -> bool:

@@ -152,6 +152,12 @@ class Place:
         self.m.store.set((atom, "#yields"), join_all(self.make(part, 1) for part in returns.parts))
         return made
 
+    def parts(self, _returns: Returns) -> Value:
+        """Return parts that need not have one length."""
+        made = self.fresh("")
+        self.m.store.set((made.single, "#parts"), const(True))
+        return made
+
     def new(self, returns: Returns) -> Value:
         """Return a new object of a library class, or of the class through which a class method was called."""
         m = self.m
@@ -306,6 +312,7 @@ _FORMS: dict[str, Callable[[Place, Returns], Value]] = {
     "tuple": Place.tuple,
     "list": Place.list,
     "iterator": Place.iterator,
+    "parts": Place.parts,
     "or": Place.either,
     "if": Place.when,
     "constant": Place.constant,

@@ -134,7 +134,9 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
     held = _library_items(m, atom)
     if held is not None:
         return held
-    return m.thing(node, "item of an object", (one(atom), key), "torch.Tensor" if atom.cls == "torch.Tensor" else "")
+    cls = "torch.Tensor" if atom.cls == "torch.Tensor" else ""
+    shape = m.varies(key) if m.store.get((atom, "#parts")) is not None else 0
+    return m.thing(node, "item of an object", (one(atom), key), cls, shape=shape)
 
 
 def _library_items(m: Machine, atom: Instance) -> Value | None:

@@ -25,6 +25,13 @@ _FILLED = (
 _EVENED = re.compile(rf"//|%(?!\()|ceil|{_FILLED}")
 # ... where consecutive parts are cut these alone: the sizes of the parts come out of a division.
 _FILLS = re.compile(rf"%(?!\()|{_FILLED}")
+# What deals items out, one by one: `i % world_size == rank` is no division that comes out even.
+_DEALS = re.compile(r"%(?!\()\s*[\w.]+(?:\(\))?\s*[=!]=\s*(?!\d)[\w.]+")
+# Every so many turns; room around an image; a place in a text.
+_OTHERS = re.compile(
+    r"(?i)\b[\w.]*(?:step|iter|epoch|idx|batch|count)[\w.]*(?:\s*\+\s*1\s*\))?\s*%\s*"
+    r"(?![\w.]*(?:world|rank|proc|repl|size|gpu))[\w.]+|\bpadding(?:_idx|_mode)?\s*=\s*[\d'\"(]|%[.\d]*[sdfrge]\b|%\s*\d+\b(?!\s*[*)])"
+)
 # The size of a part is rounded up: the last ones are shorter.
 _ROUNDED_UP = re.compile(r"ceil|-\s*\(\s*-|//[^\n]*\+\s*1\b|-\s*1\s*\)\s*//")
 _RANGE = re.compile(r"range\([^,]*,\s*(\d+)\s*,")
@@ -53,15 +60,29 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     for node in _definitions(parting):
         around = around.replace(parting.test.module.text(node), "")
     if parting.is_share:
+        around = _OTHERS.sub("", around)
         return not _EVENED.search(around)
+    around = around if isinstance(parting.test.node, ast.While) else _plain(around)
     sizes = _sizes(parting)
     if sizes is not None:
         return _ROUNDED_UP.search(sizes) is not None and not _FILLS.search(around)
     loaders = list(_loaders(run, parting))
-    sources = [text for event in loaders for text in _code(event)]
+    sources = [_plain(text) for event in loaders for text in _code(event)]
     if loaders and not run.has("shards-data") and not any(map(_BY_RANK.search, sources)):
         return False  # what ranks have made on ways of their own is mostly the same
-    return not any(map(_EVENED.search, (around, *sources, *_evened_before(run, parting))))
+    return not any(map(_EVENED.search, (around, *sources, *_own_class(parting), *_evened_before(run, parting))))
+
+
+def _own_class(parting: Parting) -> Iterator[str]:
+    """Yield the code of the class of the project over whose object a loop goes."""
+    subject = parting.test.subject.single if isinstance(parting.test, Loop) and parting.test.subject else None
+    if isinstance(subject, Instance) and isinstance(subject.cls, ClassAtom):
+        yield _plain(subject.cls.module.text(subject.cls.node))
+
+
+def _plain(text: str) -> str:
+    """Return code without what looks like a division and is none that comes out even."""
+    return _OTHERS.sub("", _DEALS.sub("", text))
 
 
 def _evened_before(run: RunQuery, parting: Parting) -> Iterator[str]:
@@ -172,4 +193,14 @@ def _code(loader: Event) -> Iterator[str]:
             if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
                 yield atom.cls.module.text(atom.cls.node)
         if name in loader.nodes:
-            yield loader.module.text(loader.nodes[name])
+            yield from map(loader.module.text, _behind(loader, loader.nodes[name]))
+
+
+def _behind(loader: Event, node: ast.expr) -> Iterator[ast.expr]:
+    """Yield an argument of a loader, and what its variable is given there."""
+    yield node
+    function = parted.function_around(loader.module, loader.node) or loader.module.tree
+    if isinstance(node, ast.Name):
+        for given in (n for n in ast.walk(function) if isinstance(n, ast.Assign)):
+            if any(isinstance(target, ast.Name) and target.id == node.id for target in given.targets):
+                yield given.value

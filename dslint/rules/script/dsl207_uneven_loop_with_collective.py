@@ -40,7 +40,7 @@ from dslint.model.script.strided import cuts_by_rank, has_strided_work
 from dslint.python.events import Loop
 from dslint.rules import parted, shares
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.unevenscripts import DDP_HEAD, FLOORED, JOINED, SAMPLER_THAT_ROUNDS, STREAM
+from dslint.rules.unevenscripts import DDP_HEAD, FLOORED, JOINED, OWN_ROWS, READER, SAMPLER_THAT_ROUNDS, STREAM
 from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
@@ -274,6 +274,17 @@ def infer(model, samples):
         },
         "infer.py:7 error",
     ),
+    bad(
+        "Each rank asks the data set for its rows, and a helper reads whatever loader it gets",
+        {"evaluate.py": OWN_ROWS},
+        "evaluate.py:15 error",
+    ),
+    bad(
+        "A reader of the files of this rank",
+        {"read.py": READER % "len(files)"},
+        "read.py:17 error",
+    ),
+    good("A reader of as many files as each rank has", {"read.py": READER % "len(files) // size * size"}),
     bad(
         "A stream that each rank reads for itself; the helper trains on whatever loader it gets",
         {"train.py": STREAM % "train(model, loader)"},
