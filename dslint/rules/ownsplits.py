@@ -38,6 +38,20 @@ def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event]]:
             yield home, made, found.event
 
 
+def splits_by_rank(run: RunQuery) -> Iterator[Event]:
+    """Yield the calls that draw parts after a seed of the rank, where the ranks share out what a loader holds."""
+    draws = {id(found.event.node): found.event for found in run.happenings("shuffles")}
+    for found in run.happenings("makes-loader"):
+        if found.event.open or found.event.lanes != run.machine.worlds.full or not _is_shared(run, found.event):
+            continue
+        for source in found.event.sources:
+            is_own = source.role == "dataset" and source.varies & RANDOM and source.varies & RANKED
+            drawn = draws.get(id(source.made))
+            if is_own and not source.varies & (LOST | HOST) and drawn is not None and not drawn.open:
+                del draws[id(source.made)]
+                yield drawn
+
+
 def _strategy(event: Event) -> str:
     value = event.arguments.get("strategy")
     return str(value.constants) if value is not None else ""

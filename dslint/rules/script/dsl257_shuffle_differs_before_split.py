@@ -11,6 +11,8 @@ The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `dataset
 ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
 places in another order on each rank, and the evaluation counts rows that other ranks have trained on.
 
+The same for `random_split` after a seed that holds the rank, where the ranks share out what a loader gives.
+
 **Why it hurts.** The parts come from different permutations: some items are in the parts of several ranks, and about as
 many in none. Nothing fails; part of the data is never trained on, and an evaluation counts some samples twice.
 
@@ -42,7 +44,9 @@ from dslint.python.events import Event
 from dslint.python.varies import CLOCK, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ownorders import own_orders
+from dslint.rules.ownsplits import splits_by_rank
 from dslint.rules.runs import RunQuery
+from dslint.rules.shufflescripts import CUT, HEAD, OWN_SEED, PREPARED, RUN, SAMPLED, SEED, SHUFFLED, SPLIT
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -66,6 +70,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     yield from filter(None, (_sampler(run, h.event) for h in run.happenings("makes-distributed-sampler")))
     yield from (_rows(run, event) for event in own_orders(run))
+    yield from (_split(run, event) for event in splits_by_rank(run))
 
 
 def _sampler(run: RunQuery, event: Event) -> Finding | None:
@@ -89,6 +94,21 @@ def _sampler(run: RunQuery, event: Event) -> Finding | None:
         related=run.origin(seed, "another number on each rank"),
         varies=held,
         facts={"library": "torch", "seeded": True, "variable": "seed"},
+    )
+
+
+def _split(run: RunQuery, event: Event) -> Finding:
+    place = run.machine.origin(event.result) if event.result is not None else None
+    name = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else event.api
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{name}` draws after a seed that holds the rank: what one rank holds out for the evaluation, the others train"
+        " on",
+        hint="Pass `generator=torch.Generator().manual_seed(seed)` with the same seed on every rank",
+        related=(place[0].location(place[1], "another number on each rank"),) if place is not None else (),
+        facts={"library": "torch", "seeded": True, "variable": "parts"},
     )
 
 
@@ -182,137 +202,66 @@ class Check(ScriptCheck):
         )
 
 
-_HEAD = "import random\n\nimport numpy as np\nimport torch\nimport torch.distributed as dist\n\n\n"
-_SEED = "    rank, world_size = dist.get_rank(), dist.get_world_size()\n    random.seed(args.seed + rank)\n"
-_CUT = "    return paths[rank::world_size]\n"
-
-_SPLIT = """\
-from accelerate import Accelerator
-from datasets import load_dataset
-
-
-def main(model, optimizer, make):
-    accelerator = Accelerator()
-    data = load_dataset("json", data_files="rows.jsonl", split="train").train_test_split(test_size=0.1%s)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, make(data["train"]))
-    for batch in loader:
-        accelerator.backward(model(batch).loss)
-        optimizer.step()
-
-
-if __name__ == "__main__":
-    main()
-"""
-
-_SAMPLED = """\
-import random
-
-import torch.distributed as dist
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
-
-
-class Scans(Dataset):
-    def __init__(self, files, part):
-        self.items = []
-        files = sorted(files)
-        print(len(files))
-        %s
-        for path in files:
-            self.items.append(path)
-
-    def __getitem__(self, index):
-        return self.items[index]
-
-
-def main(args, files):
-    data = Scans(files, args.part)
-    sampler = DistributedSampler(data%s)
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        for batch in DataLoader(data, sampler=sampler):
-            print(batch)
-
-
-if __name__ == "__main__":
-    main(parse(), ["a", "b"])
-"""
-
-_SHUFFLED = """\
-import transformers
-from datasets import load_dataset
-
-%s
-
-def main():
-    parser = transformers.HfArgumentParser(transformers.TrainingArguments)
-    (args,) = parser.parse_args_into_dataclasses()
-    model = transformers.AutoModelForCausalLM.from_pretrained("facebook/opt-125m")
-    data = load_dataset("json", data_files="data.json")
-    trainer = transformers.Trainer(model=model, args=args, train_dataset=prepared(data, args))
-    trainer.train()
-
-
-if __name__ == "__main__":
-    main()
-"""
-_PREPARED = """\
-
-def prepared(data, args):
-    return data["train"].shuffle(%s).map(lambda row: {"n": len(row["text"])})
-"""
-_RUN = "torchrun --nproc_per_node %d train.py --output_dir out\n"
-
 EXAMPLES = (
+    bad(
+        "parts are drawn after a helper has put the rank into the seed",
+        {"train.py": OWN_SEED % ""},
+        at="train.py:13 warning",
+    ),
+    good(
+        "parts are drawn with a generator of their own",
+        {"train.py": OWN_SEED % ", generator=torch.Generator().manual_seed(seed)"},
+    ),
     bad(
         "a helper of another file shuffles rows without a seed",
         {
-            "train.py": _SHUFFLED % "from rows import prepared\n",
-            "rows.py": _PREPARED.lstrip("\n") % "",
-            "run.sh": _RUN % 4,
+            "train.py": SHUFFLED % "from rows import prepared\n",
+            "rows.py": PREPARED.lstrip("\n") % "",
+            "run.sh": RUN % 4,
         },
         at="rows.py:2",
     ),
     good(
         "the seed of the arguments",
-        {"train.py": _SHUFFLED % _PREPARED % "seed=args.seed", "run.sh": _RUN % 4},
+        {"train.py": SHUFFLED % PREPARED % "seed=args.seed", "run.sh": RUN % 4},
     ),
-    good("one process", {"train.py": _SHUFFLED % _PREPARED % "", "run.sh": "python train.py --output_dir out\n"}),
-    bad("each process holds out other rows", {"train.py": _SPLIT % ""}, at="train.py:7"),
-    good("the rows are the same", {"train.py": _SPLIT % ", seed=1"}),
+    good("one process", {"train.py": SHUFFLED % PREPARED % "", "run.sh": "python train.py --output_dir out\n"}),
+    bad("each process holds out other rows", {"train.py": SPLIT % ""}, at="train.py:7"),
+    good("the rows are the same", {"train.py": SPLIT % ", seed=1"}),
     good(
         "everything is seeded before",
         {
-            "train.py": (_SPLIT % "").replace(
+            "train.py": (SPLIT % "").replace(
                 "    accelerator = Accelerator()\n", "    accelerator = Accelerator()\n    set_seed(1)\n"
             )
         },
     ),
     bad(
         "the seed of the sampler holds the rank",
-        {"train.py": _SAMPLED % ("pass", ", seed=args.seed + dist.get_rank()")},
+        {"train.py": SAMPLED % ("pass", ", seed=args.seed + dist.get_rank()")},
         at="train.py:22",
     ),
     bad(
         "the data set shuffles its files, and the program has no seed",
-        {"train.py": _SAMPLED % ("random.shuffle(files)", "")},
+        {"train.py": SAMPLED % ("random.shuffle(files)", "")},
         at="train.py:12",
     ),
     good(
         "one seed for all samplers; an order that is the same; a sampler that does not shuffle",
-        {"train.py": _SAMPLED % ("random.Random(3).shuffle(files)", ", seed=args.seed")},
+        {"train.py": SAMPLED % ("random.Random(3).shuffle(files)", ", seed=args.seed")},
     ),
     good(
         "the sampler keeps the order, and its seed does nothing",
-        {"train.py": _SAMPLED % ("pass", ", shuffle=False, seed=dist.get_rank()")},
+        {"train.py": SAMPLED % ("pass", ", shuffle=False, seed=dist.get_rank()")},
     ),
     good(
         "what is shuffled is no item",
-        {"train.py": _SAMPLED % ("random.shuffle(files[:])\n        random.shuffle(part.colors)", "")},
+        {"train.py": SAMPLED % ("random.shuffle(files[:])\n        random.shuffle(part.colors)", "")},
     ),
     bad(
         "only torch has a seed",
         {
-            "train.py": (_SAMPLED % ("random.shuffle(files)", "")).replace(
+            "train.py": (SAMPLED % ("random.shuffle(files)", "")).replace(
                 "    data = Scans", "    torch.manual_seed(1)\n    data = Scans"
             )
         },
@@ -321,20 +270,20 @@ EXAMPLES = (
     good(
         "something in the program sets seeds",
         {
-            "train.py": (_SAMPLED % ("random.shuffle(files)", "")).replace(
+            "train.py": (SAMPLED % ("random.shuffle(files)", "")).replace(
                 "    data = Scans", "    seed_everything(1)\n    data = Scans"
             )
         },
     ),
     bad(
         "the seed holds the rank",
-        {"data.py": _HEAD + "def part(args, paths):\n" + _SEED + "    random.shuffle(paths)\n" + _CUT},
+        {"data.py": HEAD + "def part(args, paths):\n" + SEED + "    random.shuffle(paths)\n" + CUT},
         at="data.py:12",
     ),
     bad(
         "a generator for each rank",
         {
-            "data.py": _HEAD + "def part(args, count):\n    rank = dist.get_rank()\n"
+            "data.py": HEAD + "def part(args, count):\n    rank = dist.get_rank()\n"
             "    rng = np.random.default_rng(args.seed + rank)\n    order = rng.permutation(count)\n"
             "    return np.array_split(order, dist.get_world_size())[rank]\n"
         },
@@ -343,15 +292,15 @@ EXAMPLES = (
     bad(
         "no seed in the whole program",
         {
-            "run.py": _HEAD + "def main(paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
-            "    random.shuffle(paths)\n" + _CUT + "\n\nif __name__ == '__main__':\n    main(['a', 'b'])\n"
+            "run.py": HEAD + "def main(paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
+            "    random.shuffle(paths)\n" + CUT + "\n\nif __name__ == '__main__':\n    main(['a', 'b'])\n"
         },
         at="run.py:11",
     ),
     good(
         "the same seed everywhere, and one with the rank after the cut",
         {
-            "data.py": _HEAD + "def part(args, paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
+            "data.py": HEAD + "def part(args, paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
             "    random.seed(args.seed)\n    random.shuffle(paths)\n    mine = paths[rank::world_size]\n"
             "    random.seed(args.seed + rank)\n    random.shuffle(mine)\n    return mine\n"
         },
@@ -359,7 +308,7 @@ EXAMPLES = (
     good(
         "the rank is added to another variable of that name",
         {
-            "train.py": _HEAD.replace(
+            "train.py": HEAD.replace(
                 "import torch\n", "import torch\nfrom torch.utils.data import DistributedSampler\n"
             )
             + "def part(args, data):\n    seed = args.seed + dist.get_rank()\n    torch.manual_seed(seed)\n"
@@ -369,9 +318,9 @@ EXAMPLES = (
     good(
         "a generator with one seed; the seed of another library",
         {
-            "data.py": _HEAD
+            "data.py": HEAD
             + "def part(args, paths):\n"
-            + _SEED
+            + SEED
             + "    random.Random(args.seed).shuffle(paths)\n    torch.manual_seed(args.seed)\n"
             "    order = torch.randperm(len(paths)).tolist()\n"
             "    return order[rank::world_size], paths[rank::world_size]\n"
@@ -380,20 +329,20 @@ EXAMPLES = (
     good(
         "seeded elsewhere, or by a helper",
         {
-            "data.py": _HEAD + "def part(rank, world_size, paths):\n    random.shuffle(paths)\n" + _CUT,
-            "run.py": _HEAD.replace("import torch\n", "import torch\nfrom project import fix_seeds\n")
+            "data.py": HEAD + "def part(rank, world_size, paths):\n    random.shuffle(paths)\n" + CUT,
+            "run.py": HEAD.replace("import torch\n", "import torch\nfrom project import fix_seeds\n")
             + "def main(paths):\n    rank, world_size = dist.get_rank(), dist.get_world_size()\n"
             "    fix_seeds(3)\n    random.shuffle(paths)\n"
-            + _CUT
+            + CUT
             + "\n\nif __name__ == '__main__':\n    main(['a', 'b'])\n",
         },
     ),
     good(
         "every rank shuffles its own part",
         {
-            "data.py": _HEAD
+            "data.py": HEAD
             + "def part(args, paths):\n"
-            + _SEED
+            + SEED
             + "    mine = paths[rank::world_size]\n    random.shuffle(mine)\n    return mine\n"
         },
     ),

@@ -1,7 +1,8 @@
 """Every process draws by itself which items are held out, and the ranks then share them out.
 
-**What.** `random_split` without a generator, or a `Subset` of drawn places, runs in every process; nothing seeds the
-ranks alike, or each seeds with its own rank. A `DistributedSampler`, accelerate or Lightning then shares the part out.
+**What.** `random_split` without a generator, or a `Subset` of drawn places, runs in every process, and nothing seeds
+the ranks alike (DSL257 tells seeds that hold the rank). A `DistributedSampler`, accelerate or Lightning then shares
+the part out.
 
 **Why it hurts.** Each process begins with another state of its generators. The parts differ: what one rank holds out
 for the validation another trains on, so that the validation tells how well the model remembers. The sampler deals out
@@ -134,8 +135,6 @@ def _files(draw: str = _DRAW, seed: str = "pass") -> dict[str, str]:
 EXAMPLES = (
     bad("a split without a generator", _files(), "data.py:9 warning"),
     bad("drawn places, cut by a helper", _files("cut(items, np.random.permutation(len(items)))"), "data.py:14 warning"),
-    bad("each rank seeds with its own number", _files(seed="torch.manual_seed(7 + dist.get_rank())"),
-        "data.py:9 warning"),
     bad("a data module of Lightning", {"train.py": _LIGHTNING % ("", "ddp")}, "train.py:9 warning"),
     good("a generator of its own", _files("random_split(items, [0.9, 0.1], torch.Generator().manual_seed(42))")),
     good("all ranks seed alike", _files(seed="torch.manual_seed(7)")),

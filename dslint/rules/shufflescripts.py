@@ -1,0 +1,109 @@
+"""Scripts of the examples about orders that each rank has of its own."""
+
+from __future__ import annotations
+
+HEAD = "import random\n\nimport numpy as np\nimport torch\nimport torch.distributed as dist\n\n\n"
+SEED = "    rank, world_size = dist.get_rank(), dist.get_world_size()\n    random.seed(args.seed + rank)\n"
+CUT = "    return paths[rank::world_size]\n"
+
+SPLIT = """\
+from accelerate import Accelerator
+from datasets import load_dataset
+
+
+def main(model, optimizer, make):
+    accelerator = Accelerator()
+    data = load_dataset("json", data_files="rows.jsonl", split="train").train_test_split(test_size=0.1%s)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, make(data["train"]))
+    for batch in loader:
+        accelerator.backward(model(batch).loss)
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+SAMPLED = """\
+import random
+
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Scans(Dataset):
+    def __init__(self, files, part):
+        self.items = []
+        files = sorted(files)
+        print(len(files))
+        %s
+        for path in files:
+            self.items.append(path)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def main(args, files):
+    data = Scans(files, args.part)
+    sampler = DistributedSampler(data%s)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for batch in DataLoader(data, sampler=sampler):
+            print(batch)
+
+
+if __name__ == "__main__":
+    main(parse(), ["a", "b"])
+"""
+
+SHUFFLED = """\
+import transformers
+from datasets import load_dataset
+
+%s
+
+def main():
+    parser = transformers.HfArgumentParser(transformers.TrainingArguments)
+    (args,) = parser.parse_args_into_dataclasses()
+    model = transformers.AutoModelForCausalLM.from_pretrained("facebook/opt-125m")
+    data = load_dataset("json", data_files="data.json")
+    trainer = transformers.Trainer(model=model, args=args, train_dataset=prepared(data, args))
+    trainer.train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+PREPARED = """\
+
+def prepared(data, args):
+    return data["train"].shuffle(%s).map(lambda row: {"n": len(row["text"])})
+"""
+RUN = "torchrun --nproc_per_node %d train.py --output_dir out\n"
+
+OWN_SEED = """\
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, random_split
+
+
+def seed_all(seed, accelerator):
+    seed += accelerator.process_index
+    torch.manual_seed(seed)
+
+
+def parts(data, seed):
+    kept = len(data) // 10
+    return random_split(data, [len(data) - kept, kept]%s)
+
+
+def main(model, optimizer, data):
+    accelerator = Accelerator()
+    seed_all(42, accelerator)
+    train, held = parts(data, 42)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(train, 8, shuffle=True))
+    for batch in loader:
+        accelerator.backward(model(batch))
+        optimizer.step()
+"""
