@@ -1,5 +1,5 @@
-"""**What.** A collective inside `with main_process_first():` (of accelerate, transformers, or a helper such as
-`torch_distributed_zero_first`).
+"""**What.** A collective inside `with main_process_first():` (of accelerate, transformers, or a helper of such a
+name that is imported from elsewhere; DSL201 and DSL206 look into helpers of the project).
 
 **Why it hurts.** The block is a pair of barriers: the other ranks wait at the first one until rank 0 has run the
 body. A collective in the body of rank 0 meets that barrier instead of the same call of the other ranks, and the job
@@ -22,17 +22,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.data.workload import FIRST_BLOCKS
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import expression_name, flat
 from dslint.python.events import Alt, Call, Context, walk
 from dslint.python.queries.waits import kind
+from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
     code="DSL229",
@@ -47,10 +42,11 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_MODELS = re.compile(r"transformers\.(?:.*\.)?(?:AutoModel\w*|\w+For[A-Z]\w+|\w+Model)\.from_pretrained$")
 
 
 _TURNS = frozenset({"main-first", "local-main-first"})
+# Blocks of helpers that nobody can read, by the name that they have everywhere.
+_FIRST = re.compile(r"(?:main_process|zero|rank_?0|rank_zero|master)_first$")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -60,13 +56,23 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for entry, tree in run.trees():
         for block in walk(tree):
-            if not isinstance(block, Context) or not block.tags & _TURNS or id(block.node) in seen:
+            if not isinstance(block, Context) or not _takes_turns(block) or id(block.node) in seen:
                 continue
             seen.add(id(block.node))
             inside = happenings_of(block.body, entry)
             found = next(((h, key) for h in inside if (key := _waits(run, h))), None)
             if found is not None:
                 yield _finding(run, block, *found)
+
+
+def _takes_turns(block: Context) -> bool:
+    """Return whether rank 0 runs a block first: by the row of a library, or by the name of what nobody can read."""
+    if block.tags & _TURNS:
+        return True
+    node = block.node.func if isinstance(block.node, ast.Call) else block.node
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    is_known = any(isinstance(atom, Instance) and atom.cls for atom in block.manager.atoms)
+    return not is_known and _FIRST.search(name) is not None
 
 
 def _waits(run: RunQuery, found: Happening) -> str:
@@ -104,71 +110,6 @@ def _finding(run: RunQuery, block: Context, found: Happening, key: str) -> Findi
         varies=event.varies,
         facts={"collective": key, "stage": run.stage},
     )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Such a block holds a call."""
-    return any(
-        expression_name(item.context_expr) in FIRST_BLOCKS for node in flat(tree).nodes(ast.With) for item in node.items
-    )
-
-
-# What a helper may do when the block is left that holds nobody up.
-_SAYS = frozenset({"print", "info", "debug", "warning", "time", "perf_counter"})
-
-
-class Check(ScriptCheck):
-    """Looks into each block whose name says that rank 0 runs it first: helpers that nobody can read, too."""
-
-    def start(self) -> None:
-        """The case of the experiment, set by the collective that was found."""
-        self.key = ""
-
-    def visit_With(self, node: cst.With) -> None:
-        """Fire on the first collective of the body that every rank runs."""
-        named = (i.item.func for i in node.items if isinstance(i.item, cst.Call))
-        name = next((last_name(f) for f in named if last_name(f) in FIRST_BLOCKS), "")
-        if not name or any(self._is_half(item.item) for item in node.items):
-            return
-        # One finding a block: what follows hangs as well.
-        for call in self.ctx.tree.own_nodes(node.body):
-            found = self._collective(call) if isinstance(call, cst.Call) else None
-            if found is None:
-                continue
-            self.report(
-                call,
-                f"inside `{name}` the other ranks wait at a barrier until rank 0 is through, and {found} of rank 0"
-                " meets that barrier: the job hangs until the process-group timeout",
-                hint="Move the call behind the block and keep there only what rank 0 shall do first",
-                related=(self.ctx.location(node.items[0], "rank 0 runs this block first"),),
-                facts={"collective": self.key, "stage": self.ctx.stage},
-            )
-            return
-
-    def _is_half(self, block: cst.BaseExpression) -> bool:
-        """A helper of this file that runs nothing behind its ``yield``: it is no pair of barriers."""
-        helper = self.ctx.names.local_function(block) if isinstance(block, cst.Call) else None
-        if helper is None:
-            return False
-        inside = list(self.ctx.tree.own_nodes(helper))
-        place = self.ctx.tree.position
-        yields = [place(n) for n in inside if isinstance(n, cst.Yield)]
-        calls = [place(n) for n in inside if isinstance(n, cst.Call) and self.ctx.called(n) not in _SAYS]
-        return not yields or max(calls, default=0) < max(yields)
-
-    def _collective(self, call: cst.Call) -> str | None:
-        """What a call of the body waits for, in words; ``self.key`` is the case of the experiment."""
-        event = self.ctx.summaries.event(call)
-        if event is not None and event.guard is None and not self.ctx.guards.is_conditional(call):
-            keys = sorted(event.keys - {"barrier"})
-            if keys:
-                self.key = keys[0]
-                return f"`{self.ctx.text(call.func)}`"
-        loads_model = _MODELS.match(self.ctx.qualified_name(call.func) or "") is not None
-        if loads_model and self.ctx.zero3_evidence.get_or(False):
-            self.key = "zero.Init"
-            return f"`{self.ctx.text(call.func)}`, which under ZeRO stage 3 broadcasts each layer,"
-        return None
 
 
 _HEAD = """\

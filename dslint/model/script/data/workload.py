@@ -10,10 +10,6 @@ from dslint.model.script.tree import Tree
 
 _TRAINING_CALLS = frozenset({"backward", "zero_grad", "train_batch"})
 _INFERENCE_CALLS = frozenset({"generate", "chat", "init_inference"})
-# Blocks that rank 0 runs before the others.
-FIRST_BLOCKS = frozenset(
-    {"main_process_first", "local_main_process_first", "torch_distributed_zero_first", "zero_first", "rank_zero_first"}
-)
 
 
 def is_inference(tree: Tree, names: Names) -> bool:
