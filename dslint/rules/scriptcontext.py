@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dslint.model.script.data.uneven import UnevenLoops
     from dslint.model.script.objects.objects import Objects
     from dslint.model.script.ranks.guards import Guard, Guards
-    from dslint.model.script.setup.startup import Startup
     from dslint.model.script.traces.divergence import Divergences
     from dslint.model.script.zero.zero3 import ZeroStages
     from dslint.model.script.zero.zeromodels import ZeroModels
@@ -151,13 +150,6 @@ class ScriptContext:
     def guard(self, node: cst.CSTNode) -> Guard | None:
         """The innermost test that lets only some ranks reach a node, else ``None``."""
         return self.guards.guard(node)
-
-    @cached_property
-    def startup(self) -> Startup:
-        """How the file comes to run, what it runs for certain, what it writes into the environment."""
-        from dslint.model.script.setup.startup import Startup
-
-        return Startup(self.tree, self.names, self.constants)
 
     @cached_property
     def objects(self) -> Objects:

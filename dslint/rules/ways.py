@@ -19,21 +19,26 @@ class Decided:
     A test that may only leave before the event has no side. `job` are the tests that ask whether there is a job.
     """
 
-    sides: frozenset[tuple[int, int]]
+    sides: frozenset[tuple[Alt, int]]
     started: frozenset[int]
-    job: frozenset[int]
+    job: frozenset[Alt]
 
     @property
     def asks_only_for_job(self) -> bool:
         """Return whether the program comes here whenever it runs on several processes."""
         return {test for test, _ in self.sides} <= self.job
 
+    def beyond(self, other: Decided) -> frozenset[Alt] | None:
+        """Return the tests that decide here and not on another way; `None` where no process takes both."""
+        known = dict(other.sides)
+        if self.started != other.started or any(known.get(test, side) != side for test, side in self.sides):
+            return None
+        return frozenset(test for test, _ in self.sides if test not in known)
+
     def is_on(self, other: Decided) -> bool:
         """Return whether the job that begins on another way comes here too, unless something else decides."""
-        known = dict(other.sides)
-        return self.started == other.started and all(
-            known[test] == side if test in known else test not in self.job for test, side in self.sides
-        )
+        tests = self.beyond(other)
+        return tests is not None and not tests & self.job
 
 
 def ways_to(run: RunQuery, found: Happening, ignores: Callable[[Alt], bool] = lambda _: False) -> frozenset[Decided]:
@@ -46,7 +51,7 @@ def _decided(past: Before, spawns: frozenset[int], ignores: Callable[[Alt], bool
     below = {id(test): id(side) for test, side in pairwise(past.way) if isinstance(test, Alt)}
     tests = [test for test in past.tests if not ignores(test)]
     return Decided(
-        frozenset((id(test), below.get(id(test), 0)) for test in tests),
+        frozenset((test, below.get(id(test), 0)) for test in tests),
         frozenset(id(node) for node in past.way if isinstance(node, Call) and id(node.node) in spawns),
-        frozenset(id(test) for test in tests if asks_for_job(test.asks or test.node, test.test)),
+        frozenset(test for test in tests if asks_for_job(test.asks or test.node, test.test)),
     )

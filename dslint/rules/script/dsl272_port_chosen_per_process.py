@@ -10,9 +10,9 @@ usual one is taken, rank 0 may be the one that has taken it.
 **Fix.** Choose the port where the processes are started, before `mp.spawn`, or take the one that the launcher gives.
 
 **When it stays quiet.** A parent that chooses the port and starts the processes; a world size of 1, as a parameter
-unless somebody passes another, or a rank of 0; a port that is broadcast; a test of the rank around it; other tests
-around it, which may mean a single process; `MASTER_PORT` only where it is not set, unless the ranks come from Slurm or
-`mp.spawn`; tests.
+unless somebody passes another, or a rank of 0; a port that the function sends to others; a test of the rank around it;
+other tests around it, which may mean a single process; `MASTER_PORT` only where it is not set, unless the ranks come
+from Slurm or `mp.spawn`; tests.
 
 **Evidence.** Two gloo ranks, torch 2.13: with a port of its own for each rank all of them wait in the rendezvous; with
 one port the group forms.
@@ -22,15 +22,20 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.quick import flat
-from dslint.model.script.ranks.rankset import number_of
-from dslint.model.script.setup.timeouts import GROUP_CREATORS
+from dslint.core.finding import Finding, Severity
+from dslint.python.binding import default_of
+from dslint.python.environment import SET
+from dslint.python.events import Alt, Event
+from dslint.python.queries.order import following
+from dslint.python.values import Instance, Tuple, Value
+from dslint.python.varies import ASSUMED, HOST
+from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.parted import function_around
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.ways import ways_to
 
 META = RuleMeta(
     code="DSL272",
@@ -42,6 +47,158 @@ META = RuleMeta(
     references=("https://github.com/pytorch/pytorch/issues/53395",),
     depends_on_run=True,
 )
+
+_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
+_PORT_TEST = re.compile(r"MASTER_PORT|\bport\b|free_port|port_free|available_port|port_in_use", re.I)
+_HANDS_ON = re.compile(r"(?:bcast|broadcast|scatter|all_gather)\w*\(")
+
+
+def applies(path: str, _context: object) -> bool:
+    """Tests start one process, or choose a port for each case."""
+    return _TEST.search(path) is None
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire once for each place where the ranks of a group get ports of their own for the rendezvous."""
+    if run.context.is_one_process and not run.has("spawns"):
+        return
+    ports = list(_free_ports(run))
+    seen: set[int] = set()
+    for join in run.occurrences("starts-group") if ports else ():
+        if not _is_of_many(run, join) or _hands_on(join.event):
+            continue
+        for found, value, node in _given(run, join):
+            port = next((port for port in ports if _is_from(run, value, port.event)), None)
+            if port is None or id(node) in seen or _hands_on(found.event):
+                continue
+            severity = _judged(run, join, (found, port))
+            if severity is not None:
+                seen.add(id(node))
+                yield _finding(run, join, found, node, port, severity)
+
+
+def _free_ports(run: RunQuery) -> Iterator[Happening]:
+    """Yield where the port of a socket is asked that was bound to any free one."""
+    bound = {
+        atom
+        for found in run.occurrences("binds-port")
+        if found.event.receiver is not None and _is_any(found.event.arguments.get("address"))
+        for atom in found.event.receiver.atoms
+    }
+    for found in run.occurrences("gives-port"):
+        if found.event.receiver is not None and found.event.receiver.atoms & bound:
+            yield found
+
+
+def _is_any(address: Value | None) -> bool:
+    pair = address.single if address is not None else None
+    return isinstance(pair, Tuple) and len(pair.items) == 2 and pair.items[1].constants == (0,)
+
+
+def _is_from(run: RunQuery, value: Value, port: Event) -> bool:
+    """Return whether a value is made of the port of that socket."""
+    begun = run.machine.origin(value) if run.machine.varies(value) & HOST else None
+    made = [atom.node for atom in port.receiver.atoms if isinstance(atom, Instance)] if port.receiver else []
+    return begun is not None and any(begun[1] is node for node in (port.node, *made))
+
+
+def _given(run: RunQuery, join: Happening) -> Iterator[tuple[Happening, Value, ast.AST]]:
+    """Yield what a group takes for its port or address, with the place where it is given."""
+    method = join.event.arguments.get("init_method")
+    if method is not None:
+        yield join, method, join.event.nodes.get("init_method", join.event.node)
+    for found in run.occurrences("sets-environment"):
+        event = found.event
+        if found.entry is join.entry and event.api == SET and event.arguments["name"].constants == ("MASTER_PORT",):
+            yield found, event.arguments["value"], event.node
+
+
+def _is_of_many(run: RunQuery, join: Happening) -> bool:
+    """Return whether a process joins with a rank and a size that it is given, or that a launch command states."""
+    event = join.event
+    rank, world = event.arguments.get("rank"), event.arguments.get("world_size")
+    if event.open or event.may:
+        return False
+    if rank is not None:
+        return world is not None and all(_is_given(join, name) for name in ("rank", "world_size"))
+    written = {
+        name: found.event.arguments["value"]
+        for found in run.occurrences("sets-environment")
+        if found.event.api == SET and found.entry is join.entry
+        for name in found.event.arguments["name"].constants or ()
+    }
+    several: bool = run.context.world_size.get_or(1) > 1
+    if any(written[name].constants is not None for name in ("RANK", "WORLD_SIZE") if name in written):
+        return False
+    return "RANK" in written or several
+
+
+def _is_given(join: Happening, name: str) -> bool:
+    """Return whether an argument says more than that there is one process, also by the default of an open parameter."""
+    event, value = join.event, join.event.arguments[name]
+    node, function = event.nodes.get(name), join.entry.node
+    is_open = isinstance(function, ast.FunctionDef) and function_around(event.module, event.node) is function
+    if is_open and isinstance(node, ast.Name) and isinstance(function, ast.FunctionDef):
+        default = default_of(function.args, node.id)
+        if isinstance(default, ast.Constant) and isinstance(default.value, int):
+            return False
+    return value.constants is None or (name == "world_size" and value.constants != (1,))
+
+
+def _hands_on(event: Event) -> bool:
+    """Return whether the function around sends something from one rank to the others, as it may the port."""
+    function = function_around(event.module, event.node)
+    return function is not None and _HANDS_ON.search(event.module.text(function)) is not None
+
+
+def _judged(run: RunQuery, join: Happening, steps: tuple[Happening, ...]) -> Severity | None:
+    """Return how bad a port is that each rank chooses on the way to the group; `None` where it may not be chosen."""
+    tests: frozenset[Alt] = frozenset()
+    joins = ways_to(run, join)
+    for found in steps:
+        event = found.event
+        beyond = [way.beyond(other) for way in ways_to(run, found) for other in joins]
+        sides = min((few for few in beyond if few is not None), key=len, default=None)
+        is_before = event is join.event or any(later is join.event for later in following(join.entry.tree, event))
+        if sides is None or not is_before or found.entry is not join.entry or join.event.lanes & ~event.lanes:
+            return None
+        tests |= sides
+    asked = [" ".join(map(ast.unparse, expressions_of(test))) for test in tests]
+    is_given = any("MASTER_PORT" in text for text in asked) and not _is_started_alone(run, join)
+    if is_given or not all(map(_PORT_TEST.search, asked)):
+        return None
+    return Severity.WARNING if tests else Severity.ERROR
+
+
+def _is_started_alone(run: RunQuery, join: Happening) -> bool:
+    """Return whether what starts the processes gives them no port: Slurm, or a function that starts processes."""
+    is_slurm = "SLURM_PROCID" in join.event.module.source.text
+    return is_slurm or any(way.started for way in ways_to(run, join))
+
+
+def _finding(
+    run: RunQuery, join: Happening, found: Happening, node: ast.AST, port: Happening, severity: Severity
+) -> Finding:
+    event = found.event
+    around = {id(call) for call in found.around}
+    called = next((call for call in port.calls if id(call) not in around), None)
+    chosen = (
+        run.text(called.module, called.node) if called is not None else run.text(port.event.module, port.event.node)
+    )
+    process = "each process that comes here" if severity is Severity.WARNING else "each process"
+    group = run.location(join.event.module, join.event.node, "the group that every rank joins")
+    return run.finding(
+        META,
+        event.module,
+        node,
+        f"`{chosen}` gives {process} another port: rank 0 listens at its own and the others knock at theirs, and the"
+        " group never forms",
+        hint="Choose the port where the processes are started, or take the one that the launcher gives",
+        related=(group,),
+        severity=severity,
+        varies=join.event.varies & ASSUMED,
+    )
+
 
 _HEAD = """\
 import os
@@ -103,6 +260,25 @@ EXAMPLES = (
         },
         "train.py:17 error",
     ),
+    bad(
+        "a port of another file, in each of the processes that a command starts",
+        {
+            "train.py": "import os\n\nimport torch.distributed as dist\n\nfrom net import address\n\n\n"
+            "def main():\n    dist.init_process_group('nccl', init_method=address(),"
+            " rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE']))\n\n\nmain()\n",
+            "net.py": _HEAD + "def address():\n    return 'tcp://{}:{}'.format('localhost', find_free_port())\n",
+        },
+        "train.py:9 error",
+    ),
+    bad(
+        "a socket that `closing` closes",
+        {
+            "train.py": (_SPAWN % ("str(find_free_port())", "    pass"))
+            .replace("with socket.socket() as s", "with closing(socket.socket()) as s")
+            .replace("import socket\n", "import socket\nfrom contextlib import closing\n")
+        },
+        "train.py:17 error",
+    ),
     bad("each task of Slurm", {"train.py": _SLURM % "str(rank)"}, "train.py:19 warning"),
     good(
         "the parent chooses",
@@ -117,7 +293,9 @@ EXAMPLES = (
         {
             "train.py": _SPAWN.replace("world_size=world_size", "world_size=1") % ("str(find_free_port())", "    pass"),
             "first.py": _SPAWN.replace("rank=rank", "rank=0") % ("str(find_free_port())", "    pass"),
-            "usual.py": _SPAWN.replace("(rank, world_size)", "(rank=0, world_size=1)")
+            "usual.py": _SPAWN.replace("(rank, world_size)", "(rank=0, world_size=1)").replace(
+                "    mp.spawn(worker, args=(4,), nprocs=4)\n", ""
+            )
             % ("str(find_free_port())", "    pass"),
             "slurm.py": _SLURM % '"0"',
         },
@@ -148,155 +326,3 @@ EXAMPLES = (
     ),
     good("a test", {"tests/test_groups.py": _SPAWN % ("str(find_free_port())", "    pass")}),
 )  # fmt: skip
-
-_TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
-_PORT_TEST = re.compile(r"MASTER_PORT|\bport\b|free_port|port_free|available_port|port_in_use", re.I)
-_HANDS_ON = re.compile(r"bcast|broadcast|scatter|all_gather")
-_RANK, _WORLD, _METHOD = 4, 3, 1
-_MAX_STEPS = 5
-
-
-def applies(path: str, _context: object) -> bool:
-    """Tests start one process, or choose a port for each case."""
-    return _TEST.search(path) is None
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some socket is bound to port 0."""
-    return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "bind"
-        and call.args
-        and isinstance(call.args[0], ast.Tuple)
-        and len(call.args[0].elts) == 2
-        for call in flat(tree).nodes(ast.Call)
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at the ports of the functions that join a group."""
-
-    def finish(self) -> None:
-        """Fire once for each function."""
-        if self.ctx.run.is_one_process:
-            return
-        writes = [w for w in self.ctx.startup.environment_writes if w.name == "MASTER_PORT" and w.statement is not None]
-        for maker in self.ctx.startup.group_makers:
-            function = self.ctx.enclosing_function(maker)
-            if function is None or self.ctx.qualified_name(maker.func) not in GROUP_CREATORS:
-                continue
-            if not self._is_of_many(maker, function) or self._hands_on(function):
-                continue
-            given = [(w.statement.value, w.statement) for w in writes if w.statement is not None]
-            method = self.ctx.argument(maker, "init_method", _METHOD)
-            for value, place in [*given, *([(method, maker)] if method is not None else [])]:
-                inside = self.ctx.enclosing_function(place) is function
-                chosen = self._chosen(value, function, 0) if inside else None
-                if chosen is not None and self._precedes(place, maker):
-                    self._judge(value if place is maker else place, chosen, maker, function)
-
-    def _hands_on(self, function: cst.FunctionDef) -> bool:
-        """The function sends something from one rank to the others, as it may the port."""
-        calls = (n for n in self.ctx.tree.own_nodes(function) if isinstance(n, cst.Call))
-        return any(_HANDS_ON.search(self.ctx.called(c)) for c in calls)
-
-    def _precedes(self, place: cst.CSTNode, maker: cst.Call) -> bool:
-        position = self.ctx.tree.position
-        return place is maker or (position(place) < position(maker) and not self.ctx.excludes(place, maker))
-
-    def _is_of_many(self, maker: cst.Call, function: cst.FunctionDef) -> bool:
-        """The group gets a rank and a size that are no numbers, from its arguments or the environment."""
-        if self.ctx.has_unpacked_arguments(maker):
-            return False
-        is_torch = self.ctx.called(maker) == "init_process_group"
-        rank = self.ctx.argument(maker, "rank", _RANK if is_torch else None)
-        world = self.ctx.argument(maker, "world_size", _WORLD if is_torch else None)
-        if rank is not None:
-            return world is not None and self._is_open(rank) and self._is_open(world)
-        own = [w for w in self.ctx.startup.environment_writes if self.ctx.enclosing_function(w.node) is function]
-        ranks = [w for w in own if w.name == "RANK"]
-        return bool(ranks) and all(w.text is None for w in own if w.name in ("RANK", "WORLD_SIZE"))
-
-    def _is_open(self, node: cst.BaseExpression) -> bool:
-        """No number of the file, and no parameter with a number for a default."""
-        if number_of(node) is not None or self.ctx.constant(node).is_known:
-            return False
-        found = self.ctx.names.bindings(node.value, node) if isinstance(node, cst.Name) else []
-        return not any(
-            b.kind in ("param", "assign") and b.value is not None and number_of(b.value) is not None for b in found
-        )
-
-    def _chosen(self, node: cst.BaseExpression, function: cst.FunctionDef, steps: int) -> cst.Call | None:
-        """The call in the function that chooses the port of which a value is made."""
-        if steps > _MAX_STEPS:
-            return None
-        if isinstance(node, cst.Call):
-            if self._finds_port(node):
-                return node
-            is_cast = self.ctx.qualified_name(node.func) in ("str", "int") and len(node.args) == 1
-            return self._chosen(node.args[0].value, function, steps + 1) if is_cast else None
-        if isinstance(node, cst.Name):
-            value = self.ctx.names.single_value(node)
-            inside = value is not None and self.ctx.enclosing_function(value) is function
-            return self._chosen(value, function, steps + 1) if inside and value is not None else None
-        parts: list[cst.BaseExpression] = []
-        if isinstance(node, cst.FormattedString):
-            parts = [p.expression for p in node.parts if isinstance(p, cst.FormattedStringExpression)]
-        elif isinstance(node, cst.BinaryOperation):
-            parts = [node.left, node.right]
-        found = (self._chosen(part, function, steps + 1) for part in parts)
-        return next((call for call in found if call is not None), None)
-
-    def _finds_port(self, call: cst.Call) -> bool:
-        """A function of the file that binds a socket to port 0 and returns what it was given."""
-        function = self.ctx.names.local_function(call)
-        if function is None:
-            return False
-        nodes = list(self.ctx.tree.own_nodes(function))
-        binds = any(isinstance(n, cst.Call) and _binds_any(n) for n in nodes)
-        asks = any(isinstance(n, cst.Call) and self.ctx.called(n) == "getsockname" for n in nodes)
-        return binds and asks and any(isinstance(n, cst.Return) and n.value is not None for n in nodes)
-
-    def _judge(self, place: cst.CSTNode, chosen: cst.Call, maker: cst.Call, function: cst.FunctionDef) -> None:
-        tests = [t for t in self.ctx.objects.conditions.of(place) if not self.ctx.constant(t.test).is_known]
-        inside = self.ctx.tree.enclosing(place, cst.Match, cst.ExceptHandler, cst.FunctionDef)
-        if (
-            inside is not function
-            or self.ctx.guard(place) is not None
-            or any(not _PORT_TEST.search(self.ctx.text(t.test)) for t in tests)
-        ):
-            return
-        started = self.ctx.startup.starts_processes and self._is_started(function)
-        is_slurm = "SLURM_PROCID" in self.ctx.text(function)
-        if any("MASTER_PORT" in self.ctx.text(t.test) for t in tests) and not (started or is_slurm):
-            return
-        process = "each process that comes here" if tests else "each process"
-        self.report(
-            place,
-            f"`{self.ctx.text(chosen)}` gives {process} another port: rank 0 listens at its own and the others knock at"
-            " theirs, and the group never forms",
-            hint="Choose the port where the processes are started, or take the one that the launcher gives",
-            related=(self.ctx.location(maker, "the group that every rank joins"),),
-            severity=Severity.WARNING if tests else None,
-        )
-
-    def _is_started(self, function: cst.FunctionDef) -> bool:
-        """A process of its own runs the function: the file hands it, or a function that calls it, to a starter."""
-        name = function.name.value
-        callers = {
-            f.name.value
-            for c in self.ctx.tree.every(cst.Call)
-            if self.ctx.names.local_function(c) is function and (f := self.ctx.enclosing_function(c)) is not None
-        }
-        given = (a.value for c in self.ctx.tree.every(cst.Call) for a in c.args)
-        return any(isinstance(v, cst.Name) and v.value in {name, *callers} for v in given)
-
-
-def _binds_any(call: cst.Call) -> bool:
-    """``socket.bind((host, 0))``."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "bind" or len(call.args) != 1:
-        return False
-    address = call.args[0].value
-    if not isinstance(address, cst.Tuple) or len(address.elements) != 2:
-        return False
-    return number_of(address.elements[1].value) == 0

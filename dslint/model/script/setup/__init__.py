@@ -1,1 +1,1 @@
-"""How a script starts: devices, process groups, timeouts, what the process sets itself."""
+"""What each process has of its own."""
