@@ -4061,6 +4061,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL614",
+        name="predictions-cut-before-gather",
+        kind="script",
+        severity="warning",
+        summary="`preprocess_logits_for_metrics` returns what the ranks cannot gather: host tensors, or what a mask leaves",
+        module="dslint.rules.script.dsl614_predictions_cut_before_gather",
+        markers=(
+            "preprocess_logits_for_metrics",
+            "Trainer",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL624",
         name="prepare-refused-under-deepspeed",
         kind="script",
