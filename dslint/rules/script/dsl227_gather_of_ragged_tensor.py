@@ -26,11 +26,16 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.data.ragged import Ragged
 from dslint.model.script.dotted import keyword
 from dslint.model.script.quick import call_name, flat
+from dslint.python.events import Event
+from dslint.python.values import Instance
+from dslint.python.varies import DATA
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
+from dslint.rules.training import first_made
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -45,6 +50,7 @@ META = RuleMeta(
         r"\.generate\(|nonzero|masked_select|argwhere|\bunique|\w\[[^\]\n]*(?:[<>=!]=|[<>]|mask|~|keep|valid|:, ?:\w)",
     ),
     references=("https://huggingface.co/docs/accelerate/package_reference/accelerator#accelerate.Accelerator.gather",),
+    depends_on_run=True,
 )
 
 _HEAD = "from accelerate import Accelerator\n\naccelerator = Accelerator()\n\n\n"
@@ -66,7 +72,39 @@ def queries(ids, mask):
     return gather(ids), mask
 """
 
+_MAIN = (
+    "from accelerate import Accelerator\nfrom torch.utils.data import DataLoader\n"
+    "from transformers import AutoModelForSeq2SeqLM\nfrom answers import answer, collect\n\n\n"
+    "def main(rows):\n    accelerator = Accelerator()\n"
+    "    model = accelerator.prepare(AutoModelForSeq2SeqLM.from_pretrained('t5-small'))\n"
+    "    for batch in accelerator.prepare(DataLoader(rows, batch_size=8)):\n"
+    "        collect(accelerator, answer(accelerator.unwrap_model(model), batch))\n\n\nmain([{}])\n"
+)
+_ANSWERS = (
+    "import torch\n\n\n@torch.no_grad()\ndef answer(model, batch):\n    return model.generate(**batch%s)\n\n\n"
+    "def collect(accelerator, ids):\n    return accelerator.gather_for_metrics(%s)\n"
+)
+
 EXAMPLES = (
+    bad(
+        "generated in another file",
+        {"answers.py": _ANSWERS % ("", "ids"), "train.py": _MAIN},
+        "answers.py:10",
+    ),
+    good(
+        "all as long, or padded",
+        {
+            "answers.py": _ANSWERS % (", min_new_tokens=8, max_new_tokens=8", "ids"),
+            "train.py": _MAIN,
+        },
+    ),
+    good(
+        "padded in the helper",
+        {
+            "answers.py": _ANSWERS % ("", "accelerator.pad_across_processes(ids, dim=1)"),
+            "train.py": _MAIN,
+        },
+    ),
     bad(
         "cut at the longest row of this rank",
         {"queries.py": (_CUT % ".item()").replace("longest", "length")},
@@ -164,6 +202,47 @@ def _is_cut(index: ast.expr) -> bool:
     """``[:, :length]``"""
     last = index.elts[-1] if isinstance(index, ast.Tuple) and len(index.elts) == 2 else None
     return isinstance(last, ast.Slice) and isinstance(last.upper, ast.Name | ast.Call)
+
+
+_GIVEN = ("tensor", "input_data")
+_FIXED = ("min_new_tokens", "min_length")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on texts of own length that accelerate gathers, wherever they were generated."""
+    for found in run.happenings("collective"):
+        event = found.event
+        if event.api.rpartition(".")[2] not in _METHODS or not event.api.startswith("accelerate.") or event.may:
+            continue
+        if "use_gather_object" in event.arguments:
+            continue
+        value = next((event.arguments[name] for name in _GIVEN if name in event.arguments), None)
+        atom = value.single if value is not None else None
+        maker = run.makers.get(first_made(run, atom)) if isinstance(atom, Instance) else None
+        if maker is None or "generate" not in maker.tags or any(name in maker.arguments for name in _FIXED):
+            continue
+        if _is_of_own_data(run, maker):
+            yield _generated(run, event, maker)
+
+
+def _is_of_own_data(run: RunQuery, maker: Event) -> bool:
+    """Return whether a call generates from what differs by rank: `**batch` stands for the batch of a loader."""
+    is_unpacked = isinstance(maker.node, ast.Call) and any(k.arg is None for k in maker.node.keywords)
+    return is_unpacked or any(run.machine.deep_varies(value) & DATA for value in maker.arguments.values())
+
+
+def _generated(run: RunQuery, event: Event, maker: Event) -> Finding:
+    call = event.node.func if isinstance(event.node, ast.Call) else event.node
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{run.text(event.module, call)}` needs the same shape from every rank, but each rank has generated texts of "
+        "its own length: a rank aborts or reads memory that nobody wrote, and NCCL waits for ever",
+        hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
+        related=(run.location(maker.module, maker.node, "as long as the answers of this rank"),),
+        facts={"call": event.api.rpartition(".")[2]},
+    )
 
 
 class Check(ScriptCheck):

@@ -29,8 +29,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Call, Event
-from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.pastfsdp import past_fsdp
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.zero3 import Spread, is_applied, is_inside_init, is_whole, spread_of
@@ -76,28 +76,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if since is not None and id(found.event.node) not in seen:
                 seen.add(id(found.event.node))
                 yield _finding(run, found.event, kind, since)
-    for event, wrap in _past_fsdp(run):
+    for event, wrap in past_fsdp(run):
         if id(event.node) not in seen:
             seen.add(id(event.node))
             yield _finding(run, event, "fsdp", wrap)
-
-
-def _past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
-    """`model.generate(...)`, which FSDP hands to the model inside, so that its own forward never gathers."""
-    wraps = {atom: found.event for found in run.occurrences("wraps-model") for atom in _divided(run, found.event)}
-    for found in run.occurrences("generate") if wraps else ():
-        wrap = next((wraps[atom] for atom in instances(found.event.receiver) if atom in wraps), None)
-        if wrap is not None and not is_whole(found):
-            yield found.event, wrap
-
-
-def _divided(run: RunQuery, event: Event) -> list[Instance]:
-    """Return the model that FSDP divides at its root."""
-    made = event.result.single if event.result is not None else None
-    is_fsdp = (
-        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "fsdp")
-    )
-    return instances(event.arguments.get("module")) if is_fsdp else []
 
 
 def _use(spread: Spread, found: Happening) -> tuple[str, Event | None]:
@@ -309,6 +291,43 @@ def main(loader):
 """
 _SAMPLE = "return self.model.generate(ids, max_new_tokens=8, synced_gpus=True)"
 _SUMMONED = f"        with FSDP.summon_full_params(self.model, writeback=False, recurse=False):\n            {_SAMPLE}"
+_ENCODE = """\
+import torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.head = Block(), nn.Linear(8, 2)
+
+    def encode(self, x):
+        x = self.block(x)
+        return self.head(x)
+
+    def forward(self, x):
+        return self.encode(x)
+
+
+def step(model, x):
+    return %s(x).sum()
+
+
+model = Net()
+model = FSDP(model%s)
+step(model, torch.ones(1, 8)).backward()
+"""
 
 EXAMPLES = (
     bad(
@@ -327,6 +346,15 @@ EXAMPLES = (
         at="model.py:25 warning",
     ),
     bad("a callback writes what is spread", {"export.py": _EXPORT, "train.py": _HF % (3, _CALLBACK)}, "export.py:7"),
+    bad(
+        "a method runs a layer of the root past FSDP",
+        {"train.py": _ENCODE % ("model.encode", ", auto_wrap_policy=ModuleWrapPolicy({Block})")},
+        "train.py:23",
+    ),
+    good(
+        "the forward pass of FSDP, and a layer before the model is wrapped",
+        {"train.py": _ENCODE.replace("model = FSDP", "model.encode(torch.ones(1, 8))\nmodel = FSDP") % ("model", "")},
+    ),
     bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),
     bad("a method inside FSDP", {"train.py": _FSDP % f"        {_SAMPLE}"}, at="train.py:13 warning"),
     good("summoned", {"train.py": _FSDP % _SUMMONED}),

@@ -1,0 +1,55 @@
+"""What runs a model inside FSDP past the forward pass of the wrapper, which gathers the weights."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.python.events import Event
+from dslint.python.queries.order import following
+from dslint.python.values import Instance
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.zero3 import is_gathered, is_whole
+
+_CONTAINERS = ("torch.nn.Sequential.", "torch.nn.Module", "torch.nn.functional", "torch.nn.parallel")
+
+
+def past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
+    """Yield `model.generate(...)`, and layers that methods run: FSDP hands both on, and its forward never gathers."""
+    wraps = {atom: found.event for found in run.occurrences("wraps-model") for atom in _divided(run, found.event)}
+    for found in run.occurrences("generate") if wraps else ():
+        wrap = next((wraps[atom] for atom in instances(found.event.receiver) if atom in wraps), None)
+        if wrap is not None and not is_whole(found):
+            yield found.event, wrap
+    units = [atom for wrap in {id(w): w for w in wraps.values()}.values() for atom in wrap.modules]
+    inner = {atom: wrap for wrap in wraps.values() for atom in wrap.modules if units.count(atom) == 1}
+    for found in run.occurrences("forward") if inner else ():
+        wrap = next((inner[atom] for atom in instances(found.event.receiver) if atom in inner), None)
+        if wrap is not None and _is_root_alone(found, wrap):
+            yield found.event, wrap
+
+
+def _is_root_alone(found: Happening, wrap: Event) -> bool:
+    """Return whether a layer of the root runs in a method that no forward pass has called.
+
+    A policy that names layers gives these units of their own; what is wrapped later, or by code in between, is unknown.
+    """
+    event, policy = found.event, wrap.nodes.get("auto_wrap_policy")
+    names = [getattr(getattr(call.function, "node", None), "name", "") for call in found.calls]
+    if "forward" in names or not any(names) or is_whole(found) or is_gathered(found) or event.may:
+        return False
+    is_layer = event.api.startswith("torch.nn.") and not event.api.startswith(_CONTAINERS)
+    text = ast.unparse(policy) if policy is not None else ""
+    if not is_layer or "nn." in text or "size" in text or event.receiver is None:
+        return False
+    return any(later is event for later in following(found.entry.tree, wrap))
+
+
+def _divided(run: RunQuery, event: Event) -> list[Instance]:
+    """Return the model that FSDP divides at its root."""
+    made = event.result.single if event.result is not None else None
+    is_fsdp = (
+        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "fsdp")
+    )
+    return instances(event.arguments.get("module")) if is_fsdp else []
