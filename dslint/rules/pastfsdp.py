@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dslint.python.events import Event
+from dslint.python.events import Event, events
 from dslint.python.queries.order import following
 from dslint.python.values import Instance
 from dslint.rules.plateaus import instances
@@ -20,13 +20,14 @@ def past_fsdp(run: RunQuery) -> Iterator[tuple[Event, Event]]:
     wraps = {atom: found.event for found in run.occurrences("wraps-model") for atom in _divided(run, found.event)}
     for found in run.occurrences("generate") if wraps else ():
         wrap = next((wraps[atom] for atom in instances(found.event.receiver) if atom in wraps), None)
-        if wrap is not None and not is_whole(found):
+        if wrap is not None and not is_whole(found) and not _is_before(found, wrap):
             yield found.event, wrap
     units = [atom for wrap in {id(w): w for w in wraps.values()}.values() for atom in wrap.modules]
     inner = {atom: wrap for wrap in wraps.values() for atom in wrap.modules if units.count(atom) == 1}
+    through = {id(found.event.node) for found in run.occurrences("forward") if _is_wrapper(run, found.event)}
     for found in run.occurrences("forward") if inner else ():
         wrap = next((inner[atom] for atom in instances(found.event.receiver) if atom in inner), None)
-        if wrap is not None and _is_root_alone(found, wrap):
+        if wrap is not None and id(found.event.node) not in through and _is_root_alone(found, wrap):
             yield found.event, wrap
 
 
@@ -44,6 +45,19 @@ def _is_root_alone(found: Happening, wrap: Event) -> bool:
     if not is_layer or "nn." in text or "size" in text or event.receiver is None:
         return False
     return any(later is event for later in following(found.entry.tree, wrap))
+
+
+def _is_wrapper(run: RunQuery, event: Event) -> bool:
+    """Return whether a forward pass is that of FSDP itself."""
+    return run.machine.libraries.is_class(event.api.rpartition(".")[0], "fsdp")
+
+
+def _is_before(found: Happening, wrap: Event) -> bool:
+    """Return whether something runs in the same program before the model is wrapped, and not again afterwards."""
+    tree = found.entry.tree
+    if not any(event is wrap for event in events(tree)):
+        return False
+    return not any(later.node is found.event.node for later in following(tree, wrap))
 
 
 def _divided(run: RunQuery, event: Event) -> list[Instance]:

@@ -40,6 +40,12 @@ META = RuleMeta(
 
 # With these a Trainer is likely, which starts the run by itself.
 _TRAINERS = re.compile(r"(?m)^\s*(?:from|import)\s+(?:transformers|trl|lightning|pytorch_lightning)\b")
+_TRAINS = re.compile(r"Trainer\b|TrainingArguments|[Ll]ightning")
+
+
+def _has_trainer(text: str) -> bool:
+    """Return whether code imports such a library, and not for its models alone."""
+    return _TRAINERS.search(text) is not None and _TRAINS.search(text) is not None
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -49,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for arrival in arrivals(run, "starts-run"):
         event = arrival.event
         modules = (event.module, arrival.start.module)
-        if not event.api.startswith("wandb.") or any(_TRAINERS.search(m.source.text) for m in modules):
+        if not event.api.startswith("wandb.") or any(_has_trainer(m.source.text) for m in modules):
             continue
         if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):
             continue  # many make an `Accelerator` for its device or its log, in a program of one process

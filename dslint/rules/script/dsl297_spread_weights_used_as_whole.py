@@ -355,6 +355,23 @@ EXAMPLES = (
         "the forward pass of FSDP, and a layer before the model is wrapped",
         {"train.py": _ENCODE.replace("model = FSDP", "model.encode(torch.ones(1, 8))\nmodel = FSDP") % ("model", "")},
     ),
+    good(
+        "the wrapper of one layer",
+        {
+            "train.py": "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n\n\n"
+            "def made():\n    model = FSDP(torch.nn.Linear(4, 4))\n    model(torch.ones(2, 4)).sum().backward()\n"
+            "    return model\n\n\nmade()\n"
+        },
+    ),
+    good(
+        "answers before the model is wrapped",
+        {
+            "train.py": "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+            "from transformers import AutoModelForCausalLM\n\n\ndef compare(ids):\n"
+            "    model = AutoModelForCausalLM.from_pretrained('gpt2')\n    answer = model.generate(ids)\n"
+            "    return answer, FSDP(model)\n\n\ncompare([1])\n"
+        },
+    ),
     bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),
     bad("a method inside FSDP", {"train.py": _FSDP % f"        {_SAMPLE}"}, at="train.py:13 warning"),
     good("summoned", {"train.py": _FSDP % _SUMMONED}),
