@@ -74,7 +74,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if not (context.is_one_process or is_here or _meet_here(run)):
         yield from _groups(run)
         yield from _samplers(run)
-        if run.has("wraps-model", "prepares", "makes-engine", "trainer-train"):
+        # What `mp.spawn` counts is the rank of a job on one machine.
+        if run.has("wraps-model", "prepares", "makes-engine", "trainer-train") and not run.has("spawns"):
             yield from _shares(run)
             yield from _seeds(run)
 
