@@ -54,7 +54,7 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     if known is not None:  # whether it comes out even is a sum
         ranks = run.context.world_size.get_or(0)
         return bool(ranks) and int(known[1]) % ranks != 0
-    if parting.is_loop and (_may_break(parting.test.node) or _GROUPS.search(text)):
+    if parting.is_loop and (_may_break(parting.test.node) or _GROUPS.search(text) or _is_bounded(asked)):
         return False
     around = _code_around(run, parting).replace(text, "")
     for node in _definitions(parting):
@@ -173,6 +173,17 @@ def _may_break(loop: ast.AST) -> bool:
             pending.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
         elif isinstance(node, ast.For | ast.While | ast.AsyncFor):
             pending.extend(node.orelse)
+    return False
+
+
+def _is_bounded(asked: ast.AST) -> bool:
+    """Return whether a number of steps ends a loop before its items do: `zip(range(n), items)`, `islice(items, n)`."""
+    for call in (n for n in ast.walk(asked) if isinstance(n, ast.Call)):
+        name = ast.unparse(call.func).rpartition(".")[2]
+        ends = call.args if name == "zip" else call.args[1:] if name == "islice" and len(call.args) == 2 else []
+        counts = [n for n in ends if name == "islice" or ast.unparse(n).startswith("range(")]
+        if any(not _BY_RANK.search(ast.unparse(n)) for n in counts):
+            return True
     return False
 
 

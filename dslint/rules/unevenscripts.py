@@ -106,6 +106,8 @@ def main(model, rows):
 """
 # An object that gives batches of the files of this rank.
 READER = """\
+from itertools import islice
+
 import torch.distributed as dist
 
 

@@ -282,7 +282,14 @@ def infer(model, samples):
     bad(
         "A reader of the files of this rank",
         {"read.py": READER % "len(files)"},
-        "read.py:17 error",
+        "read.py:19 error",
+    ),
+    good(
+        "A number of steps ends the loops",
+        {
+            "read.py": (READER % "len(files)").replace("in reader:", "in islice(reader, 100):"),
+            "zip.py": (READER % "len(files)").replace("batch in reader:", "_, batch in zip(range(100), reader):"),
+        },
     ),
     good("A reader of as many files as each rank has", {"read.py": READER % "len(files) // size * size"}),
     bad(
