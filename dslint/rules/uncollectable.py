@@ -38,6 +38,7 @@ _KEEPS = frozenset(
     }
 )
 _SELECTS = frozenset({"masked_select", "nonzero", "argwhere", "unique", "unique_consecutive"})
+_COMPARES = frozenset({"eq", "ne", "gt", "ge", "lt", "le", "bool"})
 _JOINS = frozenset({"cat", "concat", "hstack", "vstack"})
 _MAX_STEPS = 12
 
@@ -145,6 +146,8 @@ class _View:
             return self._is_mask(node.left, steps + 1) and self._is_mask(node.right, steps + 1)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
             return self._is_mask(node.operand, steps + 1)
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Attribute) and node.func.attr in _COMPARES
         return isinstance(node, ast.Compare) and not isinstance(node.left, ast.Constant)
 
     def _assigned(self, name: ast.Name) -> ast.expr | None:
@@ -163,7 +166,10 @@ class _View:
 
     def _is_module(self, func: ast.Attribute) -> bool:
         """Return whether a call is one of a module, such as `torch.cat`, and none of a tensor."""
-        return ast.unparse(func).partition(".")[0] in self.module.imported
+        owner = func.value
+        while isinstance(owner, ast.Attribute):
+            owner = owner.value
+        return isinstance(owner, ast.Name) and owner.id in self.module.imported
 
 
 def _is_before(statement: ast.Assign, name: ast.Name) -> bool:
