@@ -268,3 +268,10 @@ def update(seed, net, data, optimizer, limit):
         loss.backward()
         optimizer.step()
 """
+MAP_FSDP = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+args = TrainingArguments("out", fsdp=%s)
+model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")
+Trainer(model=model, args=args, train_dataset=[]).train()
+"""

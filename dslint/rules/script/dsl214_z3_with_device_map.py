@@ -10,7 +10,7 @@ In a job of several processes without ZeRO, `device_map="auto"` spreads the mode
 and accelerate refuses to train it: "You can't train a model that has been loaded with `device_map='auto'` in any
 distributed mode", and for quantised weights "... on a different device than the one you're training on". That several
 processes run it is known from the command, or taken from what only such a script has (`LOCAL_RANK`, `torchrun`,
-`main_process_first`, `ddp_find_unused_parameters`).
+`main_process_first`, `ddp_find_unused_parameters`, or `fsdp=`, which transformers refuses in one process).
 
 At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=True` as well; later ones ignore it.
 
@@ -41,7 +41,7 @@ from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.rankscripts import MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
+from dslint.rules.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
 from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind
 
@@ -68,7 +68,7 @@ _SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 # What only a script for several processes has; a map for one process has the number of its device.
 _SEVERAL = re.compile(
     r"[\"']LOCAL_RANK[\"']|\btorchrun\b|accelerate launch|main_process_first|ddp_find_unused_parameters"
-    r"|init_process_group"
+    r"|init_process_group|\bfsdp=[\"'](?:full_shard|shard_grad_op|hybrid_shard)"
 )
 _REFUSES = ">=4.28,<5"
 _MAX_STEPS = 4
@@ -243,6 +243,8 @@ EXAMPLES = (
         {"model.py": QLORA % ("", '"auto"'), "train.py": QLORA_TRAIN},
         "model.py:9 warning",
     ),
+    bad("`auto` beside `fsdp`", {"train.py": MAP_FSDP % '"full_shard auto_wrap"'}, "train.py:4 warning"),
+    good("an empty `fsdp`", {"train.py": MAP_FSDP % '""'}),
     good(
         "Each process has its own GPU",
         {"model.py": QLORA % ("", '{"": int(os.environ["LOCAL_RANK"])}'), "train.py": QLORA_TRAIN},
