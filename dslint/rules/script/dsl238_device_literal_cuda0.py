@@ -97,6 +97,8 @@ def _named(run: RunQuery, found: Happening) -> Iterator[tuple[Value, ast.AST]]:
     for value, node in choices(event):
         words = device_words(run, value) if value.atoms else None
         held = [other for items in event.items.values() for other in items]
+        if any(value is moved for moved in event.items.get("map_location", ())):
+            continue  # it moves what lay on one device to another
         if words is not None and _FIRST <= words <= _FIRST | _WITHOUT and not (value in held and len(held) > 1):
             yield value, node
 
@@ -263,6 +265,15 @@ EXAMPLES = (
             + "    return torch.load('x.pt', map_location={'cuda:0': f'cuda:{pick()}'})\n"
             + _MAIN
         },
+    ),
+    good(
+        "a map to GPU 0 from another device",
+        {
+            "train.py": _HEAD.format(_INIT)
+            + "    return torch.load('x.pt', map_location={'cuda:1': 'cuda:0'})\n"
+            + _MAIN
+        },
+        select="DSL238",
     ),
     good(
         "accelerate in one process",
