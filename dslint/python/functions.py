@@ -284,6 +284,7 @@ FUNCTIONS: dict[str, Special] = {
     "builtins.iter": collected._iter,
     "builtins.type": reflection._type,
     "builtins.vars": reflection._vars,
+    "dataclasses.asdict": reflection._asdict,
     "builtins.property": reflection._wrapping(Property),
     "functools.cached_property": reflection._wrapping(Property),
     "builtins.staticmethod": reflection._wrapping(Static),

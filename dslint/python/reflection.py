@@ -248,6 +248,37 @@ def _options(m: Machine, value: Value, node: ast.AST) -> Value | None:
     return made
 
 
+def _asdict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """Return the fields of a dataclass object as a dictionary; inner objects stay objects."""
+    from dslint.python import containers, writing
+    from dslint.python.objects import is_dataclass
+
+    value = functions._first(arguments)
+    atom = value.single if value is not None else None
+    if not isinstance(atom, Instance) or not isinstance(atom.cls, ClassAtom):
+        return None
+    order = [base for base in attributes.lineage(m, atom.cls) if isinstance(base, ClassAtom)]
+    if len(order) != len(attributes.lineage(m, atom.cls)) or not any(is_dataclass(m, base) for base in order):
+        return None
+    names = [
+        part.target.id
+        for base in reversed(order)
+        for part in base.node.body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    ]
+    held = {name: m.store.get((atom, name)) for name in names}
+    if not held or any(found is None for found in held.values()):
+        return None
+    made = m.made(node, "builtins.dict")
+    inner = made.single
+    assert isinstance(inner, Instance)
+    containers.clear(m, inner)
+    for name, found in held.items():
+        assert found is not None
+        writing.store_item(m, made, const(name), found, node)
+    return made
+
+
 def _type(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     value = functions._first(arguments)
     atom = value.single if value is not None else None

@@ -70,9 +70,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
         for found in spread.read():
             event = found.event
             maker = spread.engine_of(event.receiver) if "generate" in event.tags else None
-            if maker is None or "makes-engine" not in maker.tags or id(event.node) in seen:
+            if maker is None or id(event.node) in seen or not ("makes-engine" in maker.tags or _is_off(event)):
                 continue
-            if not event.open and not is_gathered(found) and _stops_alone(run, spread, found, maker):
+            is_read = not event.open or _is_off(event)
+            if is_read and not is_gathered(found) and _stops_alone(run, spread, found, maker):
                 seen.add(id(event.node))
                 yield _finding(run, found, maker)
 
@@ -84,17 +85,26 @@ def _stops_alone(run: RunQuery, spread: Spread, found: Happening, maker: Event) 
         return False
     if not run.stages.at(found, maker).is_among(3) or "hybrid_engine" in event.module.source.text:
         return False
-    if not _is_old(run) and (_is_told(spread, event) or not _is_made_here(spread, event)):
+    if not _is_old(run) and not _is_off(event) and (_is_told(spread, event) or not _is_made_here(spread, event)):
         return False
     return not (_has_equal_lengths(event) or _is_same_everywhere(event))
+
+
+def _is_off(event: Event) -> bool:
+    """Return whether the call says that the ranks are not kept together: transformers then asks nobody."""
+    synced = event.arguments.get("synced_gpus")
+    return synced is not None and synced.constants == (False,)
 
 
 def _finding(run: RunQuery, found: Happening, maker: Event) -> Finding:
     event = found.event
     call = event.node
     assert isinstance(call, ast.Call)
-    edit = keyword_edit(event.module, call, "synced_gpus", "True") if event.module.path == run.path else None
+    is_unpacked = _is_off(event) and not any(keyword.arg == "synced_gpus" for keyword in call.keywords)
+    is_ours = event.module.path == run.path and not is_unpacked
+    edit = keyword_edit(event.module, call, "synced_gpus", "True") if is_ours else None
     why = "this release of transformers" if _is_old(run) else "transformers, which does not know of stage 3 here,"
+    why = "the call" if _is_off(event) else why
     return run.finding(
         META,
         event.module,
@@ -173,6 +183,28 @@ def _is_written(module: Module, node: ast.expr) -> bool:
     return False
 
 
+_ACCELERATE = """\
+from dataclasses import asdict, dataclass
+
+from accelerate import Accelerator
+from accelerate.utils import DeepSpeedPlugin
+from transformers import AutoModelForSeq2SeqLM
+
+
+@dataclass
+class Settings:
+    max_length: int = 128
+    synced_gpus: bool = %s
+
+
+def main(path, loader, optimizer):
+    accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=%d))
+    model = AutoModelForSeq2SeqLM.from_pretrained(path)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        yield accelerator.unwrap_model(model).generate(batch["input_ids"], **asdict(Settings()))
+"""
+
 _CHAT = """\
 import deepspeed
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -199,6 +231,9 @@ engine.module.generate(inputs.input_ids, max_new_tokens=64)
 """
 
 EXAMPLES = (
+    bad("accelerate, told not to synchronise", {"chat.py": _ACCELERATE % (False, 3)}, at="chat.py:19 error"),
+    good("accelerate, told to synchronise", {"chat.py": _ACCELERATE % (True, 3)}),
+    good("accelerate at stage 2", {"chat.py": _ACCELERATE % (False, 2)}),
     bad(
         "answers of any length",
         {"chat.py": _CHAT % (3, "")},

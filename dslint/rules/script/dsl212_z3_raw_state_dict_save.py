@@ -87,9 +87,12 @@ def _states(
         # Adapters are small: DeepSpeed leaves weights below 100,000 numbers whole, unless the config says less.
         is_small = any("peft" in home for home, _ in itertools.chain(*event.module.imported.values()))
         given = event.arguments.get("state_dict")
-        if maker is not None and not is_small and not event.open and (given is None or given.constants == (None,)):
-            yield found, maker
-        return
+        if given is None or given.constants == (None,):
+            if maker is not None and not is_small and not event.open:
+                yield found, maker
+            return
+        if is_small:
+            return
     atoms = frozenset[Atom]().union(*(value.atoms for value in event.arguments.values()))
     inside = set(expressions_behind(event.module, event.node))
     for node, (state, maker) in taken.items():
@@ -164,7 +167,13 @@ def train(optimizer, batches, path):
     unwrapped.save_pretrained(path, is_main_process=accelerator.is_main_process%s)
 """
 
+_EXPORT = "engine.module.save_pretrained(path, state_dict=engine.module.state_dict())"
 EXAMPLES = (
+    bad(
+        "the state of the module goes to `save_pretrained`",
+        {"train.py": _TRAIN % (3, _SAVE.replace("torch.save(engine.module.state_dict(), path)", _EXPORT))},
+        at="train.py:14 error",
+    ),
     bad("rank 0 saves the module of the engine", {"train.py": _TRAIN % (3, _SAVE)}, at="train.py:14 error"),
     bad(
         "the state dict goes through a variable and a dictionary, to safetensors",
