@@ -102,7 +102,7 @@ class JointForwards:
             returns = [n.value for n in _own(function) if isinstance(n, ast.Return)]
             if len(returns) == 1 and returns[0] is not None and not is_frozen(call):
                 yield returns[0], _Here(call.function.module, function, (call, *here.calls))
-        elif _is_functional(node.func, here.module):
+        elif _is_functional(node.func, here):
             yield from ((part, here) for part in node.args[:2])
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPS:
             yield node.func.value, here
@@ -116,10 +116,10 @@ def _is_bound(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store | ast.Del)
 
 
-def _is_functional(function: ast.expr, module: Module) -> bool:
-    """Return whether a call means a function of `torch.nn.functional`, by the imports of its module."""
+def _is_functional(function: ast.expr, here: _Here) -> bool:
+    """Return whether a call means a function of `torch.nn.functional`, by the imports of its function and module."""
     first, _, rest = ast.unparse(function).partition(".")
-    for node in module.tree.body:
+    for node in (*_own(here.scope), *here.module.tree.body):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias in (a for a in node.names if (a.asname or a.name.partition(".")[0]) == first):
                 home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""

@@ -148,9 +148,15 @@ def _methods(run: RunQuery, calls: dict[ast.AST, Call]) -> Iterator[_DataCode]:
 
 
 def _asks_for_worker(call: Call) -> bool:
-    """Return whether code tells worker processes from ranks."""
-    tests = [node for node in walk(call) if isinstance(node, Alt)]
-    return any(_ASKS_WORKER.search(test.module.text(asked(test))) for test in tests)
+    """Return whether code tells worker processes from ranks, also through a function that it calls."""
+    nodes = list(walk(call))
+    called = {n.node: n.function for n in nodes if isinstance(n, Call) and isinstance(n.function, Function)}
+    for test in (node for node in nodes if isinstance(node, Alt)):
+        inner = (called[n] for n in ast.walk(asked(test)) if n in called)
+        texts = (test.module.text(asked(test)), *(f.module.text(f.node) for f in inner))
+        if any(map(_ASKS_WORKER.search, texts)):
+            return True
+    return False
 
 
 def _first(node: Node, via: Call | None = None) -> tuple[Event, Call | None] | None:

@@ -9,7 +9,8 @@ all, because a helper adds one for another strategy only. (DSL254 speaks where n
 Where the order is the same, all ranks compute the same gradients, and averaging them gains nothing.
 
 **Fix.** Divide by rank and worker together: `items[rank * workers + worker :: world_size * workers]`; put the rank into
-the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`.
+the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`. Parts of different length need `Join`, or a cut
+to the shortest (DSL207).
 
 **When it stays quiet.** The rank takes part in the data set, the sampler or what they are made of; a distributed
 sampler; random draws from the generator of the process, which each rank may seed for itself; loaders that accelerate,
@@ -133,6 +134,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
@@ -140,11 +142,12 @@ from data import %s
 
 
 def train(model, optimizer, loader):
-    for step, batch in enumerate(loader):
-        loss = model(batch).mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    with Join([model]):
+        for step, batch in enumerate(loader):
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
 
 def main():
@@ -232,12 +235,12 @@ EXAMPLES = (
     bad(
         "a stream that is divided among the workers only",
         {"data.py": _STREAM % _BY_WORKER, "train.py": _TRAIN % ("Lines", _LOADER)},
-        at="train.py:23 warning",
+        at="train.py:25 warning",
     ),
     bad(
         "files are drawn with the same seed on every rank",
         {"data.py": _STREAM % _DRAWN, "train.py": _TRAIN % ("Lines", _LOADER)},
-        at="train.py:23 warning",
+        at="train.py:25 warning",
     ),
     bad(
         "a helper adds a sampler for another strategy only",
@@ -291,7 +294,7 @@ EXAMPLES = (
         {
             "data.py": _SAMPLER % "",
             "train.py": (_TRAIN % ("make", _MADE % "ddp")).replace(
-                "in enumerate(loader):", "in enumerate(loader):\n        loader.sampler.set_epoch(step)"
+                "in enumerate(loader):", "in enumerate(loader):\n            loader.sampler.set_epoch(step)"
             ),
         },
     ),
