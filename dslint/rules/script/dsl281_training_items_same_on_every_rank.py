@@ -9,8 +9,8 @@ all, because a helper adds one for another strategy only. (DSL254 speaks where n
 Where the order is the same, all ranks compute the same gradients, and averaging them gains nothing.
 
 **Fix.** Divide by rank and worker together: `items[rank * workers + worker :: world_size * workers]`; put the rank into
-the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`. Parts of different length need `Join`, or a cut
-to the shortest (DSL207).
+the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`. Parts of
+different length need `Join`, or a cut to the shortest (DSL207).
 
 **When it stays quiet.** The rank takes part in the data set, the sampler or what they are made of; a distributed
 sampler; random draws from the generator of the process, which each rank may seed for itself; loaders that accelerate,
