@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,10 @@ from dslint.python.heap import Outcome, OutOfBudgetError
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.values import Value
+from dslint.python.varies import HOST
+
+# A batch of one rank takes more memory than the batches of the others.
+_OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|(?i:out of memory)")
 
 
 def _try(m: Machine, node: ast.Try) -> None:
@@ -207,5 +212,11 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
         m.store.undo(mark)
     m.events, m.lanes, m.control = outer, lanes, control
     m.asked = (node, None)
-    m.meet(outcomes, by)
+    m.meet(outcomes, by | _own_failures(m, node))
     m.asked = None
+
+
+def _own_failures(m: Machine, node: ast.Try) -> int:
+    """Return the cause for which some ranks come from a handler and others do not: the memory of one process ends."""
+    texts = (m.frame.module.text(handler) for handler in node.handlers)
+    return HOST if any(_OUT_OF_MEMORY.search(text) for text in texts) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from dslint.python import attributes, containers
 from dslint.python.binding import Arguments, BoundArguments
@@ -12,7 +13,7 @@ from dslint.python.events import Event
 from dslint.python.libraries import Row, parse_returns
 from dslint.python.machine import Machine
 from dslint.python.results import Place
-from dslint.python.values import Atom, Bound, ClassAtom, Function, Instance, Value, one
+from dslint.python.values import NOTHING, Atom, Bound, ClassAtom, Function, Instance, Value, one
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, NODE, RANDOM, RANK
 
 _WORDS = {
@@ -27,7 +28,7 @@ _WORDS = {
 }
 
 
-def callbacks(m: Machine, row: Row, bound: BoundArguments, node: ast.AST) -> None:
+def callbacks(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> None:
     """Run functions of the project that a library calls: perhaps, and perhaps several times."""
     from dslint.python.loops import repeat
 
@@ -40,7 +41,19 @@ def callbacks(m: Machine, row: Row, bound: BoundArguments, node: ast.AST) -> Non
         if "spawns" in row.tags:
             _spawn(m, row, bound, value, node)
             continue
-        repeat(m, node, lambda value=value: call_open(m, value, node))  # type: ignore[misc]
+        repeat(m, node, lambda name=name, value=value: _call_back(m, row, name, value, receiver, node))  # type: ignore[misc]
+
+
+def _call_back(m: Machine, row: Row, name: str, value: Value, receiver: Atom | None, node: ast.AST) -> None:
+    """Call a function that a library got for a parameter, with what its row says that it passes first."""
+    forms = row.extra.get("callback_arguments", {}).get(name, ())
+    owner = one(receiver) if receiver is not None else NOTHING
+    for atom in _functions(value):
+        function = atom.function if isinstance(atom, Bound) else atom
+        assert isinstance(function, Function)
+        names = function.node.args.args[isinstance(atom, Bound) :]
+        given = [_passed(m, owner, p.arg, form, row, p) for p, form in zip(names, forms, strict=False)]
+        call_open(m, one(atom), node, given)
 
 
 def _functions(value: Value) -> list[Atom]:
@@ -60,15 +73,18 @@ def _spawn(m: Machine, row: Row, bound: BoundArguments, value: Value, node: ast.
     m.alive = True
 
 
-def call_open(m: Machine, value: Value, node: ast.AST) -> None:
-    """Call a function with arguments that nobody knows."""
+def call_open(m: Machine, value: Value, node: ast.AST, first: Sequence[Value] = ()) -> None:
+    """Call a function with arguments of which only the first ones are known."""
     from dslint.python.entries import open_arguments
     from dslint.python.invoke import call_atom
 
     for atom in value.atoms:
         function = atom.function if isinstance(atom, Bound) else atom
         if isinstance(function, Function):
-            call_atom(m, atom, value, open_arguments(m, function, isinstance(atom, Bound)), node)
+            given = open_arguments(m, function, isinstance(atom, Bound))
+            for name, argument in zip(list(given.keywords), first, strict=False):
+                given.keywords[name] = argument
+            call_atom(m, atom, value, given, node)
             m.alive = True
 
 

@@ -162,7 +162,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     if row.returns.word == "context" and isinstance(result.single, Instance):
         _context(m, row, place, result.single)
     effects(m, row, bound, receiver, node)
-    callbacks(m, row, bound, node)
+    callbacks(m, row, bound, receiver, node)
     self_calls(m, row, receiver, node)
     train_on_batches(m, row, receiver, node)
     trainer_callbacks(m, row, receiver, bound, node)

@@ -275,4 +275,6 @@ def cause(parting: Parting) -> tuple[str, str]:
         return "is set on some ranks only and nothing tells the others", "only some ranks come here"
     if varies & CLOCK:
         return "reads the clock of this rank", "no two ranks pass a limit at the same step"
+    if varies & HOST and not varies & RANDOM:
+        return "depends on the files or the memory of this process", "each process has its own"
     return "rests on a random number of this rank", "each rank draws a number of its own"

@@ -40,7 +40,8 @@ from dslint.model.script.precheck import skipping_tests
 from dslint.model.script.quick import flat
 from dslint.python.events import Alt
 from dslint.python.queries.order import following
-from dslint.python.varies import CLOCK, DATA, MISSING, RANKED
+from dslint.python.queries.parting import Parting
+from dslint.python.varies import CLOCK, DATA, HOST, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.rankscripts import (
@@ -135,7 +136,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
                 run.location(*parted.place(parting), "what the ranks do not share"),
                 *run.origin(value, label),
             ),
-            severity=Severity.INFO if parting.varies & MISSING and _asks_for_field(test) else META.severity,
+            severity=Severity.INFO if _is_guess(parting, test) else META.severity,
             varies=parting.varies,
             origin=parted.origin(run, parting),
             facts={"collective": parted.key(parting.event), "family": "run"},
@@ -192,8 +193,10 @@ def _asks_for_batch_size(test: ast.AST) -> bool:
     return any(_BATCH_SIZE.search(side) for side in sides) and "0" not in sides
 
 
-def _asks_for_field(test: ast.AST) -> bool:
+def _is_guess(parting: Parting, test: ast.AST) -> bool:
     """`if labels is None or weights is None:`. That a field is in the batches of some ranks only is a guess."""
+    if not parting.varies & MISSING or parting.varies & HOST:
+        return False
     parts = test.values if isinstance(test, ast.BoolOp) else [test]
     return all(isinstance(part, ast.Compare) and isinstance(part.left, ast.Name) for part in parts)
 
@@ -225,6 +228,23 @@ EXAMPLES = (
         "Each rank draws its minibatches by a seed of its own, and stops its updates alone",
         {"ppo.py": OWN_MINIBATCHES % "seed + rank"},
         "ppo.py:13",
+    ),
+    bad(
+        "A rank without memory for its batch leaves it out",
+        {
+            "train.py": _loop("""\
+        loss = None
+        try:
+            loss = model(batch).mean()
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+        if loss is None:
+            continue
+        loss.backward()
+        optimizer.step()
+""")
+        },
+        "train.py:14",
     ),
     bad("An empty batch on one rank", {"train.py": EMPTY_BATCH}, "train.py:7"),
     bad("Only rank 0 knows whether to stop", {"train.py": STOP_OF_RANK_0}, "train.py:11"),

@@ -35,7 +35,7 @@ from typing import Any
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event
 from dslint.python.values import Const, Instance, PerRank, Value
-from dslint.python.varies import DIVERGENT, HOST, LOST, UNSURE
+from dslint.python.varies import DIVERGENT, HOST, LOST, UNMODELLED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import Arrival, arrivals, row_of, written_as
 from dslint.rules.runs import RunQuery
@@ -96,6 +96,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 *(run.location(call.module, call.node, "called from here") for call in calls[:-4:-1]),
                 run.location(found.start.module, found.start.node, "here the run has several processes"),
             ),
+            varies=event.snapshot[str(row.get("path", ""))][0],
             same=(_path(event, str(row.get("path", ""))),),
             facts={"does": does, "tests": tests},
         )
@@ -129,7 +130,7 @@ def _does(found: Arrival, row: Mapping[str, Any]) -> str | None:
     is_small = event.api.endswith(".save_pretrained") and "main" not in row
     is_guarded = "downloads" in event.tags or "save_function" in event.arguments or event.open or is_small
     mode = event.arguments.get(str(row.get("mode", "")))
-    is_added = mode is not None and mode.constants != ("w",)
+    is_added = bool(row.get("appends")) if mode is None else mode.constants != ("w",)
     return None if is_guarded or is_added or not _is(event, str(row.get("main", "")), True) else "write"
 
 
@@ -149,7 +150,7 @@ def _path(event: Event, parameter: str) -> Value | None:
 def _is_shared(event: Event, parameter: str) -> bool:
     """The path is a text or a `Path`, and certainly the same on all ranks."""
     path = _path(event, parameter)
-    if path is None or event.snapshot[parameter][0] & (DIVERGENT | LOST | UNSURE):
+    if path is None or event.snapshot[parameter][0] & (DIVERGENT | LOST | UNSURE & ~UNMODELLED):
         return False
     if any(_OWN.search(text) for text in written_as(event, event.nodes.get(parameter))):
         return False
