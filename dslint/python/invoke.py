@@ -13,7 +13,7 @@ from dslint.python.joins import join
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
-from dslint.python.several import is_alike, with_member, without_none
+from dslint.python.several import is_alike, note_none, with_member, without_none
 from dslint.python.values import (
     LOST_VALUE,
     NOTHING,
@@ -123,6 +123,7 @@ def _super(m: Machine, node: ast.Call) -> Value | None:
 
 def call_member(m: Machine, base: Value, name: str, arguments: Arguments, node: ast.AST) -> Value:
     """Return `base.name(...)`."""
+    note_none(m, base, name, node)
     runs: list[Callable[[], Value]] = []
     for atom in ordered(with_member(base.atoms, name)):
         runs.append(lambda atom=atom: _call_member(m, atom, base, name, arguments, node))  # type: ignore[misc]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from dslint.python.events import Event
 from dslint.python.heap import CONTENT
 from dslint.python.joins import join
 from dslint.python.places import ordered
 from dslint.python.values import NOTHING, Atom, Const, Instance, Value
+from dslint.python.varies import RANKED
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
@@ -25,6 +28,13 @@ def without_none(atoms: frozenset[Atom]) -> frozenset[Atom]:
 def with_member(atoms: frozenset[Atom], name: str) -> frozenset[Atom]:
     """Return the objects whose attribute an expression may read."""
     return atoms if hasattr(None, name) else without_none(atoms)
+
+
+def note_none(m: Machine, base: Value, name: str, node: ast.AST) -> None:
+    """Note a call of a method on ranks where the object is `None`: they raise, and the others go on."""
+    if _NONE in base.atoms and len(base.atoms) > 1 and base.varies & RANKED and not hasattr(None, name) and m.alive:
+        path, given = f"builtins.None.{name}", m.frame.module
+        m.events.append(Event(path, frozenset(("missing-object",)), node, given, base, {}, None, m.lanes, m.control))
 
 
 def of_each(m: Machine, atoms: frozenset[Atom], read: Callable[[Atom], Value]) -> Value:

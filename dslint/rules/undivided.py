@@ -32,7 +32,7 @@ _ASKS = re.compile(
 )
 _TOLD = re.compile(r"rank|replica|shard|process_?(?:id|index)|\bnode|worker_?i|\bdp_|\bhvd\b", re.I)
 # Draws from the generator of the process.
-_DRAWS = re.compile(
+DRAWS = re.compile(
     r"(?<![\w.])random\.(?!Random\b)[a-z]\w*\(|np\.random\.(?!default_rng|RandomState|Generator)|"
     r"numpy\.random\.(?!default_rng|RandomState|Generator)|torch\.(?:rand|multinomial|bernoulli|normal)|"
     r"default_rng\(\)|RandomState\(\)|Random\(\)|\btime\.|uuid|urandom|secrets"
@@ -85,7 +85,7 @@ def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
     """Return whether a source that knows no rank means that all ranks see the same items."""
     if source.role == "dataset":
         if ITERABLE in source.bases:
-            return source.is_own and _iterates(source) and event.arguments.get("worker_init_fn") is None
+            return source.is_own and iterates(source) and event.arguments.get("worker_init_fn") is None
         is_list = source.path == "builtins.list" and isinstance(source.made, ast.ListComp)
         return not adds_sampler and (source.is_own or is_list or source.path.startswith(_LIBRARIES))
     return not adds_sampler and (source.is_own or source.path in _PLAIN_SAMPLERS)
@@ -103,7 +103,7 @@ def is_blind(run: RunQuery, source: Source) -> bool:
     if isinstance(source.made, ast.Call) and any(map(_is_told, (*source.made.args, *source.made.keywords))):
         return False
     is_ordered = source.role != "dataset" or ITERABLE in source.bases
-    return not (is_ordered and source.is_own and any(map(_DRAWS.search, pieces)))
+    return not (is_ordered and source.is_own and any(map(DRAWS.search, pieces)))
 
 
 def _is_told(argument: ast.AST) -> bool:
@@ -113,6 +113,6 @@ def _is_told(argument: ast.AST) -> bool:
     return (value is not None and not is_spelt) or bool(_TOLD.search(ast.unparse(argument)))
 
 
-def _iterates(source: Source) -> bool:
+def iterates(source: Source) -> bool:
     """Return whether the code that hands out the items is there to be read."""
     return any(isinstance(n, _FUNCTIONS) and n.name == "__iter__" for _, c in source.code for n in ast.walk(c))

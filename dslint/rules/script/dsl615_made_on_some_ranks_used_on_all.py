@@ -1,0 +1,194 @@
+"""What only some ranks have made is used on all of them: the others raise, and those that have it wait.
+
+**What.** A writer, a run of Weights & Biases or the like is made behind a test of the rank, and code that every rank
+comes to uses it: `writer.add_scalar(...)` where `writer` is `None` elsewhere, or `wandb.log(...)` where only rank 0 has
+called `wandb.init`.
+
+**Why it hurts.** On one GPU the only process is rank 0, and all is well. On several, every other rank stops at its
+first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`. Rank 0
+goes on, and waits for the others in its next collective.
+
+**Fix.** Put the same test around the use, after the collectives that the report needs; or make something on the other
+ranks, too (`wandb.init(mode="disabled")`).
+
+**When it stays quiet.** A test of the thing itself (`if writer is not None`, `if wandb.run`) or one that cannot be read
+is around the use; the use is tried; nobody makes the thing in the same script, or perhaps on every rank; a function
+that rank 0 alone calls; process groups, which ranks outside of them do not have.
+
+**Evidence.** Two gloo ranks, torch 2.13: rank 1 stops with an AttributeError, and rank 0 never leaves its `all_reduce`.
+wandb 0.31, `wandb/sdk/lib/preinit.py`: `PreInitCallable` raises `wandb.Error` on each call before `wandb.init`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Event, Try
+from dslint.python.values import Instance, Value
+from dslint.python.varies import LOST, OWN, RANKED, UNSURE
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import Happening, RunQuery
+
+META = RuleMeta(
+    code="DSL615",
+    name="made-on-some-ranks-used-on-all",
+    kind="script",
+    severity=Severity.ERROR,
+    summary="what only some ranks have made is used on all of them: the others raise",
+    markers=(r"wandb|[Ww]riter|[Tt]racker|[Ll]ogger|mlflow|None", r"torch|accelerat|deepspeed|lightning|horovod"),
+    references=("https://docs.wandb.ai/guides/track/log/distributed-training/",),
+    depends_on_run=True,
+)
+# A test of the thing itself, whatever the reader knows of it.
+_ASKS = re.compile(r"(?i)wandb|writer|track|logger|\brun\b|is (?:not )?None|hasattr|isinstance")
+
+_GROUPS = re.compile(r"ProcessGroup|DeviceMesh|Work$")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each use that comes to ranks which have not made the thing."""
+    if run.context.is_one_process:
+        return
+    started = [found.event for found in run.occurrences("starts-run") if found.event.api.startswith("wandb.")]
+    for found in run.happenings("missing-object", "needs-run"):
+        if found.event.may or not _is_for_all(found):
+            continue
+        if "needs-run" in found.event.tags:
+            yield from _without_run(run, found.event, started)
+        else:
+            yield from _without_object(run, found.event)
+
+
+def _is_for_all(found: Happening) -> bool:
+    """Return whether nothing but tests that all ranks decide alike is around an event."""
+    if any(isinstance(node, Try) and node.handlers for node in found.around):
+        return False
+    tests = [node for node in found.around if isinstance(node, Alt)]
+    texts = (node.module.text(getattr(node.node, "test", node.node)) for node in tests)
+    return not any(node.varies & (LOST | UNSURE | OWN) for node in tests) and not any(map(_ASKS.search, texts))
+
+
+def _without_run(run: RunQuery, event: Event, started: list[Event]) -> Iterator[Finding]:
+    """Yield a call of the tracker on ranks that have started no run."""
+    full, covered = run.machine.worlds.full, 0
+    for start in started:
+        covered |= start.lanes if not start.varies & (LOST | UNSURE) else full
+    if covered and event.lanes & ~covered & full:
+        yield _finding(
+            run,
+            event,
+            "you must call `wandb.init` first",
+            tuple(run.location(start.module, start.node, "only some ranks start a run") for start in started[:2]),
+        )
+
+
+def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
+    """Yield a call of a method on ranks where the object is `None`."""
+    value = event.receiver
+    if value is None or event.lanes != run.machine.worlds.full or not _is_missing(value):
+        return
+    yield _finding(
+        run, event, "`None` has no such method", run.origin(value, "only some ranks make it, the others have `None`")
+    )
+
+
+def _is_missing(value: Value) -> bool:
+    """Return whether a value is `None` on some ranks, by their number."""
+    if not value.varies & RANKED or value.varies & (LOST | UNSURE | OWN):
+        return False
+    made = [atom.cls for atom in value.atoms if isinstance(atom, Instance)]
+    # Ranks outside of a group have none: what uses it is called by its members.
+    return bool(made) and all(cls and not (isinstance(cls, str) and _GROUPS.search(cls)) for cls in made)
+
+
+def _finding(run: RunQuery, event: Event, why: str, related: tuple[object, ...]) -> Finding:
+    called = run.text(event.module, getattr(event.node, "func", event.node))
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"every rank calls `{called}`, and only some ranks have made what it needs: the others raise ({why})",
+        hint="Put the test of the rank around this call, too, and leave collectives outside of it",
+        related=related,  # type: ignore[arg-type]
+        facts={"called": called},
+    )
+
+
+_HEAD = """\
+import torch
+import torch.distributed as dist
+import wandb
+from torch.utils.tensorboard import SummaryWriter
+
+
+"""
+_WRITER = (
+    _HEAD
+    + """\
+def main(model, loader):
+    dist.init_process_group("nccl")
+    writer = SummaryWriter("logs") if dist.get_rank() == 0 else None
+    for step, batch in enumerate(loader):
+        loss = model(batch).mean().detach()
+        dist.all_reduce(loss)
+        %s
+"""
+)
+_RUN = """\
+import torch.distributed as dist
+import wandb
+
+
+class Report:
+    def __init__(self, project):
+        if dist.get_rank() == 0:
+            wandb.init(project=project%s)
+
+    def send(self, values):
+        %s
+"""
+_USES = """\
+import torch.distributed as dist
+
+from report import Report
+
+dist.init_process_group("nccl")
+report = Report("x")
+for step in range(100):
+    report.send({"step": step})
+dist.barrier()
+"""
+
+EXAMPLES = (
+    bad(
+        "a writer of rank 0",
+        {"train.py": _WRITER % 'writer.add_scalar("loss", loss.item(), step)'},
+        at="train.py:13 error",
+    ),
+    bad(
+        "a run that rank 0 has started in another file",
+        {"report.py": _RUN % ("", "wandb.log(values)"), "train.py": _USES},
+        at="report.py:11 error",
+    ),
+    good(
+        "the writer is asked",
+        {"train.py": _WRITER % 'if writer is not None:\n            writer.add_scalar("loss", loss.item(), step)'},
+    ),
+    good(
+        "the rank is asked again",
+        {"train.py": _WRITER % 'if dist.get_rank() == 0:\n            writer.add_scalar("loss", loss.item(), step)'},
+    ),
+    good(
+        "the run is asked",
+        {"report.py": _RUN % ("", "if wandb.run is not None:\n            wandb.log(values)"), "train.py": _USES},
+    ),
+    good(
+        "the others have a run that is disabled",
+        {
+            "report.py": _RUN % (")\n        else:\n            wandb.init(mode='disabled'", "wandb.log(values)"),
+            "train.py": _USES,
+        },
+    ),
+)
