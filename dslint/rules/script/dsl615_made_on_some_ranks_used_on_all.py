@@ -5,8 +5,8 @@ comes to uses it: `writer.add_scalar(...)` where `writer` is `None` elsewhere, o
 called `wandb.init`.
 
 **Why it hurts.** On one GPU the only process is rank 0, and all is well. On several, every other rank stops at its
-first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`. Rank 0
-goes on, and waits for the others in its next collective.
+first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`.
+Rank 0 goes on, and waits for the others in its next collective.
 
 **Fix.** Put the same test around the use, after the collectives that the report needs; or make something on the other
 ranks, too (`wandb.init(mode="disabled")`).

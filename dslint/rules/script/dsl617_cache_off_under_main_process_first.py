@@ -15,7 +15,8 @@ of the process group.
 one process.
 
 **Evidence.** datasets 4.4, `arrow_dataset.py`: `_map_single` is skipped only where `load_from_cache_file` is true and
-the cache file exists. accelerate 1.15, `PartialState._goes_first`: all processes but the first wait, then run the block.
+the cache file exists. accelerate 1.15, `PartialState._goes_first`: all processes but the first wait, and run the
+block then.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 META,
                 event.module,
                 event.node,
-                "the other processes may not read the cache that the main process writes here: each maps all rows again",
+                "the others may not read the cache that the main process writes here: each maps all rows again",
                 hint="Leave `load_from_cache_file` out",
                 related=(run.location(blocks[-1].module, blocks[-1].node, "the main process goes first"),),
             )
