@@ -76,6 +76,7 @@ class Event:
     parts: list[Part] = field(default_factory=list)
     # Of the same calls, and of those that load a model: the model, and the modules inside.
     modules: frozenset[Instance] = frozenset()
+    drawn: int = 0  # by what the first weights of these differ between ranks
     config: Value | None = None  # the DeepSpeed configuration that is passed
     stage: int | None = None  # of the same, where it is a dictionary
     keys: frozenset[str] | None = None  # of the same dictionary, where all that it may have are known

@@ -8,10 +8,9 @@ import sys
 from dslint.python import attributes, containers, durations, paths, seeds
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
-from dslint.python.dictionaries import known_keys
 from dslint.python.effects import effects
 from dslint.python.events import Event
-from dslint.python.handed import contents
+from dslint.python.handed import contents, is_unsynced
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
@@ -94,6 +93,7 @@ def initialize(
             value = place.make(returns) if place.anchor else make(m, returns, base.constructor, bound, receiver, node)
             m.store.set((receiver, name), value)
     contents(m, row, bound, receiver, node)
+    seeds.initialized(m, row, receiver)
     m.store.set((receiver, "#arguments"), const(None))
     unpacked = {"*": bound.rest} if bound.rest is not None else {}
     starred = {f"*{at}": value for at, value in enumerate(bound.extra)}
@@ -331,7 +331,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     for at, value in enumerate(bound.extra):
         given[f"*{at}"] = value
     given.update(bound.extra_keywords)
-    tags = row.tags - {"collective"} if base is not None and _is_unsynced(m, row, base) else row.tags
+    tags = row.tags - {"collective"} if base is not None and is_unsynced(m, row, base) else row.tags
     base = paths.known(m, base) if base is not None else None
     given = {name: paths.known(m, value) for name, value in given.items()}
     event = Event(
@@ -358,6 +358,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]
         event.modules = modules_in(m, given.values())
+        event.drawn = seeds.drawn_weights(m, event.modules)
     elif "loads" in row.tags:
         event.modules = modules_in(m, (result,))
     if "config" in row.extra:
@@ -371,21 +372,6 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if "makes-loader" in row.tags:
         event.sources = loader_sources(m, given)
     m.events.append(event)
-
-
-def _is_unsynced(m: Machine, row: Row, base: Value) -> bool:
-    """Return whether a metric, or every metric of a collection, was made with `sync_on_compute=False`."""
-    if not {"collective", "metric"} <= row.tags:
-        return False
-    inner = m.store.get((base.single, ("argument", "metrics"))) if isinstance(base.single, Instance) else None
-    metrics = [base]
-    for atom in inner.atoms if inner is not None else ():
-        if isinstance(atom, Instance) and atom.cls == "builtins.dict":
-            metrics = [m.store.get((atom, ("key", key))) or base for key in known_keys(m, atom)]
-        elif isinstance(atom, Instance):
-            metrics = m.elements(atom)
-    kept = [m.store.get((metric.single, ("argument", "sync_on_compute"))) for metric in metrics]
-    return bool(kept) and all(value is not None and value.constants == (False,) for value in kept)
 
 
 __all__ = [

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+
 from dslint.python.binding import BoundArguments
-from dslint.python.libraries import Row
+from dslint.python.libraries import ClassRow, Row
 from dslint.python.machine import Machine
-from dslint.python.values import OPAQUE, TRUE, Unknown, Value
+from dslint.python.values import OPAQUE, TRUE, Instance, Unknown, Value
 from dslint.python.varies import RANDOM, RANK, RANKED
 
 # Libraries with a generator of the process; any other one seeds all three.
@@ -34,3 +38,21 @@ def drawn(m: Machine, row: Row, bound: BoundArguments) -> int:
         return 0
     state = m.store.get((_OWNER, row.path.partition(".")[0]))
     return m.varies(state) & RANKED if state is not None else 0
+
+
+# Layers without weights, and containers, whose layers draw for themselves.
+_DRAWS_NONE = frozenset({"torch.nn.Module", "torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
+_DRAWN_BY = "#drawn by"
+
+
+def initialized(m: Machine, row: ClassRow, receiver: Instance) -> None:
+    """Keep by what the first weights of a layer differ: its process draws them."""
+    state = m.store.get((_OWNER, "torch"))
+    if state is not None and state.varies & RANKED and row.path not in _DRAWS_NONE and row.path.startswith("torch.nn."):
+        m.store.set((receiver, _DRAWN_BY), state)
+
+
+def drawn_weights(m: Machine, modules: Iterable[Instance]) -> int:
+    """Return by what the first weights of modules differ between ranks."""
+    found = (m.store.get((module, _DRAWN_BY)) for module in modules)
+    return reduce(or_, (m.varies(state) & RANKED for state in found if state is not None), 0)

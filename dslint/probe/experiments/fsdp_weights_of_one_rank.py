@@ -2,7 +2,7 @@
 
 As written, rank 0 fills its model and every rank wraps its own; as fixed, every rank fills it (`sync_module_states`
 needs GPUs). As written the gathered weights are those of rank 0 in part only. Where every rank has filled its model in
-both arms both are right (the control).
+both arms both are right (the control). In the case of own seeds each rank draws its first weights by a seed of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ EXPERIMENT = Experiment(
     expect=Expect((Kind.WRONG,), r"of 64 weights are those that were loaded"),
     cases=(
         Case("rank-0", {"loads_on": [0]}),
+        Case("own-seeds", {"loads_on": [], "own_seed": True}),
         Case("every-rank", {"loads_on": [0, 1]}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
@@ -24,12 +25,29 @@ EXPERIMENT = Experiment(
 
 def written(rank: RankApi) -> Json:
     """On the ranks of the case."""
+    if rank.params.get("own_seed"):
+        return _draw(rank, rank.index)
     return _wrap(rank, rank.params["loads_on"])
 
 
 def fixed(rank: RankApi) -> Json:
     """On all."""
-    return _wrap(rank, [0, 1])
+    return _draw(rank, 0) if rank.params.get("own_seed") else _wrap(rank, [0, 1])
+
+
+def _draw(rank: RankApi, seed: int) -> Json:
+    """Return how many of the gathered weights are those that the seed of rank 0 gives."""
+    import torch
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    rank.init()
+    torch.manual_seed(0)
+    wanted = torch.nn.Linear(8, 8, bias=False).weight.detach().clone()
+    torch.manual_seed(seed)
+    net = torch.nn.Linear(8, 8, bias=False).to(rank.device)
+    model = FullyShardedDataParallel(net, device_id=rank.device)
+    with FullyShardedDataParallel.summon_full_params(model):
+        return int((net.weight.detach().cpu() == wanted).sum())
 
 
 def _wrap(rank: RankApi, loads_on: list[int]) -> Json:

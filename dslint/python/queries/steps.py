@@ -73,6 +73,8 @@ class Steps:
     taken: dict[int, tuple[Alt, set[bool]]] = field(default_factory=dict)
     # Tests that are the same for all ranks and that nothing has decided, on which a way depends.
     open: dict[object, None] = field(default_factory=dict)
+    # Whether the body of a function is quiet, by its identity.
+    _quiet: dict[int, bool] = field(default_factory=dict)
 
     def extend(self, way: Way, items: Sequence[Node], local: bool) -> None:
         """Append what the lane does in a block; a way that has ended stays as it is."""
@@ -107,6 +109,8 @@ class Steps:
         if isinstance(item, Alt):
             return self._alternative(item, way, local)
         if isinstance(item, Call):
+            if self._is_quiet(item.body):
+                return [], END
             steps, end = self._block(item.body.items, way, local)
             return [step._replace(via=item) for step in steps], end if end in (RAISE, EXIT) else END
         if isinstance(item, Loop):
@@ -118,6 +122,18 @@ class Steps:
         if isinstance(item, Try):
             return self._try(item, way, local)
         return [LOST] if isinstance(item, Lost) else [], END
+
+    def _is_quiet(self, body: Seq) -> bool:
+        """Return whether a function waits for nobody and always returns, whichever way a rank takes in it."""
+        found = self._quiet.get(id(body))
+        if found is None:
+            found = self._quiet[id(body)] = not any(map(self._is_heard, walk(body)))
+        return found
+
+    def _is_heard(self, node: Node) -> bool:
+        if isinstance(node, Event):
+            return self.waits.of(node) is not None
+        return isinstance(node, Lost) or (isinstance(node, Exit) and exit_kind(node) in (RAISE, EXIT))
 
     def _event(self, event: Event, way: Way, local: bool) -> list[Step]:
         if not event.lanes >> way.lane & 1:

@@ -2,7 +2,7 @@
 its own.
 
 The same of objects (`all_gather_object`, `broadcast_object_list`) that NCCL sends, whose bytes go through the current
-device, wherever the model is.
+device, and of tensors made on `"cuda"` that ranks exchange, wherever the model is.
 
 **Why it hurts.** The current device is GPU 0 until somebody chooses another one. All ranks of a machine put their model
 there: NCCL refuses with `Duplicate GPU detected`, or the first GPU runs out of memory while the others stay empty.
@@ -12,7 +12,8 @@ there: NCCL refuses with `Duplicate GPU detected`, or the first GPU runs out of 
 **When it stays quiet.** In modules without `if __name__ == "__main__":` and without a command line, since their caller
 may have chosen; when anything in the file chooses: `set_device`, `device_id=` of `init_process_group`,
 `f"cuda:{local_rank}"`, `.cuda(local_rank)`, `.to(rank)`, `device_ids=`, `CUDA_VISIBLE_DEVICES`; with DeepSpeed,
-accelerate, transformers, Lightning and mmengine, which choose by themselves; for other backends; for one
+accelerate, transformers, Lightning and mmengine, which choose by themselves; for objects and tensors that are sent
+only what sets the current device counts (a model on `f"cuda:{local_rank}"` does not); for other backends; for one
 process (`world_size=1`).
 
 **Evidence.** NCCL `init.cc`: `Duplicate GPU detected : rank 0 and rank 1 both on CUDA device`; PyTorch documentation of
@@ -22,6 +23,7 @@ https://github.com/NVIDIA/nccl/issues/541.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Call, Event, Seq, events, walk
-from dslint.python.values import Const
+from dslint.python.values import Const, Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.devices import DEVICE_NAMING, choices, device_words, is_dtype, is_on_current
 from dslint.rules.runs import RunQuery
@@ -56,6 +58,13 @@ META = RuleMeta(
 _CHOICE = re.compile(
     r"set_device|device_ids?\s*=\s*(?!\[)|CUDA_VISIBLE_DEVICES|cuda\.device\(|init_device_mesh|HIP_VISIBLE|[\"']cuda:"
 )
+# What sets the current device, and libraries that do.
+_SETS = re.compile(
+    r"set_device|device_id\s*=|VISIBLE_DEVICES|cuda\.device\(|init_device_mesh|set_default_device|horovod"
+)
+_TRAINS = re.compile(
+    r"\b(?:\w*Trainer|\w*TrainingArguments|Accelerator|PartialState|deepspeed|lightning|mmengine|mmcv|ray)\b"
+)
 _OWNERS = frozenset({"makes-engine", "prepares", "trainer", "sets-device"})
 # Libraries that choose the device of a process by themselves.
 _CHOOSING = re.compile(
@@ -79,9 +88,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if put is not None and not _chooses(run, tree, found):
             yield _finding(run, made, put, _PUT)
             return
-        if sent is not None and not any(_CHOICE.search(m.source.text) for m in (made.module, sent.module)):
+        texts = [module.source.text for module in run.machine.program.modules()]
+        if any(_SETS.search(text) or _TRAINS.search(text) for text in texts):
+            continue
+        if sent is not None:
             name = sent.api.rpartition(".")[2]
             yield _finding(run, made, sent, f"`{name}` sends objects through {_SENT}")
+            return
+        tensor = next(_sent_from_current(run, found), None)
+        if tensor is not None:
+            name = tensor.api.rpartition(".")[2]
+            yield _finding(run, made, tensor, f"`{name}` sends a tensor that was made on {_SENT}")
             return
 
 
@@ -116,6 +133,25 @@ def _sends_objects(run: RunQuery, event: Event) -> bool:
     group = event.arguments.get("group")
     is_default = group is None or group.constants == (None,)
     return "object-collective" in event.tags and event.lanes == run.machine.worlds.full and is_default
+
+
+def _sent_from_current(run: RunQuery, found: list[Event]) -> Iterator[Event]:
+    """Yield what all ranks exchange of tensors that were made on the current device."""
+    puts = (event.result.atoms for event in found if event.result is not None and _is_put(run, event))
+    moved = frozenset(atom for atoms in puts for atom in atoms if isinstance(atom, Instance))
+    for event in found:
+        is_exchange = "collective" in event.tags and event.api.startswith("torch.distributed.") and not event.may
+        atoms = [atom for value in event.arguments.values() for atom in value.atoms if isinstance(atom, Instance)]
+        is_all = event.lanes == run.machine.worlds.full
+        if is_exchange and is_all and any(atom in moved or _names_cuda(atom.node) for atom in atoms):
+            yield event
+
+
+def _names_cuda(node: ast.AST) -> bool:
+    """Return whether a call makes a tensor on `"cuda"`."""
+    given = {keyword.arg: keyword.value for keyword in node.keywords} if isinstance(node, ast.Call) else {}
+    device = given.get("device")
+    return isinstance(device, ast.Constant) and device.value == "cuda"
 
 
 def _is_put(run: RunQuery, event: Event) -> bool:
@@ -163,6 +199,10 @@ _OBJECTS = (
     "    device = torch.device('cuda', dist.get_node_local_rank())\n    model = torch.nn.Linear(8, 8).to(device)\n"
     "    names = [None] * dist.get_world_size()\n    dist.all_gather_object(names, str(model))\n"
 )
+_SUM = (
+    "    device = torch.device('cuda', dist.get_node_local_rank())\n    model = torch.nn.Linear(8, 8).to(device)\n"
+    "    total = torch.tensor([1.0], device='cuda')\n    dist.all_reduce(total)\n    return model, total\n"
+)
 _MAIN = "\n\nif __name__ == '__main__':\n    main()\n"
 
 EXAMPLES = (
@@ -181,6 +221,11 @@ EXAMPLES = (
             + _MAIN
         },
         at="train.py:8",
+    ),
+    bad(
+        "a sum goes through GPU 0, the model does not",
+        {"train.py": _HEAD + _SUM + _MAIN},
+        at="train.py:10 warning",
     ),
     bad(
         "objects go through GPU 0, the model does not",

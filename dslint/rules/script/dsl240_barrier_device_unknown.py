@@ -1,23 +1,19 @@
 """**What.** The first thing that the ranks do over NCCL is `dist.barrier()`, and nothing says which GPU a rank
-uses: no `set_device`, no `device_id=` in `init_process_group`, no `device_ids=` in the barrier. Or they exchange
-objects (`all_gather_object`, `broadcast_object_list`, ...) over NCCL, and no line sets the current device.
+uses: no `set_device`, no `device_id=` in `init_process_group`, no `device_ids=` in the barrier.
 
 **Why it hurts.** A barrier of NCCL is a reduction on a GPU. Without a device torch takes the current one, which is
 GPU 0 on every rank, or guesses `rank % number of GPUs`, with the warning `using the device under current context ...
 This can potentially cause a hang if the rank to GPU mapping is incorrect`. All ranks of a node on GPU 0 hang or fail
 with "Duplicate GPU detected".
 
-Objects travel as tensors on the current device. A model on `cuda:1` does not change which device that is.
-
 **Fix.** `torch.cuda.set_device(local_rank)` before the barrier, or
 `dist.init_process_group("nccl", device_id=torch.device("cuda", local_rank))`.
 
 **When it stays quiet.** Something in the run sets the device or is given `device_id` or `device_ids`; another
 collective comes first; the backend is not known to be NCCL; the program uses DeepSpeed, accelerate or the Trainer,
-which set the device; the group may not exist yet. A barrier is a note, an exchange of objects a warning.
+which set the device; the group may not exist yet. It is a note.
 
-**Evidence.** Read from torch 2.13 `distributed_c10d.barrier`, `init_process_group` and `_get_object_coll_device`
-(`torch.device("cuda")`, the current one), not run: it takes several GPUs.
+**Evidence.** Read from torch 2.13 `distributed_c10d.barrier` and `init_process_group`, not run: it takes several GPUs.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ META = RuleMeta(
     name="barrier-device-unknown",
     kind="script",
     severity=Severity.INFO,
-    summary="A barrier or an exchange of objects over NCCL before any rank has chosen its GPU",
+    summary="A barrier over NCCL before any rank has chosen its GPU",
     markers=(r"distributed",),
     references=(
         "https://github.com/pytorch/pytorch/issues/60752",
@@ -51,46 +47,11 @@ _CHOOSES = re.compile(
     r"(?:deepspeed|accelerate|transformers|lightning|pytorch_lightning|mmengine)\b",
     re.MULTILINE,
 )
-# Where a library of the list above only lends models, the process chooses for itself.
-_TRAINS = re.compile(r"\b(?:\w*Trainer|\w*TrainingArguments|Accelerator|PartialState|deepspeed|lightning|mmengine)\b")
-_SETS = re.compile(r"set_device(?:_index)?\(|cuda\.device\(|CUDA_VISIBLE_DEVICES|set_default_device|hvd|horovod")
 _TORCH = "torch.distributed.init_process_group"
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on the first barrier or exchange of objects when nothing before it has chosen a device."""
-    yield from _barriers(run)
-    yield from _exchanges(run)
-
-
-def _exchanges(run: RunQuery) -> Iterator[Finding]:
-    texts = [module.source.text for module in run.machine.program.modules()]
-    if run.context.is_one_process or any(_SETS.search(text) or _TRAINS.search(text) for text in texts):
-        return
-    for event, past in after_group(run, "object-collective"):
-        made = past.done[0]
-        if not event.api.startswith("torch.") or event.may:
-            continue
-        group, device = event.arguments.get("group"), event.arguments.get("device")
-        is_other = any(value is not None and value.constants != (None,) for value in (group, device))
-        is_bound = "device_id" in made.arguments or made.open or made.api != _TORCH
-        if is_other or is_bound or event.open or len(past.done) > 1 or backend_words(run, made) != ("nccl",):
-            continue
-        yield run.finding(
-            META,
-            event.module,
-            event.node,
-            "the objects travel over NCCL by the current device, which is GPU 0 in every process: NCCL refuses two"
-            " ranks on one GPU",
-            hint="Call `torch.cuda.set_device(local_rank)` before the process group is made",
-            related=(run.location(made.module, made.node, "the process group is made here"),),
-            severity=Severity.WARNING,
-        )
-        return
-
-
-def _barriers(run: RunQuery) -> Iterator[Finding]:
-    """Yield the first barrier when nothing before it has chosen a device, and nothing has used one together."""
+    """Fire on the first barrier when nothing before it has chosen a device, and nothing has used one together."""
     if _chooses(run):
         return
     for event, past in after_group(run, "barrier"):
@@ -137,21 +98,6 @@ def _is_first(run: RunQuery, barrier: Event) -> bool:
 
 
 _HEAD = "import torch\nimport torch.distributed as dist\n\n"
-_EXCHANGE = """\
-import os
-
-import torch
-import torch.distributed as dist
-
-local_rank = int(os.environ["LOCAL_RANK"])
-%s
-dist.init_process_group("nccl")
-model = torch.nn.Linear(8, 8).to(f"cuda:{local_rank}")
-mine = model(torch.randn(1, 8, device=f"cuda:{local_rank}")).tolist()
-parts = [None] * dist.get_world_size()
-dist.all_gather_object(parts, mine)
-dist.destroy_process_group()
-"""
 
 EXAMPLES = (
     bad(
@@ -168,15 +114,6 @@ EXAMPLES = (
             "        dist.init_process_group(**options)\n\n    def wait(self):\n        dist.barrier()\n",
         },
         at="parallel.py:9 info",
-    ),
-    bad(
-        "objects are exchanged, and only the model knows its GPU",
-        {"infer.py": _EXCHANGE % ""},
-        at="infer.py:12 warning",
-    ),
-    good(
-        "objects are exchanged on a device that is chosen",
-        {"infer.py": _EXCHANGE % "torch.cuda.set_device(local_rank)"},
     ),
     good(
         "the device is chosen by a helper",

@@ -1,19 +1,21 @@
-"""FSDP divides weights that only one rank has loaded.
+"""FSDP divides weights that only one rank has loaded, or that each rank has drawn for itself.
 
 **What.** Rank 0 alone loads a checkpoint into the model, and every rank wraps its own copy in
-`FullyShardedDataParallel` without `sync_module_states=True`.
+`FullyShardedDataParallel` without `sync_module_states=True`. Or the model is made after `torch.manual_seed(seed +
+rank)`, so that each rank draws first weights of its own, and `fully_shard` or FSDP divides it.
 
 **Why it hurts.** FSDP takes each shard from the copy of the rank that keeps it. What is trained is the loaded shard of
-rank 0 between the random shards of all others, and no error comes. DDP, which sends the weights of rank 0, would hide
-this.
+rank 0 between the random shards of all others, or shards of as many different models as there are ranks; no error
+comes. DDP, which sends the weights of rank 0, would hide this.
 
-**Fix.** `FSDP(model, sync_module_states=True)`, with the model on a GPU or with `device_id`; or load on every rank.
+**Fix.** `FSDP(model, sync_module_states=True)`, with the model on a GPU or with `device_id`; or load on every rank; or
+seed all ranks alike until the model is made, and by rank afterwards.
 
 **When it stays quiet.** The other ranks load, too; the weights are broadcast in between; `sync_module_states` is given
-and may be true; `from_pretrained` and the like on every rank.
+and may be true; `from_pretrained` and the like on every rank; weights that are loaded later.
 
 **Evidence.** Two gloo ranks, torch 2.13: 32 of 64 gathered weights are those that rank 0 has loaded; where every rank
-loads, all are.
+loads, all are. After a seed of its own on each rank, half of the gathered weights are those of rank 1's model.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Seq, events
 from dslint.python.values import Instance, Value
+from dslint.python.varies import RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
@@ -32,11 +35,14 @@ META = RuleMeta(
     name="fsdp-weights-of-one-rank",
     kind="script",
     severity=Severity.WARNING,
-    summary="FSDP divides weights that only one rank has loaded: the other shards stay random",
+    summary="FSDP divides weights that only one rank has loaded, or that each has drawn for itself",
     markers=(r"torch|FSDP|init_process_group",),
     references=("https://pytorch.org/docs/stable/fsdp.html",),
     depends_on_run=True,
 )
+
+
+_FULLY_SHARD = "torch.distributed.fsdp.fully_shard"
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -52,13 +58,15 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if load is not None:
                 seen.add(id(wrap.node))
                 yield _finding(run, wrap, load)
+            elif wrap.drawn and not _is_filled(tree, wrap):
+                seen.add(id(wrap.node))
+                yield _of_own_seed(run, tree, wrap)
 
 
 def _divides(run: RunQuery, event: Event) -> bool:
     made = event.result.single if event.result is not None and "wraps-model" in event.tags else None
-    is_fsdp = (
-        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "fsdp")
-    )
+    kinds = (made.cls,) if isinstance(made, Instance) and isinstance(made.cls, str) else ()
+    is_fsdp = event.api == _FULLY_SHARD or any(run.machine.libraries.is_class(kind, "fsdp") for kind in kinds)
     sync = event.arguments.get("sync_module_states")
     return is_fsdp and not event.open and (sync is None or sync.constants == (False,))
 
@@ -85,6 +93,30 @@ def _fills(event: Event, model: frozenset[Instance] | set[Instance]) -> bool:
     """State goes into the model or a part of it, or the model itself is loaded."""
     target: Value | None = event.receiver if "loads-state-dict" in event.tags else event.result
     return bool(set(instances(target)) & model)
+
+
+def _is_filled(tree: Seq, wrap: Event) -> bool:
+    """Return whether anything is loaded or sent that may take the place of the first weights."""
+    return any(
+        "loads-state-dict" in e.tags
+        or ("loads" in e.tags and _fills(e, wrap.modules))
+        or ("collective" in e.tags and "broadcast" in e.api)
+        for e in events(tree)
+    )
+
+
+def _of_own_seed(run: RunQuery, tree: Seq, wrap: Event) -> Finding:
+    seeds = [
+        e for e in events(tree) if "seeds" in e.tags and any(varies & RANKED for varies, *_ in e.snapshot.values())
+    ]
+    return run.finding(
+        META,
+        wrap.module,
+        wrap.node,
+        "Each rank draws first weights of its own, and FSDP divides what each has: the shards are of different models",
+        hint="Seed all ranks alike until the model is made, or pass `sync_module_states=True` to FSDP",
+        related=tuple(run.location(e.module, e.node, "each rank seeds itself here") for e in seeds[:1]),
+    )
 
 
 def _finding(run: RunQuery, wrap: Event, load: Event) -> Finding:
@@ -114,6 +146,19 @@ def main(loader):
 %s    model = FSDP(model, device_id=torch.cuda.current_device()%s)
     for batch in loader:
         model(batch).mean().backward()
+"""
+_SEEDED = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_node_local_rank())
+torch.manual_seed(42 + %s)
+model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1)).cuda()
+fully_shard(model)
+torch.manual_seed(42 + dist.get_rank())
 """
 _MODEL = """\
 import torch
@@ -177,6 +222,8 @@ def main(name):
 
 EXAMPLES = (
     bad("a factory of another file", {"train.py": _TRAIN % ("", ""), "model.py": _MODEL % ""}, "model.py:8 warning"),
+    bad("first weights of a seed of its own", {"train.py": _SEEDED % "dist.get_rank()"}, at="train.py:10 warning"),
+    good("one seed until the model is made", {"train.py": _SEEDED % "0"}),
     bad("a method and a model that nobody knows", {"train.py": _UNKNOWN}, at="train.py:15 warning"),
     bad("loaded on rank 0, made on the others", {"train.py": _HF % ""}, at="train.py:10 warning"),
     good("synchronised", {"train.py": _TRAIN % ("", ", sync_module_states=True"), "model.py": _MODEL % ""}),

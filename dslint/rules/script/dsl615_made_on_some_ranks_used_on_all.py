@@ -13,7 +13,8 @@ ranks, too (`wandb.init(mode="disabled")`).
 
 **When it stays quiet.** A test of the thing itself (`if writer is not None`, `if wandb.run`) or one that cannot be read
 is around the use; the use is tried; nobody makes the thing in the same script, or perhaps on every rank; a function
-that rank 0 alone calls; process groups, which ranks outside of them do not have.
+that rank 0 alone calls; process groups, which ranks outside of them do not have; one of several
+objects.
 
 **Evidence.** Two gloo ranks, torch 2.13: rank 1 stops with an AttributeError, and rank 0 never leaves its `all_reduce`.
 wandb 0.31, `wandb/sdk/lib/preinit.py`: `PreInitCallable` raises `wandb.Error` on each call before `wandb.init`.
@@ -100,7 +101,12 @@ def _is_missing(value: Value) -> bool:
         return False
     made = [atom.cls for atom in value.atoms if isinstance(atom, Instance)]
     # Ranks outside of a group have none: what uses it is called by its members.
-    return bool(made) and all(cls and not (isinstance(cls, str) and _GROUPS.search(cls)) for cls in made)
+    # One of several objects: the test that chose it may be the one around the use.
+    return (
+        len(value.atoms) == 2
+        and bool(made)
+        and all(cls and not (isinstance(cls, str) and _GROUPS.search(cls)) for cls in made)
+    )
 
 
 def _finding(run: RunQuery, event: Event, why: str, related: tuple[object, ...]) -> Finding:
