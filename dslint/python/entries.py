@@ -203,10 +203,13 @@ def _begin(m: Machine, module: Module, body: list[Node]) -> list[Node]:
     return body
 
 
-def open_arguments(m: Machine, function: Function, is_method: bool, receiver: Instance | None = None) -> Arguments:
+def open_arguments(
+    m: Machine, function: Function, is_method: bool, receiver: Instance | None = None, *, of_batch: bool = False
+) -> Arguments:
     """Return arguments that nobody knows for the parameters of a function.
 
-    Of a method of `receiver` that overrides one of a library, they are what the library passes.
+    Of a method of `receiver` that overrides one of a library, they are what the library passes. With `of_batch` what
+    has no default is a part of each rank's own batch.
     """
     parameters = function.node.args
     names = [p.arg for p in (*parameters.posonlyargs, *parameters.args)]
@@ -214,7 +217,8 @@ def open_arguments(m: Machine, function: Function, is_method: bool, receiver: In
     for at, name in enumerate(names):
         if is_method and at == 0:
             continue
-        values[name] = open_value(m, function, name, annotation_of(parameters, name))
+        is_own = of_batch and default_of(parameters, name) is None
+        values[name] = open_value(m, function, name, annotation_of(parameters, name), is_own=is_own)
     for parameter in parameters.kwonlyargs:
         values[parameter.arg] = open_value(m, function, parameter.arg, parameter.annotation)
     if receiver is not None:
@@ -250,7 +254,9 @@ _OWN_DATA = frozenset(
 _DATA = frozenset({"samples"})
 
 
-def open_value(m: Machine, function: Function, name: str, annotation: ast.expr | None = None) -> Value:
+def open_value(
+    m: Machine, function: Function, name: str, annotation: ast.expr | None = None, *, is_own: bool = False
+) -> Value:
     """Return the value of a parameter that nobody knows: an input, the same on all ranks unless it is named a rank."""
     default = default_of(function.node.args, name) if name in _RANKS else None
     if name in _RANKS and (not isinstance(default, ast.Constant) or default.value in _UNRANKED):
@@ -269,8 +275,8 @@ def open_value(m: Machine, function: Function, name: str, annotation: ast.expr |
     annotated = _annotated_class(m, function, annotation)
     instance = m.instance(function.node, m.context(("parameter", name)), annotated)
     lacks = may_lack(function, name)
-    bits = DATA | NAMED_DATA if name in _OWN_DATA or name in _DATA or lacks else 0
-    shape = bits if name in _OWN_DATA else 0
+    bits = DATA | NAMED_DATA if is_own or name in _OWN_DATA or name in _DATA or lacks else 0
+    shape = bits if is_own or name in _OWN_DATA else 0
     place = (function.module, _parameter(function, name)) if bits else None
     content = Value(frozenset((Unknown(INPUT, f"parameter `{name}`"),)), bits, shape, frozenset(), None, place)
     m.store.set((instance, CONTENT), content)

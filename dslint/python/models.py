@@ -80,7 +80,7 @@ def train_on_batches(m: Machine, row: Row, receiver: Atom | None, node: ast.AST)
         for inner in _atoms(m.store.get((atom, "module"))):
             function = _forward_of(m, inner)
             if function is not None:
-                given = open_arguments(m, function, True)
+                given = open_arguments(m, function, True, of_batch=True)
                 model = one(atom)
                 repeat(m, node, lambda model=model, given=given: call_value(m, model, given, node))  # type: ignore[misc]
                 m.alive = True

@@ -14,8 +14,9 @@ the Trainer: `trainer.save_model()`. All of them must be called by every rank.
 
 **When it stays quiet.** The stage is below 3 or not known; a branch, an early return or the caller keeps stage 3 away;
 another branch of the same function saves at stage 3; inside `GatheredParameters`; `state_dict=` is passed; the state of
-an optimizer or a schedule; `save_pretrained` in a script that uses PEFT, since adapters are mostly small: DeepSpeed
-leaves parameters whole that have less than `stage3_param_persistence_threshold` (100,000) numbers.
+an optimizer or a schedule. `save_pretrained` in a script that uses PEFT is a warning, since adapters may be small:
+DeepSpeed leaves parameters whole that have at most `stage3_param_persistence_threshold` numbers (100,000; `auto` of
+transformers: ten times the hidden size, which the adapters of the MLP exceed at rank 8).
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8: `torch.save(engine.module.state_dict())` at stage 3 gives tensors of
 shape (0,), and whole ones at stages 1 and 2; `engine.module.save_pretrained` of a Llama (transformers 5.23) writes none
@@ -84,11 +85,10 @@ def _states(
     event = found.event
     if event.api.endswith(".save_pretrained"):
         maker = spread.engine_of(event.receiver)
-        # Adapters are small: DeepSpeed leaves weights below 100,000 numbers whole, unless the config says less.
-        is_small = any("peft" in home for home, _ in itertools.chain(*event.module.imported.values()))
+        is_small = _is_of_adapters(event)
         given = event.arguments.get("state_dict")
         if given is None or given.constants == (None,):
-            if maker is not None and not is_small and not event.open:
+            if maker is not None and not event.open:
                 yield found, maker
             return
         if is_small:
@@ -99,6 +99,11 @@ def _states(
         made = state.event.result.atoms if state.event.result is not None else frozenset[Atom]()
         if node in inside or any(isinstance(atom, Instance) and atom in made for atom in atoms):
             yield state, maker
+
+
+def _is_of_adapters(event: Event) -> bool:
+    """Return whether the module of a call imports PEFT: DeepSpeed leaves small weights whole."""
+    return any("peft" in home for home, _ in itertools.chain(*event.module.imported.values()))
 
 
 def _is_certain(run: RunQuery, found: Happening, state: Happening, maker: Event) -> bool:
@@ -112,13 +117,16 @@ def _finding(run: RunQuery, found: Happening, state: Happening, maker: Event) ->
     saved = run.text(state.event.module, call.func.value if is_method else call)  # type: ignore[attr-defined]
     is_whole_model = state is found
     what = f"`{saved}.save_pretrained` without `state_dict=`" if is_whole_model else f"`{saved}.state_dict()`"
+    is_adapter = is_whole_model and _is_of_adapters(event)
+    which = "those above `stage3_param_persistence_threshold`" if is_adapter else "these"
     return run.finding(
         META,
         event.module,
         event.node,
-        f"{what} saves the weights as they stand in the module, and at ZeRO stage 3 these are empty tensors: the "
-        "file is written without an error and holds no weights",
+        f"{what} saves the weights as they are in the module, and at ZeRO stage 3 {which} are empty tensors: the "
+        "file is written without an error and lacks them",
         hint=_hint(maker),
+        severity=Severity.WARNING if is_adapter else None,
         related=run.stages.at(found, maker).places,
         facts={"call": "save_pretrained" if is_whole_model else "torch.save", "stage": 3},
     )
@@ -215,9 +223,10 @@ def main(dataset):
         },
         at="train.py:13 error",
     ),
-    good(
-        "adapters of PEFT, which are below the persistence threshold",
+    bad(
+        "adapters of PEFT, which may be above the persistence threshold",
         {"train.py": "from peft import LoraConfig, get_peft_model\n" + _ACCELERATE % ""},
+        "train.py:15 warning",
     ),
     good("stage 2 keeps whole weights", {"train.py": _TRAIN % (2, _SAVE)}),
     good(

@@ -80,6 +80,10 @@ def _is_allowed(run: RunQuery, found: Skipped) -> bool:
     if found.is_without_gradient:
         return True
     made = run.makers.get(receiver)
+    if made is None and run.has("trainer-train"):
+        # A Trainer lets DDP look for what was not used; ZeRO stage 3 fetches every parameter on all ranks.
+        stages = {found.event.stage for found in run.happenings("training-arguments", "live-config")}
+        return 3 not in (run.stage, *stages) or _has_leaves(run)
     unused = made.arguments.get("find_unused_parameters") if made is not None else None
     return made is None or made.open or (unused is not None and unused.constants != (False,))
 
@@ -218,7 +222,32 @@ _CHOSEN = _MOE.replace("for number, expert in enumerate(self.experts):", "for nu
 )
 _LEAF = "    deepspeed.utils.set_z3_leaf_modules(model, [Mixture])\n"
 
+_TRAINER = """\
+from transformers import Trainer, TrainingArguments
+
+from model import Detector
+
+ZERO = {"bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": %d}}
+args = TrainingArguments("out", deepspeed=ZERO)
+Trainer(Detector(), args, train_dataset=[]).train()
+"""
+
 EXAMPLES = (
+    bad(
+        "a Trainer at ZeRO stage 3 runs the model, and a batch without boxes skips a layer",
+        {
+            "train.py": _TRAINER % 3,
+            "model.py": _MODEL % "        if boxes.size(0) > 0:\n            hidden = hidden + self.boxes(boxes).sum()",
+        },
+        at="model.py:14 warning",
+    ),
+    good(
+        "a Trainer at ZeRO stage 2",
+        {
+            "train.py": _TRAINER % 2,
+            "model.py": _MODEL % "        if boxes.size(0) > 0:\n            hidden = hidden + self.boxes(boxes).sum()",
+        },
+    ),
     bad("an idle expert at ZeRO stage 3", {"train.py": _PRETRAIN % "", "moe.py": _MOE % _IDLE}, at="moe.py:16 warning"),
     bad("a loop over the chosen experts", {"train.py": _PRETRAIN % "", "moe.py": _CHOSEN}, at="moe.py:14 warning"),
     good("the experts are gathered together", {"train.py": _PRETRAIN % _LEAF, "moe.py": _MOE % _IDLE}),
