@@ -48,8 +48,8 @@ GROUPS = {
         "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"
     ),
     "Expressions and statements": (
-        "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements loops"
-        " exceptional exceptions contexts matching generators"
+        "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements"
+        " loops onceloops exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries writing collected higher methods reflection functions"

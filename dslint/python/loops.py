@@ -12,6 +12,7 @@ from dslint.python.generators import run_generator, turns_of, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
 from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
+from dslint.python.onceloops import ran_once, ran_to_break
 from dslint.python.store import Key
 from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Tuple, Value, one
 from dslint.python.varies import DIVERGENT, LOST, RANKED
@@ -210,6 +211,8 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         if node.orelse:
             execute(m, node.orelse)
         return
+    if ran_once(m, node, known):
+        return
 
     def turn() -> None:
         item = items_of(m, subject, node)
@@ -317,9 +320,11 @@ def while_loop(m: Machine, node: ast.While) -> None:
     from dslint.python.expressions import evaluate
     from dslint.python.statements import execute
 
+    endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    if endless and ran_to_break(m, node):
+        return
     number = m.new_loop(node)
     loop = Loop(node, m.frame.module, None, 0, Seq(), Seq())
-    endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
     loop.at_least_once = endless
 
     def turn() -> None:

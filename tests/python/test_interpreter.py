@@ -538,9 +538,20 @@ def test_a_loop_that_takes_the_items_itself() -> None:
 
 
 def test_a_loop_that_counts() -> None:
-    for over, expected in (("range(9)", True), ("trange(n)", True), ("range(1)", False), ("[loader]", False)):
+    for over, expected in (("range(9)", True), ("trange(n)", True), ("[loader]", False)):
         outer, _ = loops(f"for epoch in {over}:\n    for batch in loader:\n        {STEP}")
         assert outer.counts is expected, over
+
+
+def test_a_loop_that_runs_once_is_none() -> None:
+    inner = f"for batch in loader:\n        {STEP}"
+    assert len(loops(f"for epoch in range(1):\n    {inner}")) == 1
+    assert len(loops(f"while True:\n    {inner}\n    break")) == 1
+    # A jump of its own, or of another loop.
+    assert len(loops(f"for epoch in range(1):\n    if seen():\n        break\n    {inner}")) == 2
+    assert len(loops(f"while True:\n    if seen():\n        continue\n    {inner}\n    break")) == 2
+    assert len(loops(f"for epoch in range(1):\n    {inner}\n        break")) == 1
+    assert held(f"{RANK}for _ in range(1):\n    x = 2\nelse:\n    x += 1\nx")[0][-1].constants == (3,)
 
 
 def test_two_unknown_numbers_that_look_alike_may_differ() -> None:
