@@ -57,7 +57,7 @@ GROUPS = {
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
         "libraries library results handed effects seeds hooks restrictions wrappers models parts sources parsers"
-        " dataclass_parsers environment configs"
+        " dataclass_parsers environment configs configfiles"
     ),
     "What happens": "events facts",
 }

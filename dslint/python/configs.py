@@ -8,6 +8,7 @@ from typing import Any
 
 from dslint.python import dictionaries, launches, parsers
 from dslint.python.attributes import child, is_escaped
+from dslint.python.configfiles import config_file
 from dslint.python.dictionaries import known_keys
 from dslint.python.events import Event, Settings
 from dslint.python.heap import REST
@@ -22,7 +23,10 @@ _MOST_SETTINGS, _DEEPEST = 200, 3
 
 
 def stage_of(m: Machine, value: Value | None) -> int | None:
-    """Return the ZeRO stage in a configuration; `None` where it is no dictionary, or the stage is not known."""
+    """Return the ZeRO stage in a configuration; `None` where it is no dictionary or file, or the stage is not known."""
+    written = config_file(m, value)
+    if written is not None:
+        return _stage_in(written.get("zero_optimization", {}))
     zero = _item(m, value, "zero_optimization")
     if zero is None:
         return None
@@ -31,11 +35,20 @@ def stage_of(m: Machine, value: Value | None) -> int | None:
     return known[0] if known is not None and len(known) == 1 and isinstance(known[0], int) else None
 
 
+def _stage_in(section: object) -> int | None:
+    """Return the stage of a section of a file; without one ZeRO is off."""
+    stage = section.get("stage", 0) if isinstance(section, dict) else None
+    return stage if type(stage) is int else None
+
+
 def accumulation_of(m: Machine, value: Value | None) -> Value | None:
-    """Return the micro batches of a step in a configuration; `None` where it is no dictionary, or does not tell.
+    """Return the micro batches of a step in a configuration; `None` where it is no dictionary or file, or is silent.
 
     DeepSpeed takes 1 where only one size of a batch is stated.
     """
+    written = config_file(m, value)
+    if written is not None:
+        return _steps_in(written)
     stated = _item(m, value, _STEPS)
     atom = value.single if value is not None else None
     if stated is not None or not isinstance(atom, Instance) or atom.cls != "builtins.dict":
@@ -44,6 +57,13 @@ def accumulation_of(m: Machine, value: Value | None) -> Value | None:
     keys = set(known_keys(m, atom))
     is_whole = (rest is None or not rest.atoms) and len(keys & {_BATCH, _MICRO}) == 1 and keys & _SECTIONS
     return const(1) if is_whole else None
+
+
+def _steps_in(written: Mapping[str, object]) -> Value | None:
+    steps = written.get(_STEPS)
+    if steps is None and len(written.keys() & {_BATCH, _MICRO}) == 1:
+        return const(1)
+    return const(steps) if type(steps) is int else None
 
 
 def stated(m: Machine, names: Sequence[str], given: Mapping[str, Value]) -> Value | None:
