@@ -56,7 +56,7 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed effects seeds hooks restrictions wrappers models parts sources parsers"
+        "libraries library results handed effects ragged seeds hooks restrictions wrappers models parts sources parsers"
         " dataclass_parsers environment configs configfiles"
     ),
     "What happens": "events facts",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, expressions, formulas, paths, texts
+from dslint.python import containers, expressions, formulas, paths, ragged, texts
 from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
@@ -49,7 +49,7 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
     made = m.thing(node, "result of an operation", (left, right), _tensor(m, left, right))
     if op is ast.Div or op is ast.Mult:
         _division(m, op, left, right, made, node)
-    return made
+    return ragged.computed(m, (left, right), made)
 
 
 def _division(m: Machine, op: type[ast.operator], left: Value, right: Value, made: Value, node: ast.AST) -> None:
@@ -153,7 +153,7 @@ def _unaryop(m: Machine, node: ast.UnaryOp) -> Value:
     kind = _scalar(m, operand)
     if kind is not None:
         return scalar(m, (operand,), kind, (type(node.op), _numbers(operand)))
-    return m.thing(node, "result of an operation", (operand,), _tensor(m, operand))
+    return ragged.computed(m, (operand,), m.thing(node, "result of an operation", (operand,), _tensor(m, operand)))
 
 
 def negated(m: Machine, operand: Value) -> Value:

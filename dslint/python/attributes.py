@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
+from dslint.python import ragged
 from dslint.python.environment import ENVIRONMENT, rank_field
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
 from dslint.python.joins import join
@@ -312,6 +313,7 @@ def child(m: Machine, atom: Instance, name: str) -> Value:
         reason = f"field `{name}` of {_described(atom, content)}"
         cell = Value(frozenset((Unknown(kind, reason),)), varies, shape, made_by, None, origin)
         m.store.set((inner, CONTENT), cell)
+    ragged.field(m, atom, name, inner)
     return Value(frozenset((inner,)), 0, 0, frozenset(), number)
 
 

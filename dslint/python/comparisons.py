@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import arithmetic, connectives, containers, expressions
+from dslint.python import arithmetic, connectives, containers, expressions, ragged
 from dslint.python.machine import Machine
 from dslint.python.operators import COMPARE, apply
 from dslint.python.special import compare_method
@@ -69,7 +69,8 @@ def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: a
             return inside if op is ast.In else arithmetic.negated(m, inside)
     number = _test_number(op, left, right)
     if arithmetic._tensor(m, left, right) and op not in (ast.Is, ast.IsNot, ast.In, ast.NotIn):
-        return m.thing(node, "comparison of tensors", (left, right), arithmetic._tensor(m, left, right))
+        made = m.thing(node, "comparison of tensors", (left, right), arithmetic._tensor(m, left, right))
+        return ragged.compared(m, (left, right), made, node)
     identity = op in (ast.Is, ast.IsNot) and _is_none(right)
     operands = (left, right)
     by_item = op not in (ast.Is, ast.IsNot, ast.In, ast.NotIn) and any(_may_be_array(m, value) for value in operands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, containers, dictionaries, seeds, wrappers
+from dslint.python import attributes, containers, dictionaries, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED
@@ -135,6 +135,7 @@ def _same(m: Machine, value: Value, keeps: int, depth: int) -> bool:
 
 
 def _same_object(m: Machine, atom: Instance, keeps: int) -> None:
+    ragged.made_same(m, atom)
     content = m.store.get((atom, CONTENT))
     if content is not None:
         kinds = frozenset((Unknown(OPAQUE, RECEIVED, str(atom.cls)),))

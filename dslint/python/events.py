@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dslint.python.parts import Part
+    from dslint.python.ragged import Ragged
     from dslint.python.source import Module
     from dslint.python.sources import Source
     from dslint.python.values import Instance, Value
@@ -90,6 +91,8 @@ class Event:
     items: dict[str, list[Value]] = field(default_factory=dict)
     # Of calls that make a group: what it may list as members, each item by item; `None` where that is not known.
     members: list[list[Value] | None] = field(default_factory=list)
+    # Of calls that need the same shape from all ranks: the arguments whose shape follows from the data of each rank.
+    ragged: dict[str, Ragged] = field(default_factory=dict)
     open: bool = False  # unpacked arguments may fill any parameter
 
 

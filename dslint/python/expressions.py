@@ -15,6 +15,7 @@ from dslint.python import (
     dictionaries,
     invoke,
     paths,
+    ragged,
     subscripts,
     writing,
 )
@@ -177,13 +178,15 @@ def _subscript(m: Machine, node: ast.Subscript) -> Value:
             evaluate(m, p) if p is not None else const(None)
             for p in (node.slice.lower, node.slice.upper, node.slice.step)
         ]
-        return subscripts.sliced(m, base, parts, node)
-    return subscripts.item(m, base, evaluate(m, node.slice), node)
+        return ragged.part(m, base, parts[1], node, subscripts.sliced(m, base, parts, node))
+    key = evaluate(m, node.slice)
+    return ragged.part(m, base, key, node, subscripts.item(m, base, key, node))
 
 
 def _slice(m: Machine, node: ast.Slice) -> Value:
     parts = [evaluate(m, p) for p in (node.lower, node.upper, node.step) if p is not None]
-    return m.thing(node, "slice", parts, "builtins.slice")
+    upper = parts[node.lower is not None] if node.upper is not None else None
+    return ragged.bounded(m, upper, m.thing(node, "slice", parts, "builtins.slice"), node)
 
 
 _SCALARS = ("builtins.int", "builtins.float", "builtins.str", "builtins.bool", "builtins.bytes")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, higher, paths, reflection
+from dslint.python import collected, containers, higher, paths, ragged, reflection
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.joins import join
@@ -211,7 +211,7 @@ def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         atom = made.single
         assert isinstance(atom, Instance)
         m.store.set((atom, CONTENT), Value(held.atoms, m.varies(held), 0, frozenset(), held.number, held.origin))
-    return made
+    return ragged.collected(m, value, made, node)
 
 
 def _int(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
@@ -226,7 +226,7 @@ def _int(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
                     if kept is not value
                     else found
                 )
-    return _computed(int, "builtins.int")(m, arguments, node)
+    return ragged.counted(m, value, _computed(int, "builtins.int")(m, arguments, node))
 
 
 def _lanes_only(value: Value) -> Value | None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # Fields of objects that are no attributes of the program.
 CONTENT, ITEMS, REST, LENGTH, BASES, ESCAPED = "#content", "#items", "#rest", "#length", "#bases", "#escaped"
+# Why the shape of a tensor follows from the data of each rank (`ragged.py`).
+RAGGED = "#ragged"
 CONTAINERS = frozenset({"builtins.list", "builtins.dict", "builtins.set", "builtins.tuple", "collections.deque"})
 
 

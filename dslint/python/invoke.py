@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from dslint.python import attributes, containers, dictionaries, effects, frames, models
+from dslint.python import attributes, containers, dictionaries, effects, frames, models, ragged
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.joins import join
@@ -180,7 +180,8 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
         return opaque_call(m, arguments, node, f"method `{name}` that no class of the project defines", one(atom), kind)
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
-    return opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
+    found = opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
+    return ragged.by_name(m, name, arguments, found, node)
 
 
 # Modules have them; of their state also optimizers and schedules, with the same meaning.
@@ -206,6 +207,8 @@ def _method_of_unknown(m: Machine, atom: Unknown, base: Value, name: str, argume
         if found is not None:
             return found
     row = m.libraries.method(atom.type, name) if atom.type else _by_name(m, name)
+    if row is None and atom.type == "builtins.bool":  # a comparison of what may be tensors
+        row = _by_name(m, name)
     if row is not None:
         return call_row(m, row, arguments, None, node, base)
     return opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
@@ -336,7 +339,8 @@ def _call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST
         method_row = m.libraries.method(atom.cls, name)
         if method_row is not None:
             return call_row(m, method_row, arguments, atom, node, one(atom))
-    return opaque_call(m, arguments, node, "call of an unknown object", one(atom))
+    found = opaque_call(m, arguments, node, "call of an unknown object", one(atom))
+    return ragged.by_name(m, "", arguments, found, node) if not atom.cls else found
 
 
 def opaque_call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, containers, durations, paths, seeds
+from dslint.python import attributes, containers, durations, paths, ragged, seeds
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
@@ -155,6 +155,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
             result = _path(
                 m, row, [base, *arguments.positional] if base is not None else arguments.positional, result, node
             )
+    result = ragged.called(m, row, bound, base, result, node)
     lanes = _lanes(m, row, place, result)
     if row.tags and lanes:
         _event(m, row, bound, base, result, node, lanes)
@@ -327,10 +328,7 @@ _WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine
 
 def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, result: Value, node: ast.AST,
            lanes: int | None = None) -> None:  # fmt: skip
-    given = dict(bound.given)
-    for at, value in enumerate(bound.extra):
-        given[f"*{at}"] = value
-    given.update(bound.extra_keywords)
+    given = {**bound.given, **{f"*{at}": value for at, value in enumerate(bound.extra)}, **bound.extra_keywords}
     tags = row.tags - {"collective"} if base is not None and is_unsynced(m, row, base) else row.tags
     base = paths.known(m, base) if base is not None else None
     given = {name: paths.known(m, value) for name, value in given.items()}
@@ -352,6 +350,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     }
     if row.tags & _KEEPS:
         event.items |= {name: containers.held(m, value) for name, value in given.items()}
+    event.ragged = ragged.gathered(m, row, given)
     if "makes-group" in row.tags:
         listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))
         event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []

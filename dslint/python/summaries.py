@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from dslint.python.binding import Arguments
 from dslint.python.events import Call, Seq
-from dslint.python.heap import CONTENT
+from dslint.python.heap import CONTENT, RAGGED
 from dslint.python.joins import is_definite
 from dslint.python.machine import Machine
 from dslint.python.store import Key
@@ -43,7 +43,7 @@ class Summary:
     decided: dict[object, bool]
     writes: dict[Key, Value]
     result: Value
-    contents: dict[Instance, Value]  # of the new tensors and the like in the result
+    contents: dict[Instance, dict[str, Value]]  # of the new tensors and the like in the result
     events: Seq | None
     lanes: int
     alive: bool
@@ -108,7 +108,8 @@ def _renewed(m: Machine, summary: Summary, value: Value, node: ast.AST, count: l
             loops = m.frame.loops
             context = m.context((m.frame.id, "summary", count[0]))
             made = m.instance(node, context, atom.cls, loops[-1].number if loops else 0)
-            m.store.set((made, CONTENT), summary.contents[atom])
+            for name, held in summary.contents[atom].items():
+                m.store.set((made, name), held)
             if made is not atom:
                 m.renewed[made] = atom
             atoms.add(made)
@@ -147,7 +148,7 @@ def _recorded(m: Machine, known: list[Summary], run: Callable[[], Value]) -> Val
     ):
         return result
     new = {key[0] for key in written if isinstance(key[0], Instance)} - {k[0] for k in reads}
-    contents: dict[Instance, Value] = {}
+    contents: dict[Instance, dict[str, Value]] = {}
     if not _is_plain(m, result, new, contents):
         return result
     changes = store.changes(mark)
@@ -168,14 +169,17 @@ def _is_module(m: Machine, owner: object) -> bool:
     return isinstance(owner, int) and owner in m.program.module_frames
 
 
-def _is_plain(m: Machine, value: Value, new: set[Instance], contents: dict[Instance, Value], depth: int = 0) -> bool:
+def _is_plain(
+    m: Machine, value: Value, new: set[Instance], contents: dict[Instance, dict[str, Value]], depth: int = 0
+) -> bool:
     """Return whether a result holds no new object but tensors and the like, whose content is kept in `contents`."""
     for atom in value.atoms:
         if isinstance(atom, Instance) and atom in new:
             content = m.store.peek((atom, CONTENT))
             if atom.cls not in ("", "torch.Tensor") or content is None:
                 return False
-            contents[atom] = content
+            length = m.store.peek((atom, RAGGED))
+            contents[atom] = {CONTENT: content} if length is None else {CONTENT: content, RAGGED: length}
         elif isinstance(atom, Tuple):
             if depth > 3 or not all(_is_plain(m, item, new, contents, depth + 1) for item in atom.items):
                 return False

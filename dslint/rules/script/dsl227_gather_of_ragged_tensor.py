@@ -1,8 +1,10 @@
 """A tensor whose shape differs between the ranks is gathered without padding.
 
-**What.** `accelerator.gather(x)`, `gather_for_metrics(x)`, or `dist.all_gather(parts, x)` with parts shaped like `x`,
-where `x` is the result of `generate`, a boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`:
-its length is what the data of this rank makes it.
+**What.** `accelerator.gather(x)`, `gather_for_metrics(x)`, `fabric.all_gather(x)`,
+`dist.all_gather_into_tensor(out, x)`, or `dist.all_gather(parts, x)` with parts shaped like `x`, where the data of this
+rank make `x` as long as it is: the result of `generate`, texts as rows of numbers padded to the longest of them, a
+boolean selection (`x[mask]`), `nonzero`, `masked_select` or `unique`, a cut at the longest row of the own batch, or one
+item for each of a rank's own share. Also through helpers, fields, loops and other files.
 
 **Why it hurts.** These calls expect the same shape from every rank and do not check it. Over gloo one rank aborts and
 another returns memory that nobody wrote; NCCL waits for ever, or writes past the end of a buffer. It works as long as
@@ -11,9 +13,10 @@ the lengths happen to agree, as they do with one GPU.
 **Fix.** `accelerator.pad_across_processes(x, dim=1, pad_index=pad_id)` before the gather (`gather_for_metrics` does not
 pad), gather text or objects (`gather_object`), or gather first and select afterwards.
 
-**When it stays quiet.** Anything that may have padded or reduced the tensor in between, an assignment in a branch, a
-selection that is reduced (`x[mask].mean()`), the decoded text of generated ids, lists made for the lengths of each
-rank, `gather_object`, and everything whose shape the code does not tell.
+**When it stays quiet.** Anything that may have padded or reduced the tensor in between, also on one way only; a test
+of lengths around the gather; a selection that is reduced (`x[mask].mean()`), `min_new_tokens`, `padding="max_length"`;
+the decoded text of generated ids, lists made for the lengths of each rank, `gather_object`, a group of some ranks, a
+run of one process, and everything whose shape the code does not tell.
 
 **Evidence.** Two gloo ranks, 2 against 3 rows: `Received data size doesn't match` on one rank, numbers that nobody sent
 on the other (accelerate 1.15 `gather`, torch 2.13 `all_gather`). Padded first, both pass.
@@ -21,22 +24,16 @@ on the other (accelerate 1.15 `gather`, torch 2.13 `all_gather`). Padded first, 
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.data.ragged import Ragged
-from dslint.model.script.dotted import keyword
-from dslint.model.script.quick import call_name, flat
-from dslint.python.events import Event
-from dslint.python.values import Instance
-from dslint.python.varies import DATA
+from dslint.python.events import Alt, Event
+from dslint.python.ragged import Ragged
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.runs import RunQuery
-from dslint.rules.training import first_made
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.everyrank import row_of
+from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.training import test_text
 
 META = RuleMeta(
     code="DSL227",
@@ -44,14 +41,61 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a tensor is gathered whose shape differs between the ranks",
-    markers=(
-        r"gather\w*\(",
-        r"\.distributed|from torch import|accelerat|deepspeed",
-        r"\.generate\(|nonzero|masked_select|argwhere|\bunique|\w\[[^\]\n]*(?:[<>=!]=|[<>]|mask|~|keep|valid|:, ?:\w)",
-    ),
+    markers=(r"gather\w*\(", r"torch|accelerat|deepspeed|lightning|mmengine"),
     references=("https://huggingface.co/docs/accelerate/package_reference/accelerator#accelerate.Accelerator.gather",),
     depends_on_run=True,
 )
+
+# A test that asks for lengths: the other side may pad.
+_ASKS_LENGTH = re.compile(r"shape|size|len|numel|pad")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on gathers of tensors that are as long as the data of each rank make them."""
+    if run.context.is_one_process:
+        return
+    told: set[int] = set()
+    for found in run.occurrences("collective"):
+        event = found.event
+        if event.ragged and id(event.node) not in told:
+            ragged = _ragged(run, found)
+            if ragged is not None:
+                told.add(id(event.node))
+                yield _finding(run, event, ragged)
+
+
+def _ragged(run: RunQuery, found: Happening) -> Ragged | None:
+    """Return why what a call gathers has another shape on each rank, where nothing provides for that."""
+    event = found.event
+    row = row_of(run, event)
+    group, room = event.arguments.get("group"), row.get("room")
+    if event.may or row.get("objects") in event.arguments or (group is not None and group.constants != (None,)):
+        return None
+    # Each rank makes room for tensors of its own shape: `[torch.empty_like(x) for ...]`.
+    if room is not None and room not in event.ragged:
+        return None
+    tests = (test_text(node) for node in found.around if isinstance(node, Alt))
+    if any(_ASKS_LENGTH.search(text) for text in tests):
+        return None
+    return event.ragged.get(str(row["equal_shapes"]))
+
+
+def _finding(run: RunQuery, event: Event, ragged: Ragged) -> Finding:
+    call = getattr(event.node, "func", event.node)
+    given = event.nodes.get(str(row_of(run, event)["equal_shapes"]), event.node)
+    module, place = ragged.place
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{run.text(event.module, call)}` needs the same shape from every rank, but `{run.text(event.module, given)}`"
+        f" holds {ragged.words}, whose number differs: a rank aborts or reads memory that nobody wrote, and NCCL waits"
+        " for ever",
+        hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
+        related=(run.location(module, place, f"{ragged.words}, as many as the data of this rank gives"),),
+        facts={"call": event.api.rpartition(".")[2]},
+    )
+
 
 _HEAD = "from accelerate import Accelerator\n\naccelerator = Accelerator()\n\n\n"
 
@@ -172,128 +216,3 @@ EXAMPLES = (
         },
     ),
 )
-
-_FUNCTIONS = {
-    "torch.distributed.all_gather": 1,
-    "torch.distributed.all_gather_into_tensor": 1,
-    "deepspeed.comm.all_gather": 1,
-    "deepspeed.comm.all_gather_into_tensor": 1,
-    "accelerate.utils.gather": 0,
-    "accelerate.utils.operations.gather": 0,
-}
-_METHODS = frozenset({"gather", "gather_for_metrics"})
-_NAMES = _METHODS | {name.rsplit(".", 1)[-1] for name in _FUNCTIONS}
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A gather, and something that makes a shape depend on data."""
-    nodes = flat(tree)
-    calls = nodes.nodes(ast.Call)
-    if not any(call_name(c) in _NAMES and c.args for c in calls):
-        return False
-    makes = {"generate", "nonzero", "masked_select", "argwhere", "unique", "unique_consecutive"}
-    return any(call_name(c) in makes for c in calls) or any(
-        isinstance(s.slice, ast.Name | ast.Compare | ast.UnaryOp | ast.BinOp | ast.Call) or _is_cut(s.slice)
-        for s in nodes.nodes(ast.Subscript)
-    )
-
-
-def _is_cut(index: ast.expr) -> bool:
-    """``[:, :length]``"""
-    last = index.elts[-1] if isinstance(index, ast.Tuple) and len(index.elts) == 2 else None
-    return isinstance(last, ast.Slice) and isinstance(last.upper, ast.Name | ast.Call)
-
-
-_GIVEN = ("tensor", "input_data")
-_FIXED = ("min_new_tokens", "min_length")
-
-
-def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on texts of own length that accelerate gathers, wherever they were generated."""
-    for found in run.happenings("collective"):
-        event = found.event
-        if event.api.rpartition(".")[2] not in _METHODS or not event.api.startswith("accelerate.") or event.may:
-            continue
-        if "use_gather_object" in event.arguments:
-            continue
-        value = next((event.arguments[name] for name in _GIVEN if name in event.arguments), None)
-        atom = value.single if value is not None else None
-        maker = run.makers.get(first_made(run, atom)) if isinstance(atom, Instance) else None
-        if maker is None or "generate" not in maker.tags or any(name in maker.arguments for name in _FIXED):
-            continue
-        if _is_of_own_data(run, maker):
-            yield _generated(run, event, maker)
-
-
-def _is_of_own_data(run: RunQuery, maker: Event) -> bool:
-    """Return whether a call generates from what differs by rank: `**batch` stands for the batch of a loader."""
-    is_unpacked = isinstance(maker.node, ast.Call) and any(k.arg is None for k in maker.node.keywords)
-    return is_unpacked or any(run.machine.deep_varies(value) & DATA for value in maker.arguments.values())
-
-
-def _generated(run: RunQuery, event: Event, maker: Event) -> Finding:
-    call = event.node.func if isinstance(event.node, ast.Call) else event.node
-    return run.finding(
-        META,
-        event.module,
-        event.node,
-        f"`{run.text(event.module, call)}` needs the same shape from every rank, but each rank has generated texts of "
-        "its own length: a rank aborts or reads memory that nobody wrote, and NCCL waits for ever",
-        hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
-        related=(run.location(maker.module, maker.node, "as long as the answers of this rank"),),
-        facts={"call": event.api.rpartition(".")[2]},
-    )
-
-
-class Check(ScriptCheck):
-    """Looks at what each gather gets."""
-
-    def start(self) -> None:
-        """One view of the shapes of the file."""
-        self._ragged = Ragged(self.ctx.tree, self.ctx.names)
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire on a tensor that is ragged for a reason that the code shows."""
-        for value in self._gathered(node):
-            found = self._ragged.source(value)
-            if found is not None:
-                self._report(node, value, *found)
-
-    def _gathered(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        name = self.ctx.qualified_name(call.func)
-        if name is not None:
-            position = _FUNCTIONS.get(name)
-            value = self.ctx.argument(call, "tensor", position) if position is not None else None
-            if value is None or self._on_group(call) or (position == 1 and not self._is_alike(call)):
-                return
-        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _METHODS and call.args:
-            if self.ctx.kind(call.func.value) != "accelerator":
-                return
-            value = call.args[0].value
-        else:
-            return
-        if isinstance(value, cst.Tuple | cst.List):
-            yield from (e.value for e in value.elements)
-        else:
-            yield value
-
-    def _on_group(self, call: cst.Call) -> bool:
-        return keyword(call, "group") is not None
-
-    def _is_alike(self, call: cst.Call) -> bool:
-        """The room that a rank makes has the shape of its own tensor: `[torch.empty_like(x) for ...]`."""
-        room = call.args[0].value
-        made = self.ctx.names.single_value(room) or room
-        return any(isinstance(n, cst.Call) and self.ctx.called(n).endswith("_like") for n in self.ctx.descendants(made))
-
-    def _report(self, call: cst.Call, value: cst.BaseExpression, source: cst.BaseExpression, what: str) -> None:
-        text = " ".join(self.ctx.text(value).split())
-        name = self.ctx.text(call.func)
-        self.report(
-            call,
-            f"`{name}` needs the same shape from every rank, but `{text}` holds {what}, whose number differs: a rank "
-            "aborts or reads memory that nobody wrote, and NCCL waits for ever",
-            hint="Pad first (`accelerator.pad_across_processes`), or gather objects",
-            related=(self.ctx.location(source, f"{what}, as many as the data of this rank gives"),),
-            facts={"call": self.ctx.called(call)},
-        )
