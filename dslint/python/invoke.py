@@ -266,6 +266,9 @@ def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, nod
 
         return construct(m, atom, arguments, node)
     if isinstance(atom, Instance):
+        receiver, name = _held_method(m, atom, function)
+        if receiver is not None:
+            return _call_member(m, receiver, one(receiver, made_by=function.made_by), name, arguments, node)
         return call_object(m, atom, arguments, node)
     if isinstance(atom, Partial):
         given = Arguments(
@@ -279,6 +282,14 @@ def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, nod
         return frames.call_function(m, atom.function, arguments, node, owner=atom.function.owner)
     _ = call_row
     return opaque_call(m, arguments, node, "call of an unknown value", function)
+
+
+def _held_method(m: Machine, atom: Instance, function: Value) -> tuple[Instance | None, str]:
+    """Return the object and the name of `save = engine.save`, of an object that nobody knows."""
+    match function.number:
+        case ("field", Instance() as receiver, str() as name) if not (atom.cls or receiver.cls):
+            return (receiver, name) if m.store.get((receiver, name)) is None else (None, "")
+    return None, ""
 
 
 def call_bound_path(m: Machine, atom: Bound, arguments: Arguments, node: ast.AST, function: Value) -> Value:

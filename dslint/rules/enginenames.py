@@ -29,9 +29,9 @@ def function_of(module: Module, node: ast.AST) -> ast.AST:
     return outer[-1] if outer else module.tree
 
 
-def node_arguments(node: ast.AST) -> bool:
-    """Return whether a call passes any arguments."""
-    return isinstance(node, ast.Call) and bool(node.args or node.keywords)
+def can_replace(node: ast.AST) -> bool:
+    """Return whether a fix may write another call in the place of one: `loss.backward()`, without arguments."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords)
 
 
 def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:
@@ -43,6 +43,17 @@ def target_of(maker: Event, scope: ast.AST) -> ast.expr | None:
 def _is_of(statement: ast.Assign, node: ast.AST) -> bool:
     value = statement.value.value if isinstance(statement.value, ast.Subscript) else statement.value
     return value is node and len(statement.targets) == 1
+
+
+def called_on(module: Module, node: ast.AST) -> ast.expr | None:
+    """Return the expression whose method a call runs, also by `run = loss.backward; run()` of one function."""
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(called, ast.Name):
+        scope = function_of(module, node)
+        assigned = [n for n in ast.walk(scope) if isinstance(n, ast.Assign)]
+        given = [n.value for n in assigned if any(isinstance(t, ast.Name) and t.id == called.id for t in n.targets)]
+        called = given[0] if len(given) == 1 else None
+    return called.value if isinstance(called, ast.Attribute) else None
 
 
 def is_scaled(node: ast.expr) -> bool:

@@ -534,3 +534,11 @@ def test_where_with_one_argument_has_a_shape_of_its_own_on_each_rank() -> None:
     own, fixed = (event.snapshot["tensor"][1] for event in happened(found, "all_reduce"))
     assert own
     assert not fixed
+
+
+def test_a_method_of_an_unknown_object_in_a_variable() -> None:
+    for call in ("net.load_state_dict(state)", "load = net.load_state_dict; load(state)"):
+        found = analysis(f"from zoo import make, state\nnet = make()\n{call}")
+        (event,) = happened(found, "load_state_dict")
+        assert event.receiver is not None
+        assert isinstance(event.receiver.single, Instance)

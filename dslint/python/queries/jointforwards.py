@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from dslint.python.events import Call, Event, Seq, walk
+from dslint.python.program import Program
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.source import Module
 from dslint.python.values import Function
 
 _MAX_STEPS = 25
+_MAX_MODULES = 4
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # Methods whose result hangs on the tensor that they are called on, and fields that do.
 _KEEPS = frozenset(
@@ -22,6 +25,7 @@ _KEEPS = frozenset(
     }
 )
 _DRAWN = frozenset({"T", "mT", "loss", "logits", "last_hidden_state", "pooler_output"})
+_TENSORS = frozenset({"input", "target", "input1", "input2", "x1", "x2"})
 _FUNCTIONAL = "torch.nn.functional"
 
 
@@ -37,8 +41,9 @@ class _Here:
 class JointForwards:
     """Follows a loss through what keeps its graph alone: anything else ends the search, and no forward is invented."""
 
-    def __init__(self, trees: Iterable[Seq], forwards: Iterable[Event]) -> None:
+    def __init__(self, program: Program, trees: Iterable[Seq], forwards: Iterable[Event]) -> None:
         """Read the calls of some trees; `forwards` are those of models."""
+        self._program = program
         self._forwards = {id(event.node): event for event in forwards}
         self._calls: dict[int, Call] = {}
         self._frozen: set[int] = set()
@@ -64,8 +69,10 @@ class JointForwards:
             yield from self._certain(part, inner, steps + 1)
 
     def _parts(self, node: ast.expr, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
-        if isinstance(node, ast.Name):
-            yield from self._of_name(node.id, here)
+        if isinstance(node, ast.Starred):
+            yield from self._of_starred(node, here)
+        elif isinstance(node, ast.Name) or _is_field(node):
+            yield from self._of_name(ast.unparse(node), here)
         elif isinstance(node, ast.BinOp):
             yield from ((node.left, here), (node.right, here))
         elif isinstance(node, ast.UnaryOp):
@@ -77,7 +84,7 @@ class JointForwards:
 
     def _of_name(self, name: str, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
         """Yield the one value of a name in its function, also of `q, p = engine(a), engine(b)`."""
-        stores = [n for n in _own(here.scope) if isinstance(n, ast.Name) and n.id == name and _is_bound(n)]
+        stores = [n for n in _own(here.scope) if _is_bound(n) and ast.unparse(n) == name]
         if not stores and here.calls:
             yield from _passed(name, here)
         if len(stores) != 1 or self._is_frozen_at(here.scope, stores[0]):
@@ -92,6 +99,12 @@ class JointForwards:
                     if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
                         yield value.elts[at], here
 
+    def _of_starred(self, node: ast.Starred, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
+        """Yield the two first parts of a tuple that is unpacked into arguments."""
+        values = [(node.value, here)] if isinstance(node.value, ast.Tuple) else list(self._parts(node.value, here))
+        for value, inner in values if len(values) == 1 else ():
+            yield from ((part, inner) for part in value.elts[:2]) if isinstance(value, ast.Tuple) else ()
+
     def _of_call(self, node: ast.Call, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
         call = self._calls.get(id(node))
         if call is not None and isinstance(call.function, Function):
@@ -102,30 +115,53 @@ class JointForwards:
             returns = [n.value for n in _own(function) if isinstance(n, ast.Return)]
             if len(returns) == 1 and returns[0] is not None and not is_frozen(call):
                 yield returns[0], _Here(call.function.module, function, (call, *here.calls))
-        elif _is_functional(node.func, here):
+        elif self._is_functional(node.func, here):
             yield from ((part, here) for part in node.args[:2])
+            yield from ((k.value, here) for k in node.keywords if k.arg in _TENSORS)
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPS:
             yield node.func.value, here
+
+    def _is_functional(self, function: ast.expr, here: _Here) -> bool:
+        """Return whether a call means a function of `torch.nn.functional`, by imports here and in modules between."""
+        words = ast.unparse(function).split(".")
+        inside = [node for node in _own(here.scope) if isinstance(node, ast.Import | ast.ImportFrom)]
+        return any(path.startswith(f"{_FUNCTIONAL}.") for path in self._paths(words, here.module, inside, 0))
+
+    def _paths(self, words: list[str], module: Module, inside: Sequence[ast.AST], steps: int) -> Iterator[str]:
+        """Yield what the imports of a module, or of a function in it, make of a dotted name."""
+        program, (first, *rest) = self._program, words
+        for node in (*inside, *module.tree.body) if steps < _MAX_MODULES else ():
+            for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                name = alias.asname or (
+                    alias.name if isinstance(node, ast.ImportFrom) else alias.name.partition(".")[0]
+                )
+                if name not in (first, "*"):
+                    continue
+                if isinstance(node, ast.ImportFrom):
+                    home = "." * node.level + (node.module or "")
+                    inner = [first if name == "*" else alias.name, *rest]
+                else:
+                    home, inner = alias.name if alias.asname else first, rest
+                path = program.resolve(module, home)
+                own = program.load(path) if path else None
+                if own is not None and inner:
+                    yield from self._paths(inner, own, [], steps + 1)
+                else:
+                    yield ".".join((home, *inner))
 
     def _is_frozen_at(self, scope: ast.AST, node: ast.AST) -> bool:
         blocks = (n for n in _own(scope) if isinstance(n, ast.With | ast.AsyncWith) and id(n) in self._frozen)
         return any(inner is node for block in blocks for inner in ast.walk(block))
 
 
-def _is_bound(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store | ast.Del)
+def _is_field(node: ast.AST) -> bool:
+    """Return whether a node is a field of the object itself, which its methods read and write like a variable."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _is_functional(function: ast.expr, here: _Here) -> bool:
-    """Return whether a call means a function of `torch.nn.functional`, by the imports of its function and module."""
-    first, _, rest = ast.unparse(function).partition(".")
-    for node in (*_own(here.scope), *here.module.tree.body):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in (a for a in node.names if (a.asname or a.name.partition(".")[0]) == first):
-                home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-                path = f"{home}{alias.name if home or alias.asname else first}.{rest}"
-                return path.startswith(f"{_FUNCTIONAL}.")
-    return False
+def _is_bound(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
+    is_place = isinstance(node, ast.Name) or _is_field(node)
+    return is_place and isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
 
 
 def _passed(name: str, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:

@@ -34,7 +34,7 @@ from dslint.python.places import ordered
 from dslint.python.queries.jointforwards import JointForwards
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of, is_scaled, node_arguments
+from dslint.rules.enginenames import called_on, function_of, is_scaled
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.snippets import TWO_ARMS
@@ -91,16 +91,16 @@ def _may_fail(run: RunQuery) -> bool:
 
 def _joint(run: RunQuery) -> JointForwards:
     forwards = (found.event for found in run.happenings("engine-forward"))
-    return JointForwards((tree for _, tree in run.trees()), forwards)
+    return JointForwards(run.machine.program, (tree for _, tree in run.trees()), forwards)
 
 
 def _forwards(joint: JointForwards, found: Happening, engine: Instance) -> list[Event]:
     """Return the forwards of an engine in the loss whose backward runs."""
-    called = getattr(found.event.node, "func", None)
-    if not isinstance(called, ast.Attribute):
+    loss = called_on(found.event.module, found.event.node)
+    if loss is None:
         return []
     scope = function_of(found.event.module, found.event.node)
-    forwards = joint.of(called.value, found.event.module, scope, found.calls)
+    forwards = joint.of(loss, found.event.module, scope, found.calls)
     return [event for event in forwards if instances(event.receiver) == [engine]]
 
 
@@ -112,7 +112,7 @@ def _are_engines(run: RunQuery, made_by: list[Instance]) -> bool:
 def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, forwards: list[Event]) -> Finding | None:
     node, module = event.node, event.module
     called = node.func if isinstance(node, ast.Call) else None
-    loss = called.value if isinstance(called, ast.Attribute) else None
+    loss = called_on(module, node)
     if called is None or (loss is not None and is_scaled(loss)):
         return None
     text = run.text(module, loss) if loss is not None else "loss"
@@ -120,7 +120,11 @@ def _of_run(run: RunQuery, event: Event, engine: Instance, stage: int | None, fo
     what, is_certain = _what(run, stage)
     fixed = f"{name}.backward({module.text(loss)})" if loss is not None else ""
     can_fix = (
-        is_here and loss is not None and "\n" not in fixed and module.path == run.path and not node_arguments(node)
+        is_here
+        and loss is not None
+        and isinstance(called, ast.Attribute)
+        and "\n" not in fixed
+        and module.path == run.path
     )
     related = tuple(run.location(f.module, f.node, "a forward of the engine") for f in forwards[:2])
     return run.finding(

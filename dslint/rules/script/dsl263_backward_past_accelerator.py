@@ -30,7 +30,7 @@ from dslint.python.events import Event
 from dslint.python.places import ordered
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.enginenames import function_of, is_scaled, node_arguments
+from dslint.rules.enginenames import called_on, function_of, is_scaled
 from dslint.rules.plateaus import instances, wrapped_by
 from dslint.rules.runs import RunQuery
 from dslint.rules.training import ACCELERATOR, constant_of, has_other_arm, maker_of, micro_batches, owners_of
@@ -77,13 +77,18 @@ def _prepared(run: RunQuery) -> dict[Instance, Event]:
 
 def _finding(run: RunQuery, event: Event, made: Event) -> Finding | None:
     node, module = event.node, event.module
-    loss = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    loss = called_on(module, node)
     if loss is None or is_scaled(loss):
         return None
     severity, what, related = _effect(run, owners_of(run, made.receiver, ACCELERATOR))
     owner = _called(made, event)
     fixed = f"{owner}.backward({module.text(loss)})"
-    can_fix = bool(owner) and "\n" not in fixed and module.path == run.path and not node_arguments(node)
+    can_fix = (
+        bool(owner)
+        and isinstance(getattr(node, "func", None), ast.Attribute)
+        and "\n" not in fixed
+        and module.path == run.path
+    )
     return run.finding(
         META,
         module,
