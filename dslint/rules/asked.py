@@ -23,6 +23,13 @@ def expressions_of(alt: Alt) -> Iterator[ast.expr]:
             yield from _behind(alt.module, test, 0)
 
 
+def is_followed(alt: Alt, name: ast.Name) -> bool:
+    """Return whether all that a name of a test may stand for is among the expressions behind it."""
+    if isinstance(name.ctx, ast.Store) or any(True for _ in _given(alt.module, name)):
+        return True
+    return any(isinstance(n, ast.FunctionDef) and n.name == name.id for n in ast.walk(alt.module.tree))
+
+
 def _behind(module: Module, node: ast.expr, depth: int) -> Iterator[ast.expr]:
     yield node
     if depth >= _DEPTH:

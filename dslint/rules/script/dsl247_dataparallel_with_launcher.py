@@ -24,7 +24,7 @@ from itertools import pairwise
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
-from dslint.rules.asked import expressions_of
+from dslint.rules.asked import expressions_of, is_followed
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.ways import Decided, ways_to
@@ -43,7 +43,7 @@ META = RuleMeta(
 
 # What makes the process a rank of a job. An `Accelerator` that prepares nothing may be there for its device alone.
 _JOINING = ("starts-group", "makes-engine", "wraps-model", "prepares")
-_ASKED = re.compile(r"(?:torch\.)?(?:cuda\.)?device_count\(\)")
+_COUNT = re.compile(r"(?:^|\.)device_count$")
 _SEVERAL = re.compile(r"device_count|\brange\(")
 
 
@@ -51,7 +51,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire where every process that wraps has joined, or joins, a job."""
     if run.context.world_size.get_or(0) == 1:
         return
-    joins = [found for found in run.happenings(*_JOINING) if _joins(run, found.event)]
+    joins = [found for found in run.occurrences(*_JOINING) if _joins(run, found.event)]
     for found in run.happenings("wraps-model", "replicates-model") if joins else ():
         event = found.event
         if not _is_dp(run, event) or event.may or _has_one_device(event) or _is_unwrapped(event):
@@ -85,10 +85,15 @@ def _ways(run: RunQuery, found: Happening) -> frozenset[tuple[int, Decided]]:
 
 
 def _counts_gpus(test: Alt) -> bool:
-    """Return whether a test compares the number of GPUs, which is the same on every rank."""
+    """Return whether a test asks for the number of GPUs and nothing else: it is the same on every rank."""
     asked = list(expressions_of(test))
-    is_comparison = bool(asked) and isinstance(asked[0], ast.Compare)
-    return is_comparison and any(isinstance(e, ast.Call | ast.Compare) and _ASKED.match(ast.unparse(e)) for e in asked)
+    parts = [part for expression in asked for part in ast.walk(expression)]
+    if not any(isinstance(part, ast.Compare) for part in parts) or any(isinstance(p, ast.BoolOp) for p in parts):
+        return False
+    counts = [part for part in parts if isinstance(part, ast.Call) and _COUNT.search(ast.unparse(part.func))]
+    known = {id(name) for call in counts for name in ast.walk(call)}
+    known |= {id(name) for name in parts if isinstance(name, ast.Name) and is_followed(test, name)}
+    return bool(counts) and all(id(part) in known for part in parts if isinstance(part, ast.Name | ast.Attribute))
 
 
 def _has_one_device(event: Event) -> bool:
