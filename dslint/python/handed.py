@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from dslint.python import containers
 from dslint.python.binding import BoundArguments
-from dslint.python.dictionaries import known_keys
+from dslint.python.dictionaries import known_keys, may_lack
 from dslint.python.generators import turns_of
 from dslint.python.heap import CONTENT
 from dslint.python.libraries import ClassRow, Row
@@ -49,6 +50,18 @@ def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instanc
             _shapes_differ(m, receiver, varies, node)
     length = items.length | _length_of_sources(m, row, bound, node)
     m.store.set((receiver, CONTENT), Value(frozenset((Unknown(OPAQUE, f"items of `{row.path}`"),)), 0, length))
+
+
+def options(m: Machine, given: Mapping[str, Value]) -> dict[str, list[Value]]:
+    """Return what the dictionaries hold that a call gets as `*_kwargs`, by `name.key`; not what may be missing."""
+    found: dict[str, list[Value]] = {}
+    for name, value in given.items():
+        atom = value.single if name.endswith("_kwargs") else None
+        for key in known_keys(m, atom) if isinstance(atom, Instance) and atom.cls == "builtins.dict" else ():
+            stored = m.store.get((atom, ("key", key))) if isinstance(atom, Instance) else None
+            if stored is not None and isinstance(atom, Instance) and not may_lack(m, atom, key):
+                found[f"{name}.{key}"] = [stored]
+    return found
 
 
 def _passed(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> Value | None:

@@ -10,7 +10,7 @@ from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
 from dslint.python.events import Event
-from dslint.python.handed import contents, is_unsynced
+from dslint.python.handed import contents, is_unsynced, options
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import Returns, Row, parse_returns
@@ -347,7 +347,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         name: m.elements(value.single)
         for name, value in given.items()
         if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
-    }
+    } | options(m, given)
     if row.tags & _KEEPS:
         event.items |= {name: containers.held(m, value) for name, value in given.items()}
     event.ragged = ragged.gathered(m, row, given)

@@ -542,3 +542,18 @@ def test_a_method_of_an_unknown_object_in_a_variable() -> None:
         (event,) = happened(found, "load_state_dict")
         assert event.receiver is not None
         assert isinstance(event.receiver.single, Instance)
+
+
+def test_what_a_call_gets_as_options() -> None:
+    found = analysis(
+        """
+        from transformers import TrainingArguments
+        how = {"use_reentrant": True}
+        if open("x"):
+            how["early"] = 1
+        TrainingArguments("out", gradient_checkpointing_kwargs=how)
+        """
+    )
+    (event,) = happened(found, "TrainingArguments")
+    assert [v.constants for v in event.items["gradient_checkpointing_kwargs.use_reentrant"]] == [(True,)]
+    assert "gradient_checkpointing_kwargs.early" not in event.items

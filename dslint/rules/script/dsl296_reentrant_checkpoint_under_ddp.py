@@ -23,7 +23,6 @@ that run twice; without reentrant checkpointing both train.
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -54,7 +53,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_REENTRANT = re.compile(r"use_reentrant['\"]?\s*[:=]\s*True")
 # Accelerate hands these to DDP; with a plugin it wraps models by something else.
 _HANDLER = "accelerate.DistributedDataParallelKwargs"
 _OTHERS = ("deepspeed_plugin", "fsdp_plugin", "megatron_lm_plugin")
@@ -177,8 +175,9 @@ def _is_true(event: Event, name: str) -> bool:
 
 
 def _says_reentrant(event: Event) -> bool:
-    nodes = [event.nodes.get(f"{word}_checkpointing_kwargs") for word in ("gradient", "activation")]
-    return any(node is not None and _REENTRANT.search(event.module.text(node)) for node in nodes)
+    """Return whether the options of the checkpoints certainly ask for reentrant ones."""
+    names = (f"{word}_checkpointing_kwargs.use_reentrant" for word in ("gradient", "activation"))
+    return any(value.constants == (True,) for name in names for value in event.items.get(name, ()))
 
 
 def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
