@@ -47,6 +47,9 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
         type_ = _result_type(op, kinds, left, right)
         return scalar(m, (left, right), type_, (op, _numbers(left, right)))
     made = m.thing(node, "result of an operation", (left, right), _tensor(m, left, right))
+    terms = _numbers(left, right)
+    if terms is not None:
+        m.computed[made.number] = (op, terms)
     if op is ast.Div or op is ast.Mult:
         _division(m, op, left, right, made, node)
     return ragged.computed(m, (left, right), made)

@@ -1,11 +1,14 @@
-"""What the names say that everybody gives to things: a loader yields each rank's own items."""
+"""What the names say that everybody gives to things: a loader yields each rank's own items, an optimizer steps."""
 
 from __future__ import annotations
 
 import ast
 import re
 
+from dslint.python.binding import Arguments
+from dslint.python.events import Event
 from dslint.python.heap import CONTENT, LENGTH
+from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.source import Module
 from dslint.python.values import INPUT, LOST_VALUE, Instance, Unknown, Value, one
@@ -13,6 +16,29 @@ from dslint.python.varies import DATA, NAMED_DATA
 
 # Loaders, whose items are each rank's own.
 _LOADER = re.compile(r"(?:^|_)(?:data)?_?loader$|dataloader$|^(?:train|data)_?iter(?:ator)?$")
+
+# Optimizers, and what steps them.
+_OPTIMIZER = re.compile(r"optim|^opt$|_opt$|^opt_", re.I)
+_SCALER = re.compile(r"scaler", re.I)
+
+
+def note_step(m: Machine, name: str, arguments: Arguments, node: ast.AST) -> None:
+    """Note that something of which nobody knows anything is stepped and is called an optimizer (`named-step`)."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if name != "step" or not isinstance(function, ast.Attribute):
+        return
+    owner: ast.AST | None = function.value
+    if _SCALER.search(_word(owner)):
+        owner = arguments.nodes.get(0)
+    if _OPTIMIZER.search(_word(owner)):
+        event = Event("torch.optim.Optimizer.step", frozenset(("named-step",)), node, m.frame.module, None, {}, None,
+                      m.lanes, m.control)  # fmt: skip
+        m.events.append(event)
+
+
+def _word(node: ast.AST | None) -> str:
+    """Return the last name of an expression."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def names_loader(name: str) -> bool:
@@ -44,3 +70,13 @@ def assigned(m: Machine, name: str, value: Value, target: ast.AST) -> Value:
     assert isinstance(loader, Instance)
     yields_own(m, loader, name, m.frame.module, target, target)
     return made
+
+
+# Modules have them; of their state also optimizers and schedules, with the same meaning.
+_STATE = frozenset({"load_state_dict", "state_dict", "parameters", "named_parameters"})
+
+
+def method_of(m: Machine, name: str) -> Row | None:
+    """Return the method of a module, a tensor or a table that this name means on an object that nobody knows."""
+    kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
+    return m.libraries.method(kind, name) or m.libraries.method("pandas.DataFrame", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, dictionaries, functions, writing
+from dslint.python import containers, dictionaries, functions, turns, writing
 from dslint.python.binding import Arguments
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
@@ -22,7 +22,7 @@ def _enumerate(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if items is not None and isinstance(first, Const) and isinstance(first.value, int):
         pairs = [one(Tuple((const(at), item))) for at, item in enumerate(items, first.value)]
         return containers.new_iterator(m, node, pairs)
-    number = unknown(OPAQUE, "number of an item", m.varies(start), 0, "builtins.int")
+    number = turns.counting(m, unknown(OPAQUE, "number of an item", m.varies(start), 0, "builtins.int"), start)
     from dslint.python.loops import items_of
 
     pair = one(Tuple((number, items_of(m, value, node))))

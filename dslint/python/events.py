@@ -157,6 +157,9 @@ class Loop:
     items: frozenset[ast.AST] = frozenset()
     begun: frozenset[ast.AST] = frozenset()
     counts: bool = False
+    # Of the loop in numbers of its turns (`turns.py`), and how many turns of any loop came before it.
+    number: int = 0
+    since: int = 0
 
 
 @dataclass(slots=True, eq=False)

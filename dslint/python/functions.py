@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, higher, paths, ragged, reflection
+from dslint.python import collected, containers, higher, paths, ragged, reflection, turns
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.joins import join
@@ -174,6 +174,8 @@ def _range(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     number = Value(
         frozenset((Unknown(OPAQUE, "number of a range", "builtins.int"),)), start | step, 0, frozenset(), None, origin
     )
+    given = arguments.positional
+    number = turns.counting(m, number, given[0] if len(given) > 1 else const(0), given[2] if len(given) > 2 else None)
     m.store.set((atom, "#yields"), number)
     only = arguments.positional[0].number if len(arguments.positional) == 1 else None
     if isinstance(only, tuple) and only[0] == "parameter" and only in m.defaults:

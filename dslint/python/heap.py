@@ -48,6 +48,17 @@ CONTAINERS = frozenset({"builtins.list", "builtins.dict", "builtins.set", "built
 RECEIVED = "received from the group"
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a value is where a test has decided: `first` where it holds, else `second`."""
+
+    node: ast.AST
+    test: Value
+    module: Module
+    first: Value
+    second: Value
+
+
 @dataclass(slots=True)
 class Outcome:
     """A way to leave a block: what it wrote, on which lanes, and for which causes other ranks may leave otherwise."""
@@ -142,6 +153,8 @@ class Heap:
         self.forwarding: frozenset[Instance] = frozenset()  # the wrapped models whose forward runs
         self.renewed: dict[Instance, Instance] = {}  # what calls that were not interpreted again gave, by their first
         self.defaults: dict[object, Value] = {}  # of options and open parameters, by the number of their value
+        self.chosen: dict[object, Choice] = {}  # what a test has chosen, by the number of the value
+        self.computed: dict[object, object] = {}  # what an unknown object is computed from, by the number of its value
         self.converted: dict[object, str] = {}  # the type of an option that is given, by the number of its value
         self.escaped: set[Instance] = set()  # what code without a model has got hold of, at any time
         self.turn = 0
@@ -162,6 +175,14 @@ class Heap:
         # The test whose ways meet just now.
         self.split: tuple[Module, ast.AST] | None = None
         self.asked: tuple[ast.AST | None, Value | None] | None = None
+
+    def chosen_from(self, first: Value, second: Value) -> object:
+        """Return a new number of a value that is one of two, and keep which test decides, where one does."""
+        found = ("met", self.number())
+        node, test = self.asked if self.asked is not None else (None, None)
+        if node is not None and test is not None:
+            self.chosen[found] = Choice(node, test, self.frame.module, first, second)
+        return found
 
     # -- objects and their content ------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
-from dslint.python import attributes, containers, dictionaries, effects, frames, models, ragged
+from dslint.python import attributes, bynames, containers, dictionaries, effects, frames, models, ragged
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.joins import join
-from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.places import ordered
 from dslint.python.several import is_alike, note_none, with_member, without_none
@@ -171,7 +171,7 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
     """Call a method that no class declares: of an unknown object, of a Tensor by its name, or a lost one."""
     from dslint.python.library import call_row
 
-    row = _by_name(m, name) if not atom.cls or atom.cls == "pandas.DataFrame" else None
+    row = bynames.method_of(m, name) if not atom.cls or atom.cls == "pandas.DataFrame" else None
     if row is not None:
         return call_row(m, row, arguments, atom, node, base)
     if isinstance(atom.cls, ClassAtom):
@@ -180,18 +180,9 @@ def _unknown_method(m: Machine, atom: Instance, base: Value, name: str, argument
         return opaque_call(m, arguments, node, f"method `{name}` that no class of the project defines", one(atom), kind)
     if atom.cls and atom.cls.startswith(("torch.", "deepspeed.", "accelerate.", "transformers.")):
         return opaque_call(m, arguments, node, f"unknown member `{name}` of `{atom.cls}`", one(atom), OPAQUE)
+    bynames.note_step(m, name, arguments, node)
     found = opaque_call(m, arguments, node, f"method `{name}` of an unknown object", one(atom))
     return ragged.by_name(m, name, arguments, found, node)
-
-
-# Modules have them; of their state also optimizers and schedules, with the same meaning.
-_STATE = frozenset({"load_state_dict", "state_dict", "parameters", "named_parameters"})
-
-
-def _by_name(m: Machine, name: str) -> Row | None:
-    """Return the method of a module, a tensor or a table that this name means on an object that nobody knows."""
-    kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
-    return m.libraries.method(kind, name) or m.libraries.method("pandas.DataFrame", name)
 
 
 def _has_open_base(m: Machine, cls: ClassAtom) -> bool:
@@ -206,11 +197,12 @@ def _method_of_unknown(m: Machine, atom: Unknown, base: Value, name: str, argume
         found = call_builtin_method(m, atom, base, name, arguments, node)
         if found is not None:
             return found
-    row = m.libraries.method(atom.type, name) if atom.type else _by_name(m, name)
+    row = m.libraries.method(atom.type, name) if atom.type else bynames.method_of(m, name)
     if row is None and atom.type == "builtins.bool":  # a comparison of what may be tensors
-        row = _by_name(m, name)
+        row = bynames.method_of(m, name)
     if row is not None:
         return call_row(m, row, arguments, None, node, base)
+    bynames.note_step(m, name, arguments, node)
     return opaque_call(m, arguments, node, f"method `{name}` of an unknown value", base)
 
 
@@ -244,7 +236,10 @@ def call_value(m: Machine, function: Value, arguments: Arguments, node: ast.AST)
     runs: list[Callable[[], Value]] = []
     for atom in ordered(without_none(function.atoms)):
         runs.append(lambda atom=atom: call_atom(m, atom, function, arguments, node))  # type: ignore[misc]
-    return alternatives(m, runs, function, node)
+    found = alternatives(m, runs, function, node)
+    if len(runs) > 1 and function.number in m.chosen:
+        return replace(found, number=("called", function.number, m.number()))
+    return found
 
 
 def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, node: ast.AST) -> Value:

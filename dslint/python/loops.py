@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from dslint.python import containers, writing
+from dslint.python import containers, turns, writing
 from dslint.python.events import Alt, Exit, Loop, Node, Seq, walk
 from dslint.python.generators import run_generator, turns_of, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
@@ -202,7 +202,9 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     number = m.new_loop(node)
     counted = containers.counted(m, subject) | _own_turns(m, subject, node)
     known = containers.exact_items(m, subject)
-    loop = Loop(node, m.frame.module, m.with_origin(subject), counted, Seq(), Seq(), bool(known))
+    loop = Loop(
+        node, m.frame.module, m.with_origin(subject), counted, Seq(), Seq(), bool(known), number=number, since=m.turn
+    )
     generator = subject.single
     if isinstance(generator, Instance) and generator.cls == "builtins.generator" and generator in m.generators:
         _over_generator(m, node, loop, generator, number)
@@ -215,7 +217,7 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         return
 
     def turn() -> None:
-        item = items_of(m, subject, node)
+        item = turns.of_range(m, subject, turns.of_turn(m, items_of(m, subject, node), number), number)
         loop.items |= makers(item)
         loop.counts = len(known or (1, 2)) > 1 and _is_number(item) and not _is_once(m, subject)
         assign(m, node.target, item)
@@ -324,7 +326,7 @@ def while_loop(m: Machine, node: ast.While) -> None:
     if endless and ran_to_break(m, node):
         return
     number = m.new_loop(node)
-    loop = Loop(node, m.frame.module, None, 0, Seq(), Seq())
+    loop = Loop(node, m.frame.module, None, 0, Seq(), Seq(), number=number, since=m.turn)
     loop.at_least_once = endless
 
     def turn() -> None:

@@ -301,10 +301,10 @@ class Machine(Heap):
 
     def _met(self, value: Value, first: Value, second: Value) -> Value:
         """Give a value of several ways a number: who reads the variable twice reads the same value."""
-        if value.number is not None or value.is_lost:
+        if value.is_lost or (value.number is not None and first.number == second.number):
             return value
         number = first.number if first.number is not None and first.number == second.number else None
-        number = number or ("met", self.number())
+        number = number or self.chosen_from(first, second)
         return Value(value.atoms, value.varies, value.shape, value.made_by, number, value.origin)
 
     def _by_rank(self, first: Value, first_lanes: int, second: Value, second_lanes: int) -> Value | None:

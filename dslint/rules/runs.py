@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.python.events import Call, Event, Node, Seq, events, walk
+from dslint.python.events import Call, Event, Node, Seq, children, events, walk
+from dslint.python.events import Context as Block
 from dslint.python.queries.parting import Parting
 from dslint.python.queries.traces import Partings
 from dslint.python.queries.waits import Waits
@@ -142,6 +143,13 @@ class RunQuery:
         found = {at: happening for tag in tags for at, happening in tagged.get(tag, ())}
         yield from (found[at] for at in sorted(found))
 
+    def blocks(self) -> Iterator[tuple[Block, tuple[Node, ...]]]:
+        """Yield the `with` blocks of all entries, each with what is around it, outermost first."""
+        for _, tree in self.trees():
+            for node, around in _with_surroundings(tree):
+                if isinstance(node, Block):
+                    yield node, around
+
     @cached_property
     def _tagged(self) -> dict[str, list[tuple[int, Happening]]]:
         """Return the events of all entries by their tags, numbered in the order of the source."""
@@ -219,8 +227,13 @@ class RunQuery:
 
 def happenings_of(tree: Seq, entry: Entry) -> Iterator[Happening]:
     """Yield the events of a tree with the nodes around them; a shared subtree once."""
-    from dslint.python.events import children
+    for node, around in _with_surroundings(tree):
+        if isinstance(node, Event):
+            yield Happening(node, entry, around)
 
+
+def _with_surroundings(tree: Seq) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+    """Yield the nodes of a tree with those around them, outermost first; a shared subtree once."""
     pending: list[tuple[Node, tuple[Node, ...]]] = [(tree, ())]
     seen: set[int] = set()
     while pending:
@@ -228,8 +241,6 @@ def happenings_of(tree: Seq, entry: Entry) -> Iterator[Happening]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, Event):
-            yield Happening(node, entry, around)
-            continue
+        yield node, around
         inner = around if isinstance(node, Seq) else (*around, node)
         pending.extend((child, inner) for child in reversed(children(node)))

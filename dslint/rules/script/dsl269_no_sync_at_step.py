@@ -20,19 +20,19 @@ the ranks differ after the first step; on all but the last they are equal.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.model.script.dotted import last_name
-from dslint.model.script.objects.conditions import Condition
-from dslint.model.script.quick import flat
-from dslint.model.script.training.turns import Turns
+from dslint.core.source import Location
+from dslint.python.events import Call, Event, Loop, Node
+from dslint.python.places import ordered
+from dslint.python.queries.turns import Test
+from dslint.python.values import Instance
+from dslint.rules import unsynced
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.parted import function_around
+from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
     code="DSL269",
@@ -45,6 +45,113 @@ META = RuleMeta(
     references=("https://github.com/modelscope/FunASR/pull/3472",),
     depends_on_run=True,
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire once for each `no_sync` that is entered in a turn in which an optimizer steps."""
+    if run.context.is_one_process:
+        return
+    steps = list(run.occurrences("optimizer-step", "named-step"))
+    seen: set[int] = set()
+    for block in unsynced.blocks(run) if steps else ():
+        asked = _asked(block)
+        if asked is None or id(asked.node) in seen or _exchanges(run, block.loop):
+            continue
+        mine = (step for step in steps if any(node is block.loop for node in step.around))
+        finding = next((f for f in (_judged(run, block, step, asked) for step in mine) if f is not None), None)
+        if finding is not None:
+            seen.add(id(asked.node))
+            yield finding
+
+
+def _exchanges(run: RunQuery, loop: Loop) -> bool:
+    """Return whether the script itself reduces gradients in the loop."""
+    for found in run.occurrences("collective"):
+        if "reduce" not in found.event.api.rpartition(".")[2] or not any(node is loop for node in found.around):
+            continue
+        nodes: list[Call | Event] = [*found.calls, found.event]
+        if any(".grad" in n.module.text(function_around(n.module, n.node) or n.node) for n in nodes):
+            return True
+    return False
+
+
+def _asked(block: unsynced.Block) -> Test | None:
+    """Return the test that asks for the number of the turn."""
+    tests = (inner for test in block.waits for inner in (test.leaves or (test,)))
+    return next((test for test in tests if block.turns.divisor([test]) is not None), None)
+
+
+def _judged(run: RunQuery, block: unsynced.Block, step: Happening, asked: Test) -> Finding | None:
+    """Compare the turns in which gradients stay on their rank with those of a step."""
+    turns, waits = block.turns, block.waits
+    runs = turns.tests(step.around, step.event)
+    divisor = turns.divisor([*waits, *runs])
+    sizes = turns.sizes(divisor) if runs else ()
+    found = [turns.both(waits, runs, divisor, size) for size in sizes]
+    if not sizes or not all(found):
+        return None
+    size, is_known = sizes[-1], len(sizes) == 1
+    calls = [n for n in step.around[_place(step.around, block.loop) :] if isinstance(n, Call)]
+    module, node = (calls[0].module, calls[0].node) if calls else (step.event.module, step.event.node)
+    return run.finding(
+        META,
+        asked.module,
+        asked.node,
+        f"with {size if is_known else f'{_divisor_text(run, asked)} {size}'} the step runs in turn {found[-1][0]} of"
+        " each group, and so does `no_sync`: the gradients of that micro batch stay on their rank, each rank steps with"
+        " its own, and the weights of the ranks part",
+        hint="Enter `no_sync` on all micro batches but the one on which the optimizer steps",
+        related=(
+            _entered(run, block),
+            run.location(module, node, "the step"),
+            *((run.location(step.event.module, step.event.node, "in here"),) if calls else ()),
+        ),
+        severity=Severity.ERROR if is_known else Severity.WARNING,
+        fix=_fix(run, block, asked, runs, divisor),
+        facts={"gas": size},
+    )
+
+
+def _place(around: Sequence[Node], loop: Loop) -> int:
+    return next(number for number, node in enumerate(around) if node is loop)
+
+
+def _entered(run: RunQuery, block: unsynced.Block) -> Location:
+    """Return where `no_sync` is asked for; else the block."""
+    made = [atom.node for atom in ordered(block.context.manager.atoms) if isinstance(atom, Instance)]
+    text = block.context.module.text
+    node = next((n for n in made if isinstance(n, ast.Call) and "no_" in text(n.func)), block.context.node)
+    return run.location(block.context.module, node, "entered here")
+
+
+def _divisor_text(run: RunQuery, asked: Test) -> str:
+    rests = [n for n in ast.walk(asked.node) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod)]
+    return f"`{run.text(asked.module, rests[0].right)}`" if rests else "a group of"
+
+
+def _fix(run: RunQuery, block: unsynced.Block, asked: Test, runs: list[Test], divisor: object) -> Fix | None:
+    """The index plus one, where that makes the two agree."""
+    turns, waits = block.turns, block.waits
+    index = _index_of(asked, block.loop)
+    if index is None or asked.module.path != run.path or len([w for w in waits if turns.divisor([w]) is not None]) > 1:
+        return None
+    for size in turns.sizes(divisor):
+        stepping = turns.both(runs, runs, divisor, size)
+        moved = sorted((turn - 1) % size for turn in turns.both(waits, waits, divisor, size))
+        if len(stepping) != 1 or moved != [turn for turn in range(size) if turn not in stepping]:
+            return None
+    edit = Edit(run.path, asked.module.span(index), f"({index.id} + 1)")
+    return Fix("Enter `no_sync` on all micro batches but the last of a group", (edit,))
+
+
+def _index_of(asked: Test, loop: Loop) -> ast.Name | None:
+    """Return the plain index that is divided, in `index % n != 0`."""
+    rests = [n for n in ast.walk(asked.node) if isinstance(n, ast.BinOp)]
+    left = rests[0].left if len(rests) == 1 and isinstance(rests[0].op, ast.Mod) else None
+    target = loop.node.target if isinstance(loop.node, ast.For) else None
+    names = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)} if target is not None else set()
+    return left if isinstance(left, ast.Name) and left.id in names else None
+
 
 _HEAD = """\
 from contextlib import nullcontext
@@ -113,6 +220,45 @@ def train(net, optimizer, scaler, loader):
         optimizer.zero_grad()
 """
 )
+_FAR = (
+    _HEAD
+    + """\
+import torch
+import torch.distributed as dist
+
+
+def is_last(step, count):
+    return (step + 1) % count == 0
+
+
+def train(net, loader, args):
+    dist.init_process_group("nccl")
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step, batch in enumerate(loader):
+        with %s if is_last(step, args.count) else %s:
+            model(batch).mean().backward()
+        if is_last(step, args.count):
+            optimizer.step()
+"""
+)
+_FABRIC = """\
+import torch
+from lightning.fabric import Fabric
+
+
+def main(net, loader):
+    fabric = Fabric(devices=4, strategy="ddp")
+    fabric.launch()
+    model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    for i, batch in enumerate(fabric.setup_dataloaders(loader)):
+        is_accumulating = %s %% 8 != 0
+        with fabric.no_backward_sync(model, enabled=is_accumulating):
+            fabric.backward(model(batch).mean())
+        if (i + 1) %% 8 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
 
 EXAMPLES = (
     bad(
@@ -138,6 +284,17 @@ EXAMPLES = (
         {"train.py": _TRAIN % ("(step + 1) % 8 != 0", "step % 8 == 0")},
         "train.py:9 error",
     ),
+    bad(
+        "a function says which micro batch is the last",
+        {"train.py": _FAR.replace("%s", "model.no_sync()", 1).replace("%s", "nullcontext()")},
+        "train.py:19 warning",
+    ),
+    good(
+        "a function says which micro batch is the last, and all others wait",
+        {"train.py": _FAR.replace("%s", "nullcontext()", 1).replace("%s", "model.no_sync()")},
+    ),
+    bad("Fabric, where an argument decides", {"train.py": _FABRIC % "i"}, "train.py:11 error"),
+    good("Fabric, where an argument decides for the last", {"train.py": _FABRIC % "(i + 1)"}),
     good(
         "left where the optimizer steps",
         {
@@ -206,154 +363,3 @@ def train(args, model, optimizer, loader):
     ),
     good("one process", {"train.py": _TRAIN % ("step % 4 != 0", "(step + 1) % 4 == 0")}, world_size=1),
 )  # fmt: skip
-
-_OPTIMIZER = re.compile(r"optim|^opt$|_opt$", re.I)
-_ENGINES = frozenset({"engine", "engine_module"})
-_NO_FORWARD = frozenset(
-    {"backward", "scale", "scale_loss", "item", "detach", "mean", "sum", "zero_grad", "step", "update"}
-)
-# A script that touches gradients and reduces something may exchange the gradients itself.
-_GRADIENT = re.compile(r"\.grad\b")
-_REDUCES = re.compile(r"all_?reduce|average_parameters|reduce_gradients")
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Some loop holds `no_sync` and a remainder."""
-    nodes = flat(tree)
-    for loop in nodes.nodes(ast.For):
-        inside = nodes.inside(loop)
-        if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in inside) and any(
-            isinstance(n, ast.Attribute) and n.attr == "no_sync" for n in inside
-        ):
-            return True
-    return False
-
-
-class Check(ScriptCheck):
-    """Compares the turns of a loop in which `no_sync` is entered with those in which an optimizer steps."""
-
-    def finish(self) -> None:
-        """Fire once for each `no_sync`."""
-        text = self.ctx.doc.source.text
-        if self.ctx.run.is_one_process or (_GRADIENT.search(text) and _REDUCES.search(text)):
-            return
-        for node in self.ctx.tree.every(cst.Attribute):
-            loops = self.ctx.loops(node) if node.attr.value == "no_sync" else ()
-            if loops and isinstance(loops[0], cst.For) and self.ctx.kind(node.value) not in _ENGINES:
-                self._judge(node, loops[0])
-
-    def _judge(self, node: cst.Attribute, loop: cst.For) -> None:
-        turns = Turns(self.ctx.tree, self.ctx.names, self.ctx.constants, loop)
-        waits = self._conditions(node, loop)
-        if not waits or not turns.is_counted or not self._holds_forward(node, loop):
-            return
-        for site, step in self._steps(loop):
-            runs = self._conditions(site, loop)
-            divisor = turns.divisor([*waits, *runs])
-            alone = turns.divisor(waits)
-            if divisor is None or alone is None or not runs or self.ctx.excludes(node, site):
-                continue
-            sizes = turns.sizes(divisor)
-            found = [turns.both(waits, runs, divisor, size) for size in sizes]
-            if sizes and all(found):
-                self._report(node, site, step, (turns, waits, runs), divisor)
-                return
-
-    def _conditions(self, node: cst.CSTNode, loop: cst.For) -> list[Condition]:
-        """The tests of the body of the loop that decide whether a node runs in a turn."""
-        found = self.ctx.objects.conditions.of(node)
-        return [c for c in found if self.ctx.tree.contains(loop.body, c.test)]
-
-    def _holds_forward(self, node: cst.Attribute, loop: cst.For) -> bool:
-        """The block that is entered runs a forward: there DDP decides whether the backward will exchange."""
-        for block in (n for n in self.ctx.descendants(loop.body) if isinstance(n, cst.With)):
-            if any(self.ctx.tree.contains(i.item, node) or self._is_of(i.item, node) for i in block.items):
-                calls = (n for n in self.ctx.descendants(block.body) if isinstance(n, cst.Call))
-                return any(self.ctx.called(c) not in _NO_FORWARD for c in calls)
-        return False
-
-    def _is_of(self, entered: cst.BaseExpression, node: cst.Attribute) -> bool:
-        """`with context():` of a variable that was given the `no_sync`."""
-        name = entered.func if isinstance(entered, cst.Call) and not entered.args else entered
-        if not isinstance(name, cst.Name):
-            return False
-        found = self.ctx.objects.reached(name)
-        return any(b.value is not None and self.ctx.tree.contains(b.value, node) for b in found)
-
-    def _steps(self, loop: cst.For) -> Iterator[tuple[cst.Call, cst.Call]]:
-        """The calls of the loop that step an optimizer, themselves or in a function of the file, and that step."""
-        for call in (n for n in self.ctx.descendants(loop.body) if isinstance(n, cst.Call)):
-            if self.ctx.loops(call)[:1] != (loop,):
-                continue
-            if self._is_step(call):
-                yield call, call
-                continue
-            function = self.ctx.names.local_function(call)
-            inside = self.ctx.tree.own_nodes(function) if function is not None else ()
-            step = next((n for n in inside if isinstance(n, cst.Call) and self._is_step(n)), None)
-            if step is not None and not any("%" in c.text for c in self.ctx.objects.conditions.of(step)):
-                yield call, step
-
-    def _is_step(self, call: cst.Call) -> bool:
-        if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "step":
-            return False
-        owner = call.func.value
-        if "scaler" in last_name(owner).lower():
-            owner = call.args[0].value if call.args else owner
-        return self.ctx.kind(owner).endswith("optimizer") or _OPTIMIZER.search(last_name(owner)) is not None
-
-    def _report(
-        self,
-        node: cst.Attribute,
-        site: cst.Call,
-        step: cst.Call,
-        tests: tuple[Turns, list[Condition], list[Condition]],
-        divisor: cst.BaseExpression,
-    ) -> None:
-        turns, waits, runs = tests
-        sizes = turns.sizes(divisor)
-        size = sizes[-1]
-        turn = turns.both(waits, runs, divisor, size)[0]
-        is_known = len(sizes) == 1
-        given = f"{size}" if is_known else f"`{self.ctx.text(divisor)}` {size}"
-        asked = next(c.test for c in waits if turns.divisor([c]) is not None)
-        self.report(
-            asked,
-            f"with {given} the step runs in turn {turn} of each group, and so does `no_sync`: the gradients of that"
-            " micro batch stay on their rank, each rank steps with its own, and the weights of the ranks part",
-            hint="Enter `no_sync` on all micro batches but the one on which the optimizer steps",
-            related=(
-                self.ctx.location(node, "entered here"),
-                self.ctx.location(site, "the step"),
-                *((self.ctx.location(step, "in here"),) if step is not site else ()),
-            ),
-            severity=Severity.ERROR if is_known else Severity.WARNING,
-            fix=self._fix(asked, tests, divisor),
-            facts={"gas": size},
-        )
-
-    def _fix(
-        self,
-        asked: cst.BaseExpression,
-        tests: tuple[Turns, list[Condition], list[Condition]],
-        divisor: cst.BaseExpression,
-    ) -> Fix | None:
-        """The index plus one, where that makes the two agree."""
-        turns, waits, runs = tests
-        index = self._index_of(asked, turns)
-        if index is None or len([c for c in waits if turns.divisor([c]) is not None]) > 1:
-            return None
-        for size in turns.sizes(divisor):
-            stepping = turns.both(runs, runs, divisor, size)
-            moved = sorted((t - 1) % size for t in turns.both(waits, waits, divisor, size))
-            if len(stepping) != 1 or moved != [t for t in range(size) if t not in stepping]:
-                return None
-        edit = Edit(self.ctx.doc.path, self.ctx.span(index), f"({turns.index} + 1)")
-        return Fix("Enter `no_sync` on all micro batches but the last of a group", (edit,))
-
-    def _index_of(self, asked: cst.BaseExpression, turns: Turns) -> cst.Name | None:
-        """The plain index that is divided, in `index % n != 0`."""
-        rests = [n for n in self.ctx.descendants(asked) if isinstance(n, cst.BinaryOperation)]
-        rest = rests[0] if len(rests) == 1 and isinstance(rests[0].operator, cst.Modulo) else None
-        left = rest.left if rest is not None else None
-        return left if isinstance(left, cst.Name) and left.value == turns.index else None
