@@ -162,6 +162,7 @@ if __name__ == "__main__":
     main()
 """
 _LOADER = "loader = DataLoader(Lines(sys.argv[1:], 3), batch_size=8, num_workers=2)"
+_ALONE = _LOADER.replace("num_workers=2", "num_workers=1")
 _SAMPLER = """\
 import random
 
@@ -263,7 +264,7 @@ EXAMPLES = (
     ),
     good(
         "divided by rank in a function that the data set calls",
-        {"data.py": _STREAM % _HELPED, "train.py": _TRAIN % ("Lines", _LOADER)},
+        {"data.py": _STREAM % _HELPED, "train.py": _TRAIN % ("Lines", _ALONE)},
     ),
     good(
         "divided in a module that a function imports",
@@ -271,7 +272,7 @@ EXAMPLES = (
             "data.py": _STREAM % "from tools import parts\n        files = parts.mine(self.files)",
             "tools/__init__.py": "",
             "tools/parts.py": _PARTS,
-            "train.py": _TRAIN % ("Lines", _LOADER),
+            "train.py": _TRAIN % ("Lines", _ALONE),
         },
     ),
     good(
@@ -286,7 +287,7 @@ EXAMPLES = (
         "the seed is the rank's own",
         {
             "data.py": _STREAM % _DRAWN,
-            "train.py": _TRAIN % ("Lines", _LOADER.replace(", 3)", ", 3 + dist.get_rank())")),
+            "train.py": _TRAIN % ("Lines", _ALONE.replace(", 3)", ", 3 + dist.get_rank())")),
         },
     ),
     good(
@@ -307,6 +308,6 @@ EXAMPLES = (
     ),
     good("one process", {"data.py": _SAMPLER % "", "train.py": _LIGHTNING % ("1", "False")}),
     good(
-        "one process of torchrun", {"data.py": _STREAM % _DRAWN, "train.py": _TRAIN % ("Lines", _LOADER)}, world_size=1
+        "one process of torchrun", {"data.py": _STREAM % _DRAWN, "train.py": _TRAIN % ("Lines", _ALONE)}, world_size=1
     ),
 )

@@ -10,7 +10,8 @@ test set, and it changes with the number of GPUs. Files with an answer for each 
 take the same number of steps, fill up and drop the copies after the gather.
 
 **When it stays quiet.** Scripts that train, where a batch more or less does not count; a division that is rounded up; a
-last rank that goes further; items that were filled up or cut to a multiple of the number of ranks.
+last rank that goes further; items that were filled up or cut to a multiple of the number of ranks; functions
+that no script calls, whose items may have been filled up.
 
 **Evidence.** Two gloo ranks, torch 2.13: of five items four are gathered; with a stride, five.
 """
@@ -73,10 +74,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _code(run: RunQuery) -> Iterator[tuple[Module, ast.AST]]:
-    """Yield the functions that the run enters, and the code of its script, each once."""
+    """Yield the functions that the script enters, and its own code, each once."""
     seen: set[ast.AST] = set()
     for entry, tree in run.trees():
-        found = [(entry.module, entry.node or entry.module.tree)]
+        if entry.kind != "script":
+            continue  # who calls it may have filled up the items
+        found = [(entry.module, entry.node)]
         for node in walk(tree):
             if isinstance(node, Call) and isinstance(node.function, Function):
                 found.append((node.function.module, node.function.node))

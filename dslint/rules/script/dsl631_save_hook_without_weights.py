@@ -116,7 +116,8 @@ import os
 def register(accelerator):
     def save_model_hook(models, weights, output_dir):
         for number, model in enumerate(models):
-            model.save_pretrained(os.path.join(output_dir, str(number)))
+            folder = os.path.join(output_dir, str(number))
+            model.save_pretrained(folder, is_main_process=accelerator.is_main_process)
 %s
 
     accelerator.register_save_state_pre_hook(save_model_hook)
@@ -125,7 +126,7 @@ _PLUGIN = "deepspeed_plugin=DeepSpeedPlugin(zero_stage=2)"
 _POP, _GUARDED = "            weights.pop()", "            if weights:\n                weights.pop()"
 
 EXAMPLES = (
-    bad("The hook of diffusers", {"hooks.py": _HOOKS % _POP, "train.py": _TRAIN % _PLUGIN}, "hooks.py:8 error"),
+    bad("The hook of diffusers", {"hooks.py": _HOOKS % _POP, "train.py": _TRAIN % _PLUGIN}, "hooks.py:9 error"),
     good("The list is asked", {"hooks.py": _HOOKS % _GUARDED, "train.py": _TRAIN % _PLUGIN}),
     good("Without DeepSpeed", {"hooks.py": _HOOKS % _POP, "train.py": _TRAIN % ""}),
 )
