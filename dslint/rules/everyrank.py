@@ -193,8 +193,11 @@ def _waits_on_one_side(alt: Alt) -> bool:
 
 def written_as(event: Event, node: ast.expr | None) -> list[str]:
     """Return the code of an argument, and of what its variables are assigned in the same file."""
-    if node is None:
-        return [event.module.text(event.node)]
+    return [event.module.text(found) for found in (written(event, node) if node is not None else [event.node])]
+
+
+def written(event: Event, node: ast.expr) -> list[ast.expr]:
+    """Return an argument, and what its variables are assigned in the same file."""
     names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
     assigned = [
         statement.value
@@ -202,7 +205,7 @@ def written_as(event: Event, node: ast.expr | None) -> list[str]:
         if isinstance(statement, ast.Assign)
         and any(isinstance(t, ast.Name) and t.id in names for t in statement.targets)
     ]
-    return [event.module.text(found) for found in (node, *assigned)]
+    return [node, *assigned]
 
 
 def row_of(run: RunQuery, event: Event) -> Mapping[str, Any]:

@@ -46,7 +46,7 @@ class HostTensors:
     def _is_on_host(self, module: Module, node: ast.Call) -> bool:
         """Return whether a call makes a tensor of plain numbers, and names no device."""
         libraries = self.run.machine.libraries
-        path = libraries.canonical(_path(module, node.func))
+        path = libraries.canonical(path_of(module, node.func))
         cls = libraries.class_(path)
         row = cls.constructor if cls is not None else libraries.function(path)
         if row is None or not row.extra.get("on_host"):
@@ -60,7 +60,7 @@ class HostTensors:
         return "data" not in names or data is None or _is_plain(data)
 
 
-def _path(module: Module, func: ast.expr) -> str:
+def path_of(module: Module, func: ast.expr) -> str:
     """Return the path that a name or an attribute of a module stands for, as the imports say."""
     if not isinstance(func, ast.Name | ast.Attribute):
         return ""

@@ -1673,7 +1673,6 @@ RULES: tuple[RuleInfo, ...] = (
         markers=("deepspeed|accelerat|torch\\.distributed|fsdp",),
         fix="none",
         since="0.1.0",
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

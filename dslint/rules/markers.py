@@ -37,6 +37,7 @@ ENTRY = (
     r"|cuda\.set_device\(|cuda:\{|CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"
     r"|new_group\(|new_subgroups|RandomSampler\(|batch_sampler ?="
     r"|gather_list|scatter_list|gather_object\(|all_gather\w*\("
+    r"|distributed\.checkpoint|distributed import checkpoint|TrainingArguments(?:\(| as )"
     r"|distributed import(?: \([^)]*|[^\n(]*)(?:gather|scatter|reduce|barrier|broadcast|\*)"
     r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
     r"|accelerator\.prepare\(|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from script_helpers import call, findings, script
+from script_helpers import findings
 
 from dslint.core.fact import known
 from dslint.core.finding import Severity
 from dslint.engine.run import check_paths
 from dslint.model.context import Context
-from dslint.model.script.setup.ownvalues import OwnValues
 from dslint.rules.script import dsl221_timeout_not_timedelta as dsl221
 from dslint.rules.script import dsl225_ddp_timeout_without_effect as dsl225
 from dslint.rules.script import dsl226_group_members_per_rank as dsl226
@@ -54,29 +53,26 @@ ENGINE = "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=m, conf
         ("f'r{os.environ[\"RANK\"]}'", "rank", True),
     ],
 )
-def test_values_of_the_process_itself(expression: str, kind: str, certain: bool) -> None:
-    ctx = script(NAMES + f"name = {expression}\nuse(name)\n")
-    found = OwnValues(ctx.names, ctx.guards.rank_values, ctx.objects).of(call(ctx, "use").args[0].value)
-    assert found is not None
-    assert (found.kind, found.is_certain) == (kind, certain)
+def test_dsl231_knows_values_of_the_process_itself(expression: str, kind: str, certain: bool) -> None:
+    (found,) = findings(dsl231, NAMES + ENGINE + f"name = {expression}\nengine.save_checkpoint('out', name)\n")
+    assert dict(found.facts)["kind"] == kind
+    assert (found.severity is Severity.ERROR) == certain
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "use(f'step-{step}')\n",
+        "engine.save_checkpoint('out', f'step-{step}')\n",
         "name = f'{time.time()}'\nname = share(name)\nuse(name)\n",
-        "use(f'{time.time() // 3600}')\n",
-        "use(f'{dist.get_rank() // 8}')\n",
-        "def save(rank):\n    use(f'r{rank}')\n",
-        "for rank in range(4):\n    use(f'r{rank}')\n",
-        "use(names[0])\n",
-        "use(dist.get_rank)\n",
+        "engine.save_checkpoint('out', f'{time.time() // 3600}')\n",
+        "engine.save_checkpoint('out', f'{dist.get_rank() // 8}')\n",
+        "for rank in range(4):\n    engine.save_checkpoint('out', f'r{rank}')\n",
+        "engine.save_checkpoint('out', names[0])\n",
+        "engine.save_checkpoint('out', dist.get_rank)\n",
     ],
 )
-def test_values_that_may_be_the_same_everywhere(code: str) -> None:
-    ctx = script(NAMES + code)
-    assert OwnValues(ctx.names, ctx.guards.rank_values, ctx.objects).of(call(ctx, "use").args[0].value) is None
+def test_dsl231_leaves_values_alone_that_may_be_the_same_everywhere(code: str) -> None:
+    assert findings(dsl231, NAMES + ENGINE + code) == []
 
 
 @pytest.mark.parametrize(

@@ -28,18 +28,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-
-import libcst as cst
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.setup.ownvalues import OwnValue, OwnValues
-from dslint.python.events import Event
-from dslint.python.varies import CLOCK, DATA, LOST, RANDOM, RANKED, UNSURE
+from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, LOST, NAMED_RANK, RANDOM, RANK, RANKED, UNMODELLED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import row_of, written_as
+from dslint.rules.everyrank import row_of, written, written_as
+from dslint.rules.hosttensors import path_of
 from dslint.rules.runs import RunQuery
-from dslint.rules.walk import ScriptCheck
+
+if TYPE_CHECKING:
+    from dslint.python.events import Event
 
 META = RuleMeta(
     code="DSL231",
@@ -51,144 +51,138 @@ META = RuleMeta(
     references=("DeepSpeedEngine._checkpoint_tag_validation in deepspeed/runtime/engine.py",),
 )
 
+# Calls with which each rank writes a part of one checkpoint.
 _SAVES = frozenset({"save_checkpoint", "save_state", "save", "async_save"})
-_ARGUMENTS = "TrainingArguments"
-_CHECKPOINT = ("torch.distributed.checkpoint.", "torch.distributed.checkpoint.state_dict_saver.")
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A checkpoint is saved under a name that is more than a literal."""
-    made = flat(tree).nodes(ast.Call)
-    calls = [call for call in made if call_name(call) in _SAVES or call_name(call).endswith(_ARGUMENTS)]
-    return any(
-        not isinstance(value, ast.Constant)
-        for call in calls
-        for value in (*call.args[:2], *(k.value for k in call.keywords if k.arg in _ARGUMENT_NAMES))
-    )
-
-
-_ARGUMENT_NAMES = frozenset({"tag", "save_dir", "output_dir", "checkpoint_id"})
-
-
-class Check(ScriptCheck):
-    """Looks at the folder and the tag of every call that saves a part on each rank."""
-
-    def start(self) -> None:
-        """The values of the module; does the script say what DeepSpeed shall do about tags that differ?"""
-        self.validates = "tag_validation" in self.ctx.doc.source.text
-        self.own = OwnValues(self.ctx.names, self.ctx.guards.rank_values, self.ctx.objects)
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when a name certainly holds a value of the rank's own."""
-        if self.validates:
-            return
-        for argument, value in self._names_of(node):
-            found = self.own.of(value) if value is not None else None
-            # Behind a rank guard the call itself is the mistake.
-            if value is not None and found is not None and self.ctx.guard(node) is None:
-                self._report(node, argument, value, found)
-                return
-
-    def _names_of(self, node: cst.Call) -> list[tuple[str, cst.BaseExpression | None]]:
-        """The arguments that name the place of a checkpoint of which each rank writes a part."""
-        argument = self.ctx.argument
-        if isinstance(node.func, cst.Attribute):
-            owner, method = node.func.value, node.func.attr.value
-            if method == "save_checkpoint" and self.ctx.kind(owner) in ("engine", "prepared"):
-                return [("tag", argument(node, "tag", 1)), ("folder", argument(node, "save_dir", 0))]
-            if method == "save_state" and self.ctx.kind(owner) == "accelerator":
-                return [("folder", argument(node, "output_dir", 0))]
-        # Without ZeRO or FSDP rank 0 writes all that matters.
-        parts = [p for p in (argument(node, "deepspeed", None), argument(node, "fsdp", None)) if p is not None]
-        if parts and self.ctx.kind(node) == "training_arguments":
-            split = any(self.ctx.text(p) not in ("None", '""', "''") for p in parts)
-            return [("folder", argument(node, "output_dir", 0))] if split else []
-        name = self.ctx.qualified_name(node.func) or ""
-        saves = name.startswith(_CHECKPOINT) and name.rpartition(".")[2] in ("save", "async_save")
-        if saves and argument(node, "no_dist", None) is None:
-            return [("folder", argument(node, "checkpoint_id", None))]
-        return []
-
-    def _report(self, node: cst.Call, argument: str, value: cst.BaseExpression, found: OwnValue) -> None:
-        certain = found.is_certain and (argument == "tag" or found.kind in ("unique", "rank"))
-        which = "differs between the ranks" if certain else "may differ between the ranks"
-        origin = (self.ctx.location(found.node, "made by each rank for itself"),) if found.node is not value else ()
-        self.report(
-            value,
-            f"the {argument} of the checkpoint holds {found.what}, which {which}: each rank then writes its part into"
-            " a folder of its own, and no folder holds the whole checkpoint",
-            hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
-            related=origin,
-            severity=Severity.ERROR if certain else Severity.WARNING,
-            facts={
-                "call": self.ctx.called(node),
-                "argument": argument,
-                "kind": found.kind,
-                "stage": self.ctx.stage,
-            },
-        )
-
-
-# What the visitor cannot see: the name is a field, or comes from a helper or another file.
-_OWN = {
-    "clock": (CLOCK, "the clock"),
-    "unique": (RANDOM, "a random number"),
-    "loss": (DATA, "a number of the rank's own data"),
-    "rank": (RANKED, "the rank"),
-}
+_SHARDED = ("deepspeed.", "accelerate.", "torch.distributed.checkpoint.")
 # What a number of the data is called that scripts put into the names of their checkpoints.
 _SCORE = re.compile(r"(?i)loss|metric|acc|score|perplexity|ppl|wer\b|bleu|f1\b")
-_SHARDED = ("deepspeed.", "accelerate.", "torch.distributed.checkpoint.")
+# What leaves of a clock as much as two ranks may have alike.
+_COARSE = frozenset({"int", "round", "strftime", "ctime", "date"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What makes a name each rank's own: `clock`, `rank`, `host`, `loss` or `unique`, and the same in words.
+
+    `is_certain`: two ranks never get the same one; otherwise they may, as two that ask within the same second.
+    """
+
+    kind: str
+    what: str
+    is_certain: bool = False
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on checkpoints that each rank names for itself."""
     if run.context.is_one_process:
         return
-    for found in run.happenings("saves-collective"):
+    for found in run.happenings("saves-collective", "training-arguments"):
         event = found.event
-        is_shared_out = event.api.startswith(_SHARDED) and event.api.rpartition(".")[2] in _SAVES
-        if is_shared_out and "no_dist" not in event.arguments:
+        # On some ranks only, the call itself is the mistake.
+        if event.lanes == run.machine.worlds.full and "tag_validation" not in event.module.source.text:
             yield from _of_checkpoint(run, event)
 
 
 def _of_checkpoint(run: RunQuery, event: Event) -> Iterator[Finding]:
-    if event.lanes != run.machine.worlds.full or "tag_validation" in event.module.source.text:
-        return
-    for name in ("tag", str(row_of(run, event).get("path", ""))):
-        kind = _kind(event, name)
-        if kind is not None and (kind != "unique" or not run.has("seeds")):
-            argument = "tag" if name == "tag" else "folder"
-            harm = "so that no folder may hold all of its parts"
-            yield _told(run, event, name, kind, f"{argument} of the checkpoint", harm)
+    for name in _names(run, event):
+        own = _own(run, event, name)
+        if own is not None:
+            yield _told(run, event, name, own)
             return
 
 
-def _kind(event: Event, name: str) -> str | None:
-    """What makes an argument each rank's own, for certain."""
+def _names(run: RunQuery, event: Event) -> tuple[str, ...]:
+    """Return the arguments that name the place of a checkpoint of which each rank writes a part."""
+    if "training-arguments" in event.tags:
+        # Without ZeRO or FSDP rank 0 writes all that matters.
+        parts = [event.arguments[name] for name in ("deepspeed", "fsdp") if name in event.arguments]
+        split = any(part.constants is None or any(part.constants) for part in parts)
+        return ("output_dir",) if split else ()
+    is_shared_out = event.api.startswith(_SHARDED) and event.api.rpartition(".")[2] in _SAVES
+    if not is_shared_out or "no_dist" in event.arguments:
+        return ()
+    return ("tag", str(row_of(run, event).get("path", "")))
+
+
+def _own(run: RunQuery, event: Event, name: str) -> _Own | None:
+    """Return what makes an argument each rank's own, for certain."""
     causes, _, models = event.snapshot.get(name, (LOST, 0, frozenset()))
-    is_loss = bool(models) or any(_SCORE.search(text) for text in written_as(event, event.nodes.get(name)))
-    # What unknown code makes of the loss of the rank's own batch is its own, too.
-    if causes & LOST or (causes & UNSURE and not (causes & DATA and is_loss)):
+    is_score = any(_SCORE.search(text) for text in written_as(event, event.nodes.get(name)))
+    # A wrapped model runs on batches of the rank; what unknown code makes of its loss is the rank's own, too.
+    is_loss = (causes & DATA and is_score) or (causes & (DATA | UNMODELLED) and models)
+    if causes & LOST or (causes & UNSURE and not is_loss):
         return None
-    found = next((kind for kind, (bits, _) in _OWN.items() if causes & bits), None)
+    if causes & (CLOCK | RANKED) and any(map(_divides, _inside(event, name))):
+        return None  # `time.time() // 3600`, `rank // 8`: what is left may be the same
+    unique = _unique(run, event, name)
+    if causes & CLOCK:
+        return _Own("clock", "the clock", bool(unique) and name == "tag" and _is_whole(event, name))
+    if causes & (RANDOM | HOST) and unique:
+        return _Own("unique", unique, is_certain=True)
+    if causes & RANDOM and not run.has("seeds"):
+        return _Own("unique", "a random number")
     # The number of the epoch that a file holds is the same for all; a loss comes from the wrapped model.
-    return found if found != "loss" or is_loss else None
+    if is_loss:
+        return _Own("loss", "a number of the rank's own data")
+    if causes & (RANK | LOCAL):
+        return _Own("rank", "the rank", is_certain=not causes & NAMED_RANK)
+    return _Own("host", "the name or number of the machine") if causes & RANKED else None
 
 
-def _told(run: RunQuery, event: Event, name: str, kind: str, what: str, harm: str) -> Finding:
-    origin = event.origins.get(name)
-    argument = what.partition(" ")[0]
+def _unique(run: RunQuery, event: Event, name: str) -> str:
+    """Return, in words, what no two processes get the same, where a name begins with that; else nothing."""
+    module, node = event.origins.get(name, (event.module, None))
+    libraries = run.machine.libraries
+    path = libraries.canonical(path_of(module, node.func)) if isinstance(node, ast.Call) else ""
+    owner, _, method = path.rpartition(".")
+    row = libraries.function(path) or libraries.method(owner, method)
+    return str(row.extra.get("unique", "")) if row is not None else ""
+
+
+def _is_whole(event: Event, name: str) -> bool:
+    """Return whether a name holds a clock as it is, and no rounded part of it; a name made elsewhere may hold any."""
+    module, place = event.origins[name]
+    inside = _inside(event, name)
+    return module is event.module and any(inner is place for inner in inside) and not any(map(_cuts, inside))
+
+
+def _inside(event: Event, name: str) -> list[ast.AST]:
+    node = event.nodes.get(name)
+    return [inner for found in (written(event, node) if node is not None else ()) for inner in ast.walk(found)]
+
+
+def _divides(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
+
+
+def _cuts(node: ast.AST) -> bool:
+    """Return whether an operation leaves a part of a number or text."""
+    if isinstance(node, ast.FormattedValue):
+        return node.format_spec is not None
+    if isinstance(node, ast.BinOp):
+        is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        return isinstance(node.op, ast.Mod) and not is_text
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "attr", getattr(node.func, "id", "")) in _COARSE
+    return isinstance(node, ast.Slice)
+
+
+def _told(run: RunQuery, event: Event, name: str, own: _Own) -> Finding:
+    origin, node = event.origins.get(name), event.nodes.get(name)
+    argument = "tag" if name == "tag" else "folder"
+    certain = own.is_certain and (argument == "tag" or own.kind in ("unique", "rank"))
+    is_here = origin is None or origin[1] is node
     return run.finding(
         META,
         event.module,
-        event.nodes.get(name) or event.node,
-        f"The {what} holds {_OWN[kind][1]}, which may differ between the ranks, {harm}",
+        node or event.node,
+        f"the {argument} of the checkpoint holds {own.what}, which {'differs' if certain else 'may differ'} between the"
+        " ranks: each rank then writes its part into a folder of its own, and no folder holds the whole checkpoint",
         hint="Make the name on rank 0 and broadcast it, or build it from the step or epoch",
-        related=(origin[0].location(origin[1], "made by each rank for itself"),) if origin else (),
-        severity=Severity.WARNING,
-        varies=event.snapshot.get(name, (0,))[0],
-        facts={"call": event.api.rpartition(".")[2], "argument": argument, "kind": kind, "stage": run.stage},
+        related=(origin[0].location(origin[1], "made by each rank for itself"),) if origin and not is_here else (),
+        severity=Severity.ERROR if certain else Severity.WARNING,
+        varies=event.snapshot[name][0],
+        facts={"call": event.api.rpartition(".")[2], "argument": argument, "kind": own.kind, "stage": run.stage},
     )
 
 
