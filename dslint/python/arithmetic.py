@@ -52,7 +52,8 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
         m.computed[made.number] = (op, terms)
     if op is ast.Div or op is ast.Mult:
         _division(m, op, left, right, made, node)
-    return ragged.computed(m, (left, right), made)
+    # A product of matrices has other dimensions.
+    return made if op is ast.MatMult else ragged.computed(m, (left, right), made)
 
 
 def _division(m: Machine, op: type[ast.operator], left: Value, right: Value, made: Value, node: ast.AST) -> None:

@@ -33,6 +33,7 @@ def gathered(text: str) -> str:
         ("F.softmax(x[x > 0], dim=-1).argmax(-1)", "a boolean selection"),
         ("x[:, : int((x > 0).sum(1).max())]", "what is left of a cut at the longest row of its own batch"),
         ("x[x > 0].mean()", ""),
+        ("x[x > 0].t() @ x[x > 0]", ""),
         ("x[x > 0][:5]", ""),
         ("x[[0, 1]]", ""),
         ("F.pad(x[x > 0], (0, 9))", ""),
