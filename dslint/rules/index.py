@@ -1963,7 +1963,6 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "add_argument",
             "rank",
-            "add_argument\\((?:[^)]*,)?\\s*[\\\"']--(?:local[_-]|global[_-]|node[_-])?rank[\\\"']",
         ),
         fix="safe",
         since="0.1.0",
@@ -1978,8 +1977,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl253_argparse_bool",
         markers=(
             "add_argument",
-            "bool",
-            "type\\s*=\\s*bool\\b",
+            "bool\\b",
         ),
         fix="none",
         since="0.1.0",

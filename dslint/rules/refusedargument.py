@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Refused:
     """An argument that some release in use refuses, with what a finding says of it."""
 
-    node: cst.Name
+    node: cst.CSTNode
+    name: str
     message: str
     severity: Severity
     version: VersionFact
@@ -30,14 +31,14 @@ class Refused:
 
 
 def refused(
-    node: cst.Name,
+    node: cst.CSTNode,
+    name: str,
     owner: tuple[str, str],
     releases: Releases,
     fix: Fix | None,
     error: str = "TypeError: unexpected keyword argument",
 ) -> Refused | None:
     """What the releases in use make of the name of an argument; ``owner``: the library and the class that takes it."""
-    name = node.value
     found = standing(owner, name, releases)
     if found is None:
         return None
@@ -51,7 +52,7 @@ def refused(
         does = "was removed in" if found.is_removed else "came with"
         verb = "take" if error.startswith("TypeError") else "have"
         message = f"{who} not {verb} `{name}`, which {does} {since}: `{owner[1]}` raises `{error}` on every rank"
-    return Refused(node, message, found.severity, version, found, fix)
+    return Refused(node, name, message, found.severity, version, found, fix)
 
 
 def renamed(ctx: ScriptContext, arg: cst.Arg, owner: tuple[str, str], releases: Releases) -> Fix | None:

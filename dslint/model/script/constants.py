@@ -104,7 +104,8 @@ class Constants:
             is_table = isinstance(value, cst.Dict) or (
                 isinstance(value, cst.Call) and self._names.called(value) == "dict"
             )
-            if is_table and items_of(node, self._names) is None:
+            items = items_of(node, self._names) if is_table else {}
+            if items is None or (is_table and items != items_of(value, self._names)):
                 return unknown(f"`{node.value}` may be changed")
             return self._value(value, steps)
         return unknown(f"`{node.value}` is not a constant")

@@ -24,7 +24,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.dotted import dotted
+from dslint.model.script.dotted import dotted, is_none
 from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
@@ -39,11 +39,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="A rank argument without `type=int` is a text, and is compared with numbers",
     fix="safe",
-    markers=(
-        r"add_argument",
-        r"rank",
-        r"add_argument\((?:[^)]*,)?\s*[\"']--(?:local[_-]|global[_-]|node[_-])?rank[\"']",
-    ),
+    markers=(r"add_argument", r"rank"),
     references=("https://docs.python.org/3/library/argparse.html#type",),
 )
 
@@ -130,7 +126,7 @@ def precheck(tree: ast.Module) -> bool:
     return any(
         call_name(call) == "add_argument"
         and not {"type", "action"} & {k.arg for k in call.keywords}
-        and any(isinstance(a, ast.Constant) and _dest(str(a.value)) in _NAMES for a in call.args)
+        and any(not isinstance(a, ast.Constant) or _dest(str(a.value)) in _NAMES for a in call.args)
         for call in flat(tree).nodes(ast.Call)
     )
 
@@ -184,7 +180,9 @@ class Check(ScriptCheck):
     def _is_parsed(self, owner: cst.Name) -> bool:
         """The object may be what the parser returns: a variable that holds it, or a parameter."""
         found = self.ctx.names.bindings(owner.value, owner)
-        return all(b.kind == "param" or (isinstance(b.value, cst.Call) and self._parses(b.value)) for b in found)
+        values = [b.value for b in found if b.kind != "param" and not is_none(b.value)]
+        made = [(self.ctx.names.single_value(v) or v) if isinstance(v, cst.Name) else v for v in values]
+        return all(isinstance(value, cst.Call) and self._parses(value) for value in made)
 
     def _parses(self, call: cst.Call) -> bool:
         """``parser.parse_args()``, or a function of this file that holds it."""

@@ -35,7 +35,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="`type=bool` of argparse turns every text into `True`, also `False`",
-    markers=(r"add_argument", r"bool", r"type\s*=\s*bool\b"),
+    markers=(r"add_argument", r"bool\b"),
     references=("https://docs.python.org/3/library/argparse.html#type",),
     depends_on_run=True,
 )
@@ -44,6 +44,21 @@ _HEAD = "import argparse\n\nparser = argparse.ArgumentParser()\n"
 _BOOL = 'parser.add_argument("--use_flash", type=bool, default=True)\nargs = parser.parse_args()\n'
 
 EXAMPLES = (
+    bad(
+        "the options of the argument come by a dictionary",
+        {
+            "train.py": _HEAD + "options = {'default': True}\noptions['type'] = bool\n"
+            "parser.add_argument('--use_flash', **options)\nargs = parser.parse_args()\n"
+        },
+        at="train.py:5 info",
+    ),
+    good(
+        "an option that may be replaced",
+        {
+            "train.py": _HEAD + "options = dict(type=bool)\nif fast:\n    options['type'] = int\n"
+            "parser.add_argument('--use_flash', **options)\nargs = parser.parse_args()\n"
+        },
+    ),
     bad("a flag that cannot be switched off", {"train.py": _HEAD + _BOOL}, at="train.py:4 info"),
     bad(
         "the launch command passes False",
@@ -81,10 +96,13 @@ EXAMPLES = (
 
 
 def precheck(tree: ast.Module) -> bool:
-    """Some argument is declared with `type=bool`."""
+    """Some argument is declared with `type=bool`, or with options from elsewhere."""
     return any(
         call_name(call) == "add_argument"
-        and any(k.arg == "type" and isinstance(k.value, ast.Name) and k.value.id == "bool" for k in call.keywords)
+        and any(
+            k.arg is None or (k.arg == "type" and isinstance(k.value, ast.Name) and k.value.id == "bool")
+            for k in call.keywords
+        )
         for call in flat(tree).nodes(ast.Call)
     )
 

@@ -35,6 +35,7 @@ import libcst as cst
 from dslint.core.finding import Severity
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_origin
+from dslint.model.script.given import given
 from dslint.model.script.quick import call_name, derived, expression_name, flat
 from dslint.model.script.training.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
@@ -77,8 +78,10 @@ def precheck(tree: ast.Module) -> bool:
     removed = (n for n in nodes.nodes(ast.Attribute) if n.attr in removed_fields())
     if any(expression_name(node.value).endswith(("args", "arguments")) for node in removed):
         return True
+    is_told = any(node.value in names for node in nodes.nodes(ast.Constant) if isinstance(node.value, str))
+    is_told = is_told or any(k.arg in names for call in nodes.nodes(ast.Call) for k in call.keywords)
     return any(
-        call_name(call) in known and any(keyword.arg in names for keyword in call.keywords)
+        call_name(call) in known and any(k.arg in names or (k.arg is None and is_told) for k in call.keywords)
         for call in nodes.nodes(ast.Call)
     )
 
@@ -93,7 +96,10 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Judge each keyword by the releases in use."""
-        if not any(a.keyword is not None and a.keyword.value in changing_names() for a in node.args):
+        written = {a.keyword.value: a for a in node.args if a.keyword is not None}
+        # What is unpacked has its place in the call: its text may stand anywhere.
+        named = written.keys() | (given(self.ctx.names, node).named.keys() if any(a.star for a in node.args) else set())
+        if changing_names().isdisjoint(named):
             return
         owner, added = self.classes.owner(node)
         if owner is None:
@@ -101,13 +107,13 @@ class Check(ScriptCheck):
         releases = self._releases()
         if self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
             return
-        found = [
-            judged
-            for arg in node.args
-            if arg.keyword is not None
-            and arg.keyword.value not in added
-            and (judged := refused(arg.keyword, owner, releases, renamed(self.ctx, arg, owner, releases))) is not None
-        ]
+        found: list[Refused] = []
+        for name in (*written, *sorted(named - written.keys())):
+            arg = written.get(name)
+            place = arg.keyword if arg is not None and arg.keyword is not None else node
+            fix = renamed(self.ctx, arg, owner, releases) if arg is not None else None
+            judged = refused(place, name, owner, releases, fix) if name not in added else None
+            found += [judged] if judged is not None else []
         # One finding a call, and one for each that has a fix of its own.
         others = [judged for judged in found if judged.fix is None]
         for judged in found:
@@ -122,7 +128,7 @@ class Check(ScriptCheck):
         owner = ("transformers", "TrainingArguments")
         if self.classes.any_adds(name) or self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
             return
-        found = refused(node.attr, owner, self._releases(), None, "AttributeError: object has no attribute")
+        found = refused(node.attr, name, owner, self._releases(), None, "AttributeError: object has no attribute")
         if found is not None and found.severity is not Severity.INFO:
             self.read.append(found)
 
@@ -143,7 +149,7 @@ class Check(ScriptCheck):
         return Releases(libraries.get("transformers", VersionFact()), libraries.get("trl", VersionFact()))
 
     def _report(self, found: Refused, owner: tuple[str, str], others: list[Refused]) -> None:
-        name, standing = found.node.value, found.standing
+        name, standing = found.name, found.standing
         more = tuple(self.ctx.location(other.node, "refused too") for other in others)
         self.report(
             found.node,
@@ -158,6 +164,20 @@ class Check(ScriptCheck):
 
 applies = may_speak
 EXAMPLES = (
+    bad(
+        "Arguments in a dictionary",
+        {
+            "requirements.txt": "transformers==5.3.0\n",
+            "train.py": """\
+from transformers import TrainingArguments
+
+options = {"output_dir": "out"}
+options["evaluation_strategy"] = "steps"
+args = TrainingArguments(**options)
+""",
+        },
+        at="train.py:5 error",
+    ),
     bad(
         "Arguments that were renamed before the pinned release",
         {"requirements.txt": "transformers==5.3.0\n", "train.py": OLD_TRAINER},

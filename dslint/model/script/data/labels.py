@@ -52,9 +52,9 @@ def items_of(mapping: cst.BaseExpression, names: Names, depth: int = 0) -> dict[
     """All items of a dictionary that the file writes out, also as what its function returns; `None` when unknown."""
     if isinstance(mapping, cst.Name) and depth < 3:
         behind = names.single_value(mapping)
-        if behind is None or _is_changed(mapping, names):
-            return None
-        return items_of(behind, names, depth + 1)
+        added = _added(mapping, names) if behind is not None else None
+        made = items_of(behind, names, depth + 1) if behind is not None and added is not None else None
+        return {**made, **(added or {})} if made is not None else None
     if isinstance(mapping, cst.Dict):
         found: dict[str, cst.BaseExpression] = {}
         for element in mapping.elements:
@@ -75,20 +75,44 @@ def items_of(mapping: cst.BaseExpression, names: Names, depth: int = 0) -> dict[
     return items_of(returns[0].value, names, depth + 1)
 
 
-def _is_changed(mapping: cst.Name, names: Names) -> bool:
-    """Something of the file adds to the dictionary after it was made, or takes something out."""
+def _added(mapping: cst.Name, names: Names) -> dict[str, cst.BaseExpression] | None:
+    """What the lines between the making of a dictionary and its use put into it; ``None`` when it is changed otherwise.
+
+    ``options["key"] = value`` counts in the block in which the dictionary is made.
+    """
     meant = names.bindings(mapping.value, mapping)
+    found: dict[str, cst.BaseExpression] = {}
     for node in names.tree.every(cst.Name):
         if node.value != mapping.value or names.bindings(node.value, node) is not meant:
             continue
         outer = names.tree.parent(node)
         if isinstance(outer, cst.Subscript) and isinstance(names.tree.parent(outer), cst.AssignTarget | cst.Del):
-            return True
+            item = _item_put(outer, meant[0].node if len(meant) == 1 else None, mapping, names)
+            if item is None:
+                return None
+            found[item[0]] = _resolved(item[1], names)
         if isinstance(outer, cst.Attribute) and outer.value is node and outer.attr.value in DICT_CHANGES:
-            return True
+            return None
         if isinstance(outer, cst.AugAssign):
-            return True
-    return False
+            return None
+    return found
+
+
+def _item_put(
+    target: cst.Subscript, made: cst.CSTNode | None, use: cst.Name, names: Names
+) -> tuple[str, cst.BaseExpression] | None:
+    """The key and the value of a line that certainly puts an item into a dictionary before a use."""
+    tree = names.tree
+    assign = tree.enclosing(target, cst.Assign)
+    first = tree.enclosing(made, cst.Assign, cst.AnnAssign) if made is not None else None
+    index = target.slice[0].slice if len(target.slice) == 1 else None
+    key = index.value if isinstance(index, cst.Index) else None
+    if first is None or not isinstance(assign, cst.Assign) or not isinstance(key, cst.SimpleString):
+        return None
+    blocks = [tree.parent(line) if (line := tree.parent(node)) is not None else None for node in (first, assign)]
+    if blocks[0] is not blocks[1] or not tree.position(first) < tree.position(assign) < tree.position(use):
+        return None
+    return str(key.evaluated_value), assign.value
 
 
 def _resolved(value: cst.BaseExpression, names: Names) -> cst.BaseExpression:
