@@ -25,6 +25,7 @@ from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import (
     INPUT,
+    Bound,
     ClassAtom,
     Function,
     Instance,
@@ -127,6 +128,8 @@ class Analysis:
         own = attributes.of_class(m, cls, "__init__", m.instance(cls.node, m.frame.id, cls))
         atom = next(iter(own.atoms)) if own is not None and own.atoms else None
         function = getattr(atom, "function", None)
+        if isinstance(function, Function):  # perhaps what a decorator has made of it, which hands arguments on
+            function = next((f for n in methods if n.name == "__init__" and (f := self._defined(n))), function)
         given = open_arguments(m, function, True) if isinstance(function, Function) else Arguments()
         made = guarded(m, cls.node, lambda: construct(m, cls, given, cls.node))
         if made is None:
@@ -152,6 +155,8 @@ class Analysis:
         found = next(
             (a.function for a in method.atoms if hasattr(a, "function") and isinstance(a.function, Function)), None
         )
+        if found is not None and found.node is not node and found.name != node.name and (own := self._defined(node)):
+            found, method = own, Value(frozenset(Bound(own, atom) for atom in made.atoms))
         if found is not None and found.node is node:
             m.steps, m.limit = 0, OPEN
             guarded(m, node, lambda: call_value(m, method, open_arguments(m, found, True, _only(made)), node))
@@ -161,6 +166,10 @@ class Analysis:
         m.meet([Outcome({}, m.lanes, 0), Outcome(changes, m.lanes, 0)], 0)
         if part:
             self.entries.append(Entry("function", module, node, Seq(part), m.steps))
+
+    def _defined(self, node: ast.AST) -> Function | None:
+        """Return the function that a definition has made, before its decorators."""
+        return next((function for function in reversed(self.program.noted.functions) if function.node is node), None)
 
     def _run(self, function: Function, arguments: Arguments, node: ast.AST) -> None:
         from dslint.python.frames import call_function

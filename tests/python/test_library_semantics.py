@@ -557,3 +557,28 @@ def test_what_a_call_gets_as_options() -> None:
     (event,) = happened(found, "TrainingArguments")
     assert [v.constants for v in event.items["gradient_checkpointing_kwargs.use_reentrant"]] == [(True,)]
     assert "gradient_checkpointing_kwargs.early" not in event.items
+
+
+def test_methods_behind_a_decorator_of_the_project() -> None:
+    found = analysis(
+        """
+        import functools
+        import torch.distributed as dist
+        def logged(function):
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs):
+                return function(*args, **kwargs)
+            return wrapper
+        class Trainer:
+            @logged
+            def __init__(self, model):
+                self.model = torch.nn.parallel.DistributedDataParallel(model)
+            @logged
+            def step(self, batch):
+                dist.broadcast(batch, 0)
+        import torch
+        """
+    )
+    (made,) = happened(found, "DistributedDataParallel")
+    assert isinstance(made.arguments["module"].single, Instance)
+    assert happened(found, "broadcast")
