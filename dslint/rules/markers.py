@@ -35,7 +35,7 @@ ENTRY = (
     r"|HfDeepSpeedConfig|zero3_enabled\("
     r"|DistributedSampler as |notebook_launcher\(|start_processes\(|Trainer as |ProcessGroupKwargs|monitored_barrier"
     r"|cuda\.set_device\(|cuda:\{|CUDA_VISIBLE_DEVICES[\"']?\s*\]?\s*[=:]\s*[^=\s]"
-    r"|new_group\(|new_subgroups|RandomSampler\(|batch_sampler ?="
+    r"|set_per_process_memory_fraction\(|new_group\(|new_subgroups|RandomSampler\(|batch_sampler ?="
     r"|gather_list|scatter_list|gather_object\(|all_gather\w*\("
     r"|distributed\.checkpoint|distributed import checkpoint|TrainingArguments(?:\(| as )"
     r"|distributed import(?: \([^)]*|[^\n(]*)(?:gather|scatter|reduce|barrier|broadcast|\*)"

@@ -110,17 +110,37 @@ def _dropped(event: Event) -> str:
     statements = [node for node in ast.walk(scope) if isinstance(node, ast.stmt)]
     if any(isinstance(node, ast.Expr) and node.value is event.node for node in statements):
         return "statement"
-    made = next((node for node in statements if isinstance(node, ast.Assign) and node.value is event.node), None)
-    target = made.targets[0] if made is not None and len(made.targets) == 1 else None
-    if made is None or not isinstance(target, ast.Name) or isinstance(scope, ast.Module):
+    made, names = _names_of(statements, event.node)
+    if made is None or not names or isinstance(scope, ast.Module):
         return ""
-    names = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id == target.id]
-    if len(names) > 1 or any(
+    read = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)]
+    handed = [n.value for n in statements if isinstance(n, ast.Assign | ast.AnnAssign) and _target(n) in names]
+    if any(node not in handed for node in read) or any(
         isinstance(n, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal) for n in ast.walk(scope)
     ):
         return ""
     later = (node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.lineno > (made.end_lineno or 0))
     return "" if any(_name_of(call) not in _QUIET_CALLS for call in later) else "local"
+
+
+def _names_of(statements: list[ast.stmt], made: ast.AST) -> tuple[ast.stmt | None, set[str]]:
+    """Return the last statement that keeps an object in a variable, and all that hold it."""
+    last: ast.stmt | None = None
+    names: set[str] = set()
+    for node in statements:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        if node.value is made or (isinstance(node.value, ast.Name) and node.value.id in names):
+            if not _target(node):
+                return None, set()
+            last, names = node, names | {_target(node)}
+    return last, names
+
+
+def _target(node: ast.Assign | ast.AnnAssign) -> str:
+    """Return the one variable that a statement binds; empty for anything else."""
+    target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0] if len(node.targets) == 1 else None
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _name_of(call: ast.Call) -> str:

@@ -88,7 +88,7 @@ def _is_written_by(load: Event, save: Event) -> bool:
     paths = load.arguments.get("f"), save.arguments.get("f")
     if paths[0] is not None and paths[1] is not None and _is_same(paths[0], paths[1]):
         return True
-    written, read = _keys_of(save.arguments.get("obj")), _keys_read(load)
+    written, read = _keys_of(save), _keys_read(load)
     return len(read) > 1 and read <= written
 
 
@@ -98,33 +98,47 @@ def _is_same(first: Value, second: Value) -> bool:
     return first.number is not None and first.number == second.number
 
 
-def _keys_of(value: Value | None) -> set[object]:
-    """Return the keys of a dictionary display."""
+def _keys_of(save: Event) -> set[object]:
+    """Return the keys of the dictionary that is saved: of its display, and those that its variable got."""
+    value = save.arguments.get("obj")
     atom = value.single if value is not None else None
     if not isinstance(atom, Instance):
         return set()
+    name = save.nodes.get("obj")
+    variable = ast.unparse(name) if isinstance(name, ast.Name | ast.Attribute) else ""
+    stored = {
+        node.slice.value
+        for node in (ast.walk(_function_of(save.module, save.node)) if variable else ())
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        if isinstance(node.slice, ast.Constant) and ast.unparse(node.value) == variable
+    }
     if isinstance(atom.node, ast.Dict):
-        return {key.value for key in atom.node.keys if isinstance(key, ast.Constant)}
+        return stored | {key.value for key in atom.node.keys if isinstance(key, ast.Constant)}
     is_dict = isinstance(atom.node, ast.Call) and atom.cls == "builtins.dict"
-    return {key.arg for key in atom.node.keywords} if is_dict and isinstance(atom.node, ast.Call) else set()
+    return {key.arg for key in atom.node.keywords} | stored if is_dict and isinstance(atom.node, ast.Call) else set()
 
 
 def _keys_read(load: Event) -> set[object]:
-    """Return the keys by which a function reads the variable that holds what was loaded."""
+    """Return the keys by which a function reads the variable, or field, that holds what was loaded."""
     function = _function_of(load.module, load.node)
-    names = {
-        target.id
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and node.value is load.node
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    held = _held(function, load.node)
     return {
         node.slice.value
         for node in ast.walk(function)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names
-        if isinstance(node.slice, ast.Constant)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and ast.unparse(node.value) in held
     }
+
+
+def _held(function: ast.AST, made: ast.AST) -> set[str]:
+    """Return the variables of a function that hold what a call has made, also by way of each other."""
+    held: set[str] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) or node.value is None:
+            continue
+        if node.value is made or ast.unparse(node.value) in held:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            held |= {ast.unparse(target) for target in targets if isinstance(target, ast.Name | ast.Attribute)}
+    return held
 
 
 def _function_of(module: Module, node: ast.AST) -> ast.AST:
