@@ -49,7 +49,7 @@ GROUPS = {
     ),
     "Expressions and statements": (
         "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements"
-        " loops onceloops turns exceptional exceptions contexts matching generators"
+        " loops onceloops turns shares exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (
         "objects attributes special enums containers dictionaries writing collected higher methods reflection functions"

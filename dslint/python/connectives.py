@@ -58,16 +58,19 @@ def one_more(
     m.asked = (left_node, left)
     found = expressions._met(m, results, varies, bool(go & stay))
     m.asked = None
-    return _with_formula(m, node, left, results, found) if node is not None else found
+    return _with_formula(m, node, (left_node, operand), left, results, found) if node is not None else found
 
 
 def _with_formula(
-    m: Machine, node: ast.BoolOp, left: Value, results: dict[bool, tuple[Value, int]], found: Value
-) -> Value:
+    m: Machine, node: ast.BoolOp, sides: tuple[ast.expr, ast.expr], left: Value,
+    results: dict[bool, tuple[Value, int]], found: Value,
+) -> Value:  # fmt: skip
     """Keep of a test what it is made of: `args.save and rank == 0` is false where its second part is."""
     if len(results) != 2 or isinstance(found.single, Const):
         return found
     right = results[True][0]
-    parts = [formulas.operand(v, (id(node), m.frame.id, m.turn, at)) for at, v in enumerate((left, right))]
+    places = [(id(node), m.frame.id, m.turn, at) for at in range(2)]
+    parts = [formulas.operand(value, place) for value, place in zip((left, right), places, strict=True)]
+    m.placed.update((place, side) for place, side, part in zip(places, sides, parts, strict=True) if part == place)
     number = formulas.joined("and" if isinstance(node.op, ast.And) else "or", parts[0], parts[1])
     return Value(found.atoms, found.varies, found.shape, found.made_by, number, found.origin)

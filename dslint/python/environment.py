@@ -19,6 +19,7 @@ _SETS = frozenset(("sets-environment",))
 # Present where that launcher started the process, else absent.
 _OF_OTHERS = ("SLURM_", "OMPI_", "PMI_", "MV2_", "NODE_RANK")
 # The columns of `Worlds.lanes` by the words of the rows.
+WORLD = ("the number of ranks",)  # the number of its value where a launch states it
 COLUMNS = {"rank": 0, "local-rank": 1, "node-rank": 2, "world-size": 3, "local-world-size": 4, "node-count": 5}
 _OWN = {"host": HOST, "node": NODE}
 
@@ -90,6 +91,8 @@ def by_rank(m: Machine, column: int, *, text: bool = False) -> Value:
     """Return a column of the lanes: rank, local rank, machine, number of ranks, of local ranks, of machines."""
     values = tuple(str(lane[column]) if text else lane[column] for lane in m.worlds.lanes)
     atom = per_rank(values)
+    if isinstance(atom, Const) and column == COLUMNS["world-size"]:
+        return Value(frozenset((atom,)), m.worlds.varies(values, m.worlds.full), 0, frozenset(), WORLD)
     return one(atom, m.worlds.varies(values, m.worlds.full))
 
 

@@ -89,7 +89,7 @@ class Event:
     nodes: dict[str, ast.expr] = field(default_factory=dict)
     # What lists and dictionaries hold that name devices or handlers, that are parameters, or that are saved.
     items: dict[str, list[Value]] = field(default_factory=dict)
-    # Of calls that make a group: what it may list as members, each item by item; `None` where that is not known.
+    # Of calls that make a group or deal out a list: what that may hold, item by item; `None` where it is not known.
     members: list[list[Value] | None] = field(default_factory=list)
     # Of calls that need the same shape from all ranks: the arguments whose shape follows from the data of each rank.
     ragged: dict[str, Ragged] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, higher, paths, ragged, reflection, turns
+from dslint.python import collected, containers, higher, paths, ragged, reflection, shares, turns
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.joins import join
@@ -153,6 +153,7 @@ def _dict_length(m: Machine, value: Value) -> Value | None:
 
 
 def _range(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    shares.note_range(m, arguments.positional, node)
     constants = [v.single for v in arguments.positional]
     if constants and all(isinstance(c, Const) and isinstance(c.value, int) for c in constants):
         ends: list[Any] = [c.value for c in constants if isinstance(c, Const)]

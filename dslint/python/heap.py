@@ -155,6 +155,7 @@ class Heap:
         self.defaults: dict[object, Value] = {}  # of options and open parameters, by the number of their value
         self.chosen: dict[object, Choice] = {}  # what a test has chosen, by the number of the value
         self.computed: dict[object, object] = {}  # what an unknown object is computed from, by the number of its value
+        self.placed: dict[object, ast.expr] = {}  # tests that have no other number than their place
         self.converted: dict[object, str] = {}  # the type of an option that is given, by the number of its value
         self.escaped: set[Instance] = set()  # what code without a model has got hold of, at any time
         self.turn = 0

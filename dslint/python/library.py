@@ -254,7 +254,7 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
 _PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
 # Arguments whose items an event keeps.
 _KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
-_HOLDS = _PLACES | {"kwargs_handlers"}
+_HOLDS, _LISTED = _PLACES | {"kwargs_handlers"}, ("ranks", "ranks_per_subgroup_list", "inputs")
 
 
 def field_value(m: Machine, returns: Returns, atom: Instance, name: str, node: ast.AST) -> Value:
@@ -351,8 +351,8 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if row.tags & _KEEPS:
         event.items |= {name: containers.held(m, value) for name, value in given.items()}
     event.ragged = ragged.gathered(m, row, given)
-    if "makes-group" in row.tags:
-        listed = bound.given.get("ranks", bound.given.get("ranks_per_subgroup_list"))
+    if row.tags & {"makes-group", "shards-data"}:
+        listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
         event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []
     if row.tags & _WRAPS:
         event.parts = [part for value in given.values() for part in own_parts(m, value)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import attributes, containers
+from dslint.python import attributes, containers, shares
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import COLUMNS, by_rank
 from dslint.python.heap import CONTENT
@@ -154,6 +154,7 @@ class Place:
 
     def parts(self, _returns: Returns) -> Value:
         """Return parts that need not have one length."""
+        shares.note_parts(self.m, self.bound.given, one(self.receiver) if self.receiver else None, self.node)
         made = self.fresh("")
         self.m.store.set((made.single, "#parts"), const(True))
         return made

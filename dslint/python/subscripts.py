@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import containers, dictionaries
+from dslint.python import containers, dictionaries, shares
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
 from dslint.python.heap import ITEMS, LENGTH
@@ -158,6 +158,7 @@ def _stored_items(m: Machine, atom: Instance, key: Value) -> Value | None:
 
 def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
     """Return `base[start:stop:step]`: a part that differs by rank has a shape that may differ by rank."""
+    shares.note_slice(m, base, node, parts[2])
     computed = apply(m.worlds, lambda a, i, j, k: a[slice(i, j, k)], (base, *parts))
     if computed is not None:
         return computed

@@ -177,6 +177,7 @@ class Turns:
 
     def _open_terms(self, term: object, divisor: object, depth: int = 0) -> Iterator[object]:
         """Yield the tests in a term that say nothing about the turn."""
+        term = self.placed(term)
         if term is None or isinstance(term, Const) or depth > _MAX_DEPTH:
             return
         compound = _compound(term)
@@ -192,14 +193,21 @@ class Turns:
                 yield from self._open_terms(value.number, divisor, depth + 1)
         elif not self.is_moving(term) and not any(part == divisor for part in self._parts(term)):
             yield term
+        else:
+            for part in self._parts(term):
+                if part is not term and isinstance(part, tuple) and part in self._m.chosen:
+                    yield from self._open_terms(part, divisor, depth + 1)
+
+    def placed(self, term: object) -> object:
+        """Return the code of a test of which only the place is known, where nothing in it changes; else `None`."""
+        if not (isinstance(term, tuple) and len(term) == 4 and all(isinstance(part, int) for part in term)):
+            return term
+        node = self._m.placed.get(term)
+        return ("code", ast.dump(node)) if node is not None and not self._changes(node) else None
 
     def is_moving(self, term: object) -> bool:
         """Return whether something may have another answer in another turn."""
-        if term is None:
-            return True
-        if isinstance(term, tuple) and len(term) == 4 and all(isinstance(part, int) for part in term):
-            return True  # a test of which only the place is known
-        return any(map(self._is_moving, self._parts(term)))
+        return term is None or any(map(self._is_moving, self._parts(term)))
 
     def _is_moving(self, part: object) -> bool:
         if isinstance(part, Unknown):
@@ -232,6 +240,7 @@ class Reader:
 
     def truth(self, term: object, depth: int = 0) -> bool | None:
         """Return the answer of a test."""
+        term = self._turns.placed(term)
         if term is None or depth > _MAX_DEPTH:
             return None
         known = self._answers.get(term)

@@ -1,0 +1,81 @@
+"""Numbers and lists that are divided by the number of ranks: `size // world_size`, `items[rank::world_size]`.
+
+Each becomes an event with the tag `shares`; a remainder (`size % world_size`) becomes one with the tag `asks-rest`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from dslint.python.environment import COLUMNS, WORLD
+from dslint.python.events import Event
+from dslint.python.machine import Machine
+from dslint.python.values import Const, PerRank, Value, const
+
+_WORLD = COLUMNS["world-size"]
+_DIVIDES = {ast.FloorDiv: "floor", ast.Div: "divide", ast.Mod: "rest"}
+
+
+def is_world(m: Machine, value: Value | None) -> bool:
+    """Return whether a value certainly is the number of ranks of the job."""
+    if value is None:
+        return False
+    # `get_world_size() if is_initialized() else 1`
+    several = value.atoms - {Const(1)}
+    atom = next(iter(several)) if len(several) == 1 else value.single
+    if isinstance(atom, PerRank):
+        return all(found == lane[_WORLD] for found, lane in zip(atom.values, m.worlds.lanes, strict=True))
+    return isinstance(atom, Const) and _is_stated(value.number)
+
+
+def _is_stated(number: object) -> bool:
+    """Return whether a constant is the number of ranks that a launch states, perhaps converted."""
+    while isinstance(number, tuple) and len(number) == 2 and number[0] is int and isinstance(number[1], tuple):
+        number = number[1][0] if number[1] else None
+    return number == WORLD
+
+
+def note_operation(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> None:
+    """Note that a number is divided by the number of ranks."""
+    form = _DIVIDES.get(op)
+    if form is not None and isinstance(node, ast.BinOp) and is_world(m, right) and not is_world(m, left):
+        _note(m, form, node, node.left, left)
+
+
+def note_slice(m: Machine, base: Value, node: ast.AST, step: Value | None) -> None:
+    """Note that a list is dealt out: `items[rank::world_size]`."""
+    if isinstance(node, ast.Subscript) and is_world(m, step):
+        _note(m, "deal", node, node.value, _length(m, base))
+
+
+def note_range(m: Machine, ends: list[Value], node: ast.AST) -> None:
+    """Note that numbers are dealt out: `range(rank, n, world_size)`."""
+    if len(ends) == 3 and is_world(m, ends[2]) and isinstance(node, ast.Call) and len(node.args) == 3:
+        _note(m, "range", node, node.args[1], ends[1])
+
+
+def note_parts(m: Machine, given: Mapping[str, Value], receiver: Value | None, node: ast.AST) -> None:
+    """Note that a list or tensor is cut into one part for each rank: `np.array_split(items, world_size)`."""
+    if not isinstance(node, ast.Call) or not any(is_world(m, value) for value in given.values()):
+        return
+    if receiver is not None and isinstance(node.func, ast.Attribute):
+        _note(m, "deal", node, node.func.value, _length(m, receiver))
+    elif given and node.args:
+        _note(m, "deal", node, node.args[0], _length(m, next(iter(given.values()))))
+
+
+def _length(m: Machine, value: Value) -> Value:
+    """Return how many items a list has; nothing where nobody knows."""
+    from dslint.python import containers
+
+    items = containers.exact_items(m, value)
+    return const(len(items)) if items is not None else Value(frozenset())
+
+
+def _note(m: Machine, form: str, node: ast.AST, whole: ast.expr, size: Value) -> None:
+    is_rest = form == "rest"
+    tags = frozenset(("asks-rest" if is_rest else "shares",))
+    event = Event(f"operator.{form}", tags, node, m.frame.module, None, {"size": size}, None, m.lanes, m.control)
+    event.nodes["whole"] = whole
+    m.events.append(event)
