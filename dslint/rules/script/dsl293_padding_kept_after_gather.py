@@ -29,7 +29,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event, Loop, Node, Seq, children, events, walk
+from dslint.python.events import Call, Event, Loop, Node, Seq, children, events, walk
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.enginenames import function_of
@@ -110,7 +110,7 @@ def _each_batch(run: RunQuery, event: Event, loop: Loop) -> Finding:
 
 def _in_loops(run: RunQuery, tree: Seq) -> Iterator[tuple[Event, Loop]]:
     """Yield the plain gathers of an evaluation batch by batch whose padding nothing drops."""
-    for loop in (node for node in walk(tree) if isinstance(node, Loop) and _runs_model(node)):
+    for loop in filter(_runs_model, _loops_in(tree)):
         if not _is_padded(run, loop):
             continue
         for event in events(loop.body):
@@ -183,7 +183,24 @@ def _after_loops(tree: Seq) -> Iterator[tuple[Event, Loop | None]]:
             loops = (*loops, node)
             if not is_inside and isinstance(node.node, ast.For | ast.AsyncFor) and _runs_model(node):
                 last, is_inside = node, True
-        pending.extend((child, loops, is_inside) for child in reversed(children(node)))
+        if not _is_layer_code(node):
+            pending.extend((child, loops, is_inside) for child in reversed(children(node)))
+
+
+def _is_layer_code(node: Node) -> bool:
+    """Return whether a node is the forward pass of a module: its loops go over layers, and not over batches."""
+    return isinstance(node, Call) and getattr(node.function, "name", "") == "forward"
+
+
+def _loops_in(block: Node) -> Iterator[Loop]:
+    """Yield the loops in a block that are not inside the forward pass of a module."""
+    pending: list[Node] = [block]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Loop):
+            yield node
+        if not _is_layer_code(node):
+            pending.extend(children(node))
 
 
 def _holds(outer: Loop, inner: Loop) -> bool:
@@ -192,7 +209,7 @@ def _holds(outer: Loop, inner: Loop) -> bool:
 
 def _runs_model(loop: Loop) -> bool:
     """The loop itself, and none inside of it, runs a model: it goes over batches."""
-    inner = (node for node in walk(loop.body) if isinstance(node, Loop))
+    inner = _loops_in(loop.body)
     # The losses of training batches are numbers of batches, not of samples.
     trains = any(event.tags & {"backward", "engine-backward"} for event in events(loop.body))
     return _has_forward(loop) and not trains and not any(_has_forward(node) for node in inner)
@@ -260,6 +277,20 @@ def main(loaders):
         print(evaluate(accelerator, model, accelerator.prepare(loader)))
 """
 _CAT = "torch.cat(self.found)"
+_NET = """\
+import torch
+
+
+class Linear(torch.nn.Module):
+    def __init__(self, width, out):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(width, width), torch.nn.Linear(width, out)])
+
+    def forward(self, rows):
+        for layer in self.layers:
+            rows = layer(rows)
+        return rows
+"""
 _SPLIT = """\
 from accelerate import PartialState
 from accelerate.utils import gather_object
@@ -325,6 +356,9 @@ EXAMPLES = (
     bad("a plain gather is cut to the length of the data set", {"run.py": _TAIL % "[: len(dataset)]"}, "run.py:11"),
     good("every batch is gathered in the loop", {
         "scores.py": _SCORES % ("self.accelerator.gather_for_metrics(logits)", _CAT), "run.py": _EVALUATE}),
+    good("a model with a loop over its layers", {
+        "scores.py": _SCORES % ("self.accelerator.gather_for_metrics(logits)", _CAT),
+        "net.py": _NET, "run.py": _EVALUATE.replace("from torch import nn", "import net as nn")}),
     good("shares of their own length", {"run.py": _SPLIT % ("", "[: len(prompts)]")}),
     good("the first few", {"run.py": _SPLIT % (", apply_padding=True", "[:5]")}),
     good("nothing is cut", {"run.py": _TAIL % ""}),
