@@ -1,1 +1,0 @@
-"""What each process has of its own."""
