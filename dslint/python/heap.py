@@ -309,18 +309,24 @@ class Heap:
 
     def made_by(self, value: Value) -> frozenset[Instance]:
         """Return the wrapped models that took part in making a value."""
-        found = value.made_by
+        found = self._made_by(value)
         for atom in value.atoms:
             if isinstance(atom, Instance):
-                content = self.store.get((atom, CONTENT))
-                if content is not None and content.made_by:
-                    found |= content.made_by
                 if atom.cls in CONTAINERS:
                     for item in self.elements(atom):
-                        found |= item.made_by
+                        found |= self._made_by(item)
             elif isinstance(atom, Tuple):
                 for item in atom.items:
                     found |= self.made_by(item)
+        return found
+
+    def _made_by(self, value: Value) -> frozenset[Instance]:
+        """Return the wrapped models that took part in making a value and its content, without what it holds."""
+        found = value.made_by
+        for atom in value.atoms:
+            content = self.store.get((atom, CONTENT)) if isinstance(atom, Instance) else None
+            if content is not None and content.made_by:
+                found |= content.made_by
         return found
 
     def origin(self, value: Value) -> tuple[Module, ast.AST] | None:

@@ -237,6 +237,10 @@ def main(model, loader):
 
 EXAMPLES = (
     bad("a helper of another file", {"train.py": _TRAIN, "losses.py": _LOSS % _GATHER}, at="losses.py:8 warning"),
+    bad("what two calls of the helper give, put together", {
+        "train.py": _TRAIN, "losses.py": (_LOSS % _GATHER).replace(
+            "queries @ gathered(keys).T", "queries @ torch.cat([gathered(keys), gathered(queries)]).T")},
+        at="losses.py:8 warning"),
     bad("a module of its own", {"train.py": _CLASS}, at="train.py:10 warning"),
     bad("a helper without return", {"train.py": _THROWN % ""}, at="train.py:8 warning"),
     bad("accelerate", {"train.py": _METRIC % "accelerator.gather_for_metrics(hits)"}, at="train.py:10 warning"),
@@ -244,4 +248,4 @@ EXAMPLES = (
     good("without gradients", {"train.py": _TRAIN, "losses.py": _LOSS % _NO_GRAD}),
     good("returned", {"train.py": _THROWN % "return "}),
     good("kept", {"train.py": _METRIC % "hits = accelerator.gather_for_metrics(hits)"}),
-)
+)  # fmt: skip

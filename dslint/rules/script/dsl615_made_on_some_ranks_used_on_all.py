@@ -22,6 +22,7 @@ wandb 0.31, `wandb/sdk/lib/preinit.py`: `PreInitCallable` raises `wandb.Error` o
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -90,6 +91,9 @@ def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
     value = event.receiver
     if value is None or event.lanes != run.machine.worlds.full or not _is_missing(value):
         return
+    origin = run.machine.origin(value)
+    if origin is None or not isinstance(origin[1], ast.If | ast.IfExp):
+        return  # `next(items, None)`: the items of a rank end, and no test has made the thing
     yield _finding(
         run, event, "`None` has no such method", run.origin(value, "only some ranks make it, the others have `None`")
     )
