@@ -90,16 +90,40 @@ def freezing(m: Machine, base: Value, value: Value, node: ast.AST) -> None:
     m.events.append(event)
 
 
-def writing_parameter(m: Machine, base: Value, node: ast.AST) -> None:
-    """Note that `parameter[rows] = value` writes into a parameter."""
-    from dslint.python import attributes
+def writing_item(m: Machine, base: Value, node: ast.AST) -> None:
+    """Note that `tensor[rows] = value` writes into a parameter, or into what may be a tensor."""
+    if _is_all(m, base, "torch.nn.Parameter"):
+        _written(m, base, "writes-parameter", "__setitem__", node)
+    elif _is_all(m, base, "torch.Tensor", ""):
+        _written(m, base, "writes-item", "__setitem__", node)
 
-    made = [a for a in base.atoms if isinstance(a, Instance)]
-    if made and all(attributes.is_instance_of(m, atom.cls, "torch.nn.Parameter") for atom in made):
-        tags = frozenset(("writes-parameter",))
-        event = Event("torch.nn.Parameter.__setitem__", tags, node, m.frame.module, base, {}, None, m.lanes, m.control)
-        event.snapshot = {"self": (m.varies(base), m.shape(base), m.made_by(base))}
-        m.events.append(event)
+
+def writing_data(m: Machine, base: Value, node: ast.AST) -> None:
+    """Note that `parameter.data = value` gives a parameter other numbers."""
+    if _is_all(m, base, "torch.nn.Parameter"):
+        _written(m, base, "writes-parameter", "data", node)
+
+
+def writing_over(m: Machine, old: Value, target: ast.expr) -> None:
+    """Note that `layer.weight *= 2` writes in place; a name that is none of a parameter is bound to a new object."""
+    if isinstance(target, ast.Attribute) or _is_all(m, old, "torch.nn.Parameter"):
+        writing_item(m, old, target)
+
+
+def _is_all(m: Machine, value: Value, *classes: str) -> bool:
+    """Return whether a value is certainly an object of one of some classes; empty: of an unknown one."""
+    made = [a for a in value.atoms if isinstance(a, Instance)]
+    named = tuple(path for path in classes if path)
+    is_open = len(named) < len(classes)
+    found = ((is_open and not a.cls) or attributes.is_instance_of(m, a.cls, *named) for a in made)
+    return bool(made) and len(made) == len(value.atoms) and all(found)
+
+
+def _written(m: Machine, base: Value, tag: str, name: str, node: ast.AST) -> None:
+    path = f"torch.{'nn.Parameter' if tag == 'writes-parameter' else 'Tensor'}.{name}"
+    event = Event(path, frozenset((tag,)), node, m.frame.module, base, {}, None, m.lanes, m.control)
+    event.snapshot = {"self": (m.varies(base), m.shape(base), m.made_by(base))}
+    m.events.append(event)
 
 
 def _make_same(m: Machine, value: Value, node: ast.expr | None, row: Row, bound: BoundArguments) -> None:

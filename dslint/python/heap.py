@@ -194,6 +194,15 @@ class Heap:
             found = self.new.contexts[key] = self.number()
         return found
 
+    def fields(self) -> dict[int, tuple[Instance, str]]:
+        """Return of which object each field is that was read before anything set it, and its name, by its context."""
+        return {
+            number: (key[0], str(key[1]))
+            for contexts in (self.shared.interned.contexts, self.own.contexts, self.new.contexts)
+            for key, number in contexts.items()
+            if isinstance(key, tuple) and len(key) > 1 and isinstance(key[0], Instance)
+        }
+
     def number(self) -> int:
         """Return a number that nothing else has."""
         return next(self.shared.numbers)

@@ -10,7 +10,7 @@ from dslint.python import attributes, bynames, containers, dictionaries, excepti
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.comparisons import narrow
-from dslint.python.effects import freezing, writing_parameter
+from dslint.python.effects import freezing, writing_data, writing_item, writing_over
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
@@ -51,9 +51,11 @@ def assign(m: Machine, target: ast.expr, value: Value) -> None:
         attributes.write(m, base, target.attr, bynames.assigned(m, target.attr, value, target), target)
         if target.attr == "requires_grad":
             freezing(m, base, value, target)
+        elif target.attr == "data":
+            writing_data(m, base, target)
     elif isinstance(target, ast.Subscript):
         base = evaluate(m, target.value)
-        writing_parameter(m, base, target)
+        writing_item(m, base, target)
         if isinstance(target.slice, ast.Slice):
             parts = [evaluate(m, p) for p in (target.slice.lower, target.slice.upper, target.slice.step) if p]
             writing.store_slice(
@@ -155,6 +157,8 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     if isinstance(atom, Instance) and atom.cls == "builtins.dict" and isinstance(node.op, ast.BitOr):
         dictionaries.update_dict(m, atom, value, node)
         return
+    if not isinstance(target, ast.Subscript):
+        writing_over(m, old, target)
     assign(m, target, binary(m, type(node.op), old, value, node))
 
 

@@ -1391,7 +1391,6 @@ RULES: tuple[RuleInfo, ...] = (
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

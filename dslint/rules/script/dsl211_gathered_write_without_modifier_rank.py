@@ -28,22 +28,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Fix, Safety
-from dslint.model.script.edits import keyword_edit
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.ranks.rankset import Ranks
-from dslint.model.script.zero.gathers import MODULE_WRITERS, Gather, Write
 from dslint.python.events import Context, Event, Try
-from dslint.python.values import Instance
+from dslint.python.values import Instance, Value
 from dslint.python.varies import RANDOM
 from dslint.rules import edits
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
+from dslint.rules.holders import Holders
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
     code="DSL211",
@@ -231,14 +224,14 @@ def raises(model):
 )
 
 
-_WRITES = ("initializes", "writes-parameter")
+_WRITES = ("initializes", "writes-parameter", "writes-tensor", "writes-item", "loads-state-dict")
 
 
-# What the visitor cannot see: writes in helper functions and other files.
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on the first write in each block that gathers what is written and hands nothing on."""
-    if run.context.is_one_process:
+    """Fire on the first write in each block that gathers what is written and does not hand it on."""
+    if run.context.is_one_process or not run.has("gathers-parameters"):
         return
+    holders = Holders(run)
     seen: set[ast.AST] = set()
     for found in run.occurrences(*_WRITES):
         gather = _gather_of(run, found)
@@ -246,13 +239,25 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         if any(isinstance(node, Try) and _names_the_error(node.node) for node in found.around):
             continue
-        written = {
-            atom for value in (found.event.receiver, *found.event.arguments.values()) for atom in instances(value)
-        }
+        told = _told(run, found.event, gather)
         gathered = [gather.arguments.get("params"), *gather.items.get("params", ())]
-        if written & {atom for value in gathered for atom in instances(value)}:
+        if told is not None and holders.shares(_written(found.event), gathered):
             seen.add(gather.node)
-            yield _lost(run, found.event, gather)
+            yield told
+
+
+def _written(event: Event) -> Value | None:
+    return event.arguments.get("tensor") if "initializes" in event.tags else event.receiver
+
+
+def _told(run: RunQuery, event: Event, gather: Event) -> Finding | None:
+    """Return the finding about a write, unless the values of a rank that writes are kept."""
+    worlds = run.machine.worlds
+    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
+    modifier = gather.arguments.get("modifier_rank")
+    if modifier is None or modifier.constants == (None,):
+        return _lost(run, event, gather, is_by_main=event.lanes & main == main)
+    return _left_out(run, event, gather) if modifier.constants == (0,) and not event.lanes & main else None
 
 
 def _names_the_error(block: ast.AST) -> bool:
@@ -262,7 +267,7 @@ def _names_the_error(block: ast.AST) -> bool:
 
 
 def _gather_of(run: RunQuery, found: Happening) -> Event | None:
-    """Return what made the innermost gathering context around something, where it hands nothing on for certain."""
+    """Return what made the innermost gathering context around something, where that gathers for all that is known."""
     blocks = (n for n in reversed(found.around) if isinstance(n, Context) and "gathers-parameters" in n.tags)
     block = next(blocks, None)
     made = block.manager.single if block is not None else None
@@ -270,30 +275,41 @@ def _gather_of(run: RunQuery, found: Happening) -> Event | None:
     row = run.machine.libraries.class_(maker.api) if maker is not None else None
     if maker is None or maker.open or row is None or row.constructor.extra.get("modifier") != "modifier_rank":
         return None
-    modifier, enabled = maker.arguments.get("modifier_rank"), maker.arguments.get("enabled")
-    is_plain = (modifier is None or modifier.constants == (None,)) and (enabled is None or enabled.constants == (True,))
-    return maker if is_plain else None
+    enabled = maker.arguments.get("enabled")
+    return maker if enabled is None or not {False, None} & set(enabled.constants or ()) else None
 
 
-def _lost(run: RunQuery, event: Event, gather: Event) -> Finding:
-    target = event.nodes.get("tensor", event.node)
-    said = "`modifier_rank=None`" if "modifier_rank" in gather.arguments else "no `modifier_rank`"
-    call = gather.node
-    text = run.text(gather.module, call.func if isinstance(call, ast.Call) else call)
-    worlds = run.machine.worlds
-    main = worlds.mask(lambda lane: worlds.lanes[lane][0] == 0)
-    edit = None
-    if isinstance(call, ast.Call) and event.lanes & main == main:
-        edit = edits.keyword_edit(gather.module, call, "modifier_rank", "0")
-    row = run.machine.libraries.function(event.api)
-    is_drawn = row is not None and bool((row.varies or 0) & RANDOM)
-    fix = Fix("Keep what rank 0 writes", (edit,), Safety.UNSAFE if is_drawn else Safety.SAFE) if edit else None
+def _left_out(run: RunQuery, event: Event, gather: Event) -> Finding:
     return run.finding(
         META,
         event.module,
         event.node,
-        f"`{run.text(event.module, target)}` is written inside `{text}` with {said}: at ZeRO stage 3 the gathered copy "
-        "is thrown away when the context ends, and no error says so",
+        f"`{_maker(run, gather)}` keeps what rank 0 writes (`modifier_rank=0`), and rank 0 does not come to this "
+        "write: at ZeRO stage 3 it is lost when the context ends, without an error",
+        hint="Write on every rank, or on the rank that `modifier_rank` names",
+        related=(run.location(gather.module, gather.node, "keeps the values of rank 0"),),
+        facts={"modifier_rank": 0, "writer": 1},
+    )
+
+
+def _maker(run: RunQuery, gather: Event) -> str:
+    call = gather.node
+    return run.text(gather.module, call.func if isinstance(call, ast.Call) else call)
+
+
+def _lost(run: RunQuery, event: Event, gather: Event, is_by_main: bool) -> Finding:
+    said = "`modifier_rank=None`" if "modifier_rank" in gather.arguments else "no `modifier_rank`"
+    call = gather.node
+    edit = None
+    if isinstance(call, ast.Call) and is_by_main:
+        edit = edits.keyword_edit(gather.module, call, "modifier_rank", "0")
+    fix = Fix("Keep what rank 0 writes", (edit,), _safety(run, event)) if edit else None
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{_target(run, event)}` is written inside `{_maker(run, gather)}` with {said}: at ZeRO stage 3 the gathered "
+        "copy is thrown away when the context ends, and no error says so",
         hint="Pass `modifier_rank=0`, so that the values of rank 0 are broadcast",
         related=(run.location(gather.module, call, "gathers without a modifier rank"),),
         fix=fix,
@@ -301,94 +317,18 @@ def _lost(run: RunQuery, event: Event, gather: Event) -> Finding:
     )
 
 
-def precheck(tree: ast.Module) -> bool:
-    """A gathering context is entered or made, and something is written in this file."""
-    nodes = flat(tree)
-    calls = nodes.nodes(ast.Call)
-    if not any(call_name(c) == "GatheredParameters" for c in calls):
-        return False
-    if any(call_name(c).endswith("_") or call_name(c) in MODULE_WRITERS for c in calls):
-        return True
-    targets = [t for a in nodes.nodes(ast.Assign) for t in a.targets] + [a.target for a in nodes.nodes(ast.AugAssign)]
-    return any(isinstance(t, ast.Subscript | ast.Attribute) for t in targets)
+def _safety(run: RunQuery, event: Event) -> Safety:
+    """Return how safe it is to keep what rank 0 writes: numbers drawn at random are others than before."""
+    name = event.api.rpartition(".")[2]
+    row = run.machine.libraries.function(event.api) or run.machine.libraries.method("torch.Tensor", name)
+    return Safety.UNSAFE if row is not None and (row.varies or 0) & RANDOM else Safety.SAFE
 
 
-def _catches_runtime_error(handler: cst.ExceptHandler) -> bool:
-    return isinstance(handler.type, cst.Name) and handler.type.value == "RuntimeError"
-
-
-class Check(ScriptCheck):
-    """Looks into every gathering block."""
-
-    def visit_With(self, node: cst.With) -> None:
-        """Fire on the first write that is lost."""
-        gathers = [g for g in self.ctx.zero3.gathers.of_block(node) if self._counts(g)]
-        if not gathers or self._expects_the_error(node):
-            return
-        for write in self.ctx.zero3.gathers.writes(node.body):
-            holding = next((g for g in gathers if self.ctx.zero3.gathers.holds(g, write)), None)
-            if holding is not None and self._is_innermost(node, write) and self._judge(holding, write):
-                return
-
-    def _expects_the_error(self, block: cst.With) -> bool:
-        """A `try` of the same function catches the RuntimeError of the sanity checks by its name."""
-        for parent in self.ctx.parents(block):
-            if isinstance(parent, cst.FunctionDef):
-                return False
-            if isinstance(parent, cst.Try) and any(_catches_runtime_error(h) for h in parent.handlers):
-                return True
-        return False
-
-    def _counts(self, gather: Gather) -> bool:
-        if gather.enabled is not None and self.ctx.constants.likely(gather.enabled).get_or(True) in (False, None):
-            return False
-        return self.ctx.zero.at(gather.call).may_be(3) and not self.ctx.has_unpacked_arguments(gather.call)
-
-    def _is_innermost(self, block: cst.With, write: Write) -> bool:
-        """No other gather stands between: it may hand the values on."""
-        between = (p for p in self.ctx.parents(write.node) if isinstance(p, cst.With))
-        for outer in between:
-            if outer is block:
-                return True
-            if any(True for _ in self.ctx.zero3.gathers.of_block(outer)):
-                return False
-        return False
-
-    def _judge(self, gather: Gather, write: Write) -> bool:
-        if not self.ctx.zero.at(write.node).may_be(3):
-            return False
-        modifier = known_rank = None
-        if gather.modifier is not None:
-            modifier = self.ctx.constant(gather.modifier)
-            if not modifier.is_known:
-                return False
-            known_rank = modifier.value
-        guard = self.ctx.guard(write.node)
-        if known_rank is None:
-            self._report_lost(gather, write, guard is None or guard.ranks is Ranks.MAIN)
-            return True
-        if guard is None or known_rank != 0 or guard.ranks is not Ranks.OTHERS:
-            return False
-        self.report(
-            write.node,
-            f"`{self.ctx.text(gather.call.func)}` keeps what rank 0 writes (`modifier_rank=0`), and rank 0 does not "
-            "come to this write: at ZeRO stage 3 it is lost when the context ends, without an error",
-            hint="Write on every rank, or on the rank that `modifier_rank` names",
-            related=(self.ctx.location(gather.call, "keeps the values of rank 0"),),
-            facts={"modifier_rank": 0, "writer": 1},
-        )
-        return True
-
-    def _report_lost(self, gather: Gather, write: Write, rank_0_writes: bool) -> None:
-        said = "`modifier_rank=None`" if gather.modifier is not None else "no `modifier_rank`"
-        edit = keyword_edit(self.ctx.doc, gather.call, "modifier_rank", "0") if rank_0_writes else None
-        safety = Safety.UNSAFE if write.is_random else Safety.SAFE
-        self.report(
-            write.node,
-            f"`{self.ctx.text(write.target)}` is written inside `{self.ctx.text(gather.call.func)}` with {said}: at "
-            "ZeRO stage 3 the gathered copy is thrown away when the context ends, and no error says so",
-            hint="Pass `modifier_rank=0`, so that the values of rank 0 are broadcast",
-            related=(self.ctx.location(gather.call, "gathers without a modifier rank"),),
-            fix=Fix("Keep what rank 0 writes", (edit,), safety) if edit is not None else None,
-            facts={"modifier_rank": None, "writer": -1},
-        )
+def _target(run: RunQuery, event: Event) -> str:
+    """Return the text of the tensor that is written, without its `.data` and its rows."""
+    node = event.nodes.get("tensor", event.node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+        node = node.value
+    return run.text(event.module, node)
