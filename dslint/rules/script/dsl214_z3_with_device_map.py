@@ -41,6 +41,7 @@ from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.devices import written
 from dslint.rules.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
 from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind
@@ -68,8 +69,10 @@ _SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 # What only a script for several processes has; a map for one process has the number of its device.
 _SEVERAL = re.compile(
     r"[\"']LOCAL_RANK[\"']|\btorchrun\b|accelerate launch|main_process_first|ddp_find_unused_parameters"
-    r"|init_process_group|\bfsdp=[\"'](?:full_shard|shard_grad_op|hybrid_shard)"
+    r"|init_process_group"
 )
+_SHARDS = ("full_shard", "shard_grad_op", "hybrid_shard")
+_INTENDED = "the script is written for several processes"
 _REFUSES = ">=4.28,<5"
 _MAX_STEPS = 4
 
@@ -100,7 +103,7 @@ def _judged(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
 def _of_stage(run: RunQuery, found: Happening, value: Value, is_told: bool) -> Finding | None:
     """A map that is there at stage 3."""
     event, here = found.event, run.stages.at(found)
-    node = _node(event, "device_map")
+    node = written(event, "device_map")
     if here.is_open or not here.may_be(3):
         return None
     parts = list(_parts(event.module, node, 0)) if isinstance(node, ast.expr) and node is not event.node else []
@@ -140,7 +143,7 @@ def _of_ranks(run: RunQuery, found: Happening, value: Value) -> Finding | None:
         return None
     if not run.has("trainer", "prepares") or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
         return None
-    node = _node(event, "device_map")
+    node = written(event, "device_map")
     who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
     return run.finding(
         META,
@@ -162,7 +165,11 @@ def _intends_several(run: RunQuery) -> tuple[Location, ...]:
     for module in run.machine.program.modules():
         found = _SEVERAL.search(module.source.text)
         if found is not None:
-            return (module.source.location(Span(*found.span()), "the script is written for several processes"),)
+            return (module.source.location(Span(*found.span()), _INTENDED),)
+    for made in (happening.event for happening in run.happenings("training-arguments")):
+        shards = made.arguments["fsdp"].constants if "fsdp" in made.arguments else None
+        if shards and all(isinstance(word, str) and word.startswith(_SHARDS) for word in shards):
+            return (run.location(made.module, made.node, _INTENDED),)
     return ()
 
 
@@ -178,19 +185,13 @@ def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None
     return run.finding(
         META,
         event.module,
-        _node(event, "low_cpu_mem_usage"),
+        written(event, "low_cpu_mem_usage"),
         "`low_cpu_mem_usage=True` for a model that is loaded at ZeRO stage 3: transformers"
         f" {stated.specifier.removeprefix('==')} raises a `ValueError` on every rank",
         hint="Drop `low_cpu_mem_usage`: at stage 3 no rank holds the whole model anyway",
         related=(*here.places, *([stated.origin] if stated.origin is not None else [])),
         facts={"device_map": "none"},
     )
-
-
-def _node(event: Event, name: str) -> ast.AST:
-    """Return the expression of an argument where it stands in the call, else the call."""
-    keywords = event.node.keywords if isinstance(event.node, ast.Call) else []
-    return next((keyword.value for keyword in keywords if keyword.arg == name), event.node)
 
 
 def _shown(run: RunQuery, event: Event, node: ast.AST, value: Value) -> str:
