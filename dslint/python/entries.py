@@ -25,7 +25,6 @@ from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import (
     INPUT,
-    Bound,
     ClassAtom,
     Function,
     Instance,
@@ -155,11 +154,12 @@ class Analysis:
         found = next(
             (a.function for a in method.atoms if hasattr(a, "function") and isinstance(a.function, Function)), None
         )
-        if found is not None and found.node is not node and found.name != node.name and (own := self._defined(node)):
-            found, method = own, Value(frozenset(Bound(own, atom) for atom in made.atoms))
-        if found is not None and found.node is node:
+        own = found
+        if found is not None and found.node is not node and found.name != node.name:
+            own = self._defined(node)  # what a decorator has made of it is called, with what the method takes
+        if own is not None and own.node is node:
             m.steps, m.limit = 0, OPEN
-            guarded(m, node, lambda: call_value(m, method, open_arguments(m, found, True, _only(made)), node))
+            guarded(m, node, lambda: call_value(m, method, open_arguments(m, own, True, _only(made)), node))
         m.events, m.alive, m.tries = outer, True, []
         changes = m.store.changes(inner)
         m.store.undo(inner)

@@ -175,7 +175,6 @@ def test_no_fix_beside_the_new_name_and_an_unsafe_one_where_the_release_is_open(
         "from transformers import Trainer\nclass M:\n    pass\nM(tokenizer=t)\n",
         "from transformers import Trainer\nfrom mine import Base\nclass T(Base, Trainer):\n    pass\nT(tokenizer=t)\n",
         "from transformers import AutoTokenizer as Trainer\nTrainer(tokenizer=t)\n",
-        "from transformers import Trainer\nTrainer(**{'tokenizer': t})\n",
     ],
 )
 def test_quiet_where_another_class_takes_the_argument(code: str) -> None:

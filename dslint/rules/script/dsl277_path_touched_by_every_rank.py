@@ -277,7 +277,34 @@ from data import cifar
 %scifar("/tmp/cifar10", True%s)
 """
 
+_DECORATED = """\
+import functools
+
+import torch
+import torch.distributed as dist
+
+
+def main_process(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if dist.get_rank() == 0:
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Runner:
+    def __init__(self, model, folder):
+        dist.init_process_group("gloo")
+        self.model, self.folder = torch.nn.parallel.DistributedDataParallel(model), folder
+
+    @main_process
+    def save(self, epoch):
+        torch.save(self.model.module.state_dict(), f"{self.folder}/checkpoint_{epoch}.pt")
+"""
+
 EXAMPLES = (
+    good("a decorator of the project keeps the other ranks away", {"runner.py": _DECORATED}),
     bad("a data set that every rank downloads", {
         "data.py": _DATA % ("", "True"), "train.py": _READS % ("", "", "")}, "data.py:5"),
     bad("a flag that the call gives", {

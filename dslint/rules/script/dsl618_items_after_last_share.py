@@ -13,7 +13,7 @@ take the same number of steps, fill up and drop the copies after the gather.
 last rank that goes further; items that were filled up or cut to a multiple of the number of ranks; functions
 that no script calls, whose items may have been filled up.
 
-**Evidence.** Two gloo ranks, torch 2.13: of five items four are gathered; with a stride, five.
+**Evidence.** Of five items two ranks take `5 // 2` each, which makes four; with a stride, five.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ META = RuleMeta(
     markers=(r"//", r"rank|process_index|proc_id|gpu_id", r"torch|accelerat|deepspeed|vllm"),
     references=("https://github.com/pytorch/pytorch/issues/25162",),
     depends_on_run=True,
+    no_experiment="what a division leaves over can be counted without a run",
 )
 _TRAINS = ("backward", "engine-backward", "optimizer-step", "engine-step", "trainer-train")
 _RANK = r"[\w.]*(?:rank|process_index|proc_id|gpu_id|process_id|shard_id|local_process_index)(?:\(\))?"
