@@ -43,7 +43,7 @@ CPython is the judge: random programs run under the real Python on simulated ran
 called the same are compared with what the interpreter believes (`tests/python/judge/`, CONTRIBUTING.md).
 """
 GROUPS = {
-    "Modules and names": "source scopes search program shared moduleruns entries launches",
+    "Modules and names": "source scopes names passed search project program shared moduleruns entries launches",
     "Values and the state": (
         "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"
     ),
@@ -56,10 +56,10 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed effects ragged seeds hooks restrictions wrappers models parts sources parsers"
-        " dataclass_parsers environment configs configfiles"
+        "libraries library results handed effects ragged seeds orders hooks restrictions wrappers models parts sources"
+        " parsers dataclass_parsers environment configs configfiles"
     ),
-    "What happens": "events facts",
+    "What happens": "events facts beliefs",
 }
 
 

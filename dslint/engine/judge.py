@@ -18,12 +18,13 @@ from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.markers import BY_RUN, IF_IMPORTED, begins_run, roots_by_rank, waits
+from dslint.rules.markers import BY_RUN, IF_IMPORTED, begins_run, holds_alone
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from dslint.model.script.across.project import Files, Project
+    from dslint.model.script.across.project import Project
     from dslint.parse.python import ScriptDoc, ScriptProblem
+    from dslint.python.program import Files
     from dslint.python.search import Question
     from dslint.rules.base import RuleMeta
     from dslint.rules.runs import RunQuery
@@ -161,32 +162,27 @@ class _Look:
         rules = self._left(rules, tree)
         of_runs = [rule for rule in rules if rule.query is not None]
         found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
-        if of_runs and isinstance(tree, ast.Module) and self._is_run(tree, of_runs):
+        if of_runs and isinstance(tree, ast.Module) and self._is_run(of_runs):
             found, more = self._of_runs(source, tree, of_runs, found)
             return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
 
-    def _is_run(self, tree: ast.Module, rules: list[ScriptRule]) -> bool:
-        """A run begins here, or a rule that has no visitor asks for calls that only some ranks may make."""
-        if begins_run(self.job.raw):
+    def _is_run(self, rules: list[ScriptRule]) -> bool:
+        """A run begins here, or a rule asks for modules like this one wherever runs begin."""
+        job = self.job
+        if begins_run(job.raw) or job.context.vocabulary.stands_in(job.raw):
             return True
-        asks = [r for r in rules if r.check is None and r.meta.also_told_by]
-        if not asks:
+        return any(holds_alone(rule.meta.alone, job.raw, self._imports_wait) for rule in rules)
+
+    def _imports_wait(self) -> bool:
+        """Something that the script imports of its project may wait for other ranks."""
+        if self.modules is None or self.job.kind != "script":
             return False
-        from dslint.model.script.precheck import guards_any_call, has_guarded_collective
+        from dslint.engine.imports import lead_to_waits
 
-        imported, is_certain = self._waiting_imports(), any(map(self._is_certain, asks))
-        if not imported and not is_certain:
-            return False
-        if (imported or waits(self.job.raw)) and roots_by_rank(self.job.raw):
-            return True
-
-        def may_fire(rule: ScriptRule) -> bool:
-            if rule.precheck is None:
-                rule = replace(rule, precheck=has_guarded_collective, sees_imports=guards_any_call)
-            return self._may_fire(rule, tree)
-
-        return any(map(may_fire, asks))
+        with stage_of(self.profile, _IMPORTS):
+            path = self.modules.files.absolute(self.job.path)
+            return lead_to_waits(self.modules, path, self.job.raw)
 
     def _of_runs(
         self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule], found: list[Finding]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dslint.core.source import SourceFile
     from dslint.engine.judge import Job
     from dslint.model.context import Context
-    from dslint.model.script.across.project import Project
+    from dslint.python.project import Project
     from dslint.rules.runs import RunQuery
 
 # A script that may run in more ways than this is interpreted once, with all open in which the ways differ.

@@ -15,8 +15,8 @@ from dslint.rules.runs import RunQuery
 if TYPE_CHECKING:
     from dslint.core.source import SourceFile
     from dslint.engine.judge import Job
-    from dslint.model.script.across.project import Project
     from dslint.python.launches import Launch
+    from dslint.python.project import Project
 
 # Modules that are kept for the next script of the same process.
 _KEPT = 600

@@ -151,9 +151,16 @@ def may_speak(_: str, context: Context, raw: bytes) -> bool:
     A project may have names of its own for classes.
     """
     titles, removed = _words()
-    if may_name(raw, titles) or context.vocabulary.stands_in(raw):
+    if context.vocabulary.stands_in(raw) or (may_name(raw, titles) and _changing().search(raw) is not None):
         return True
     return may_name(raw, removed) and any(re.search(rb"\.[\s\\]*%s\b" % name, raw) for name in removed)
+
+
+@lru_cache(maxsize=1)
+def _changing() -> re.Pattern[bytes]:
+    """A keyword or a text that is the name of an argument which some release refuses."""
+    names = "|".join(sorted(changing_names()))
+    return re.compile(rf"[(,]\s*(?:#[^\n]*\s*)*(?:{names})\s*=(?!=)|[\"'](?:{names})[\"']".encode())
 
 
 @lru_cache(maxsize=1)

@@ -41,6 +41,38 @@ def _word(node: ast.AST | None) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+# Decorators of functions that the first process runs alone.
+_FIRST = frozenset(
+    {"rank_zero_only", "rank0_only", "master_only", "main_process_only", "only_main_process", "on_master_only"}
+)
+
+
+def runs_first_rank(decorator: Value, node: ast.expr) -> bool:
+    """Return whether a decorator that nobody can read lets the first process alone run the function."""
+    called = node.func if isinstance(node, ast.Call) else node
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in _FIRST and all(
+        isinstance(a, Unknown) or (isinstance(a, Instance) and not a.cls) for a in decorator.atoms
+    )
+
+
+# What everybody calls the object of a library, with a word of modules in which the name means it.
+_OBJECTS = (
+    ("accelerator", "accelerate.Accelerator", re.compile(r"accelerat")),
+    ("model_engine", "deepspeed.DeepSpeedEngine", re.compile(r"deepspeed")),
+    (
+        "trainer",
+        "transformers.Trainer",
+        re.compile(r"(?:from|import) (?:transformers|trl)\b(?!.*lightning)", re.DOTALL),
+    ),
+)
+
+
+def class_of(name: str, module: Module) -> str:
+    """Return the class of a library whose objects everybody gives this name to; empty for other names."""
+    return next((path for word, path, spoken in _OBJECTS if word == name and spoken.search(module.source.text)), "")
+
+
 def names_loader(name: str) -> bool:
     """Return whether a parameter or variable is a loader by its name."""
     return _LOADER.search(name) is not None

@@ -110,6 +110,20 @@ def _dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     return made
 
 
+def _default_dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    """Return `collections.defaultdict(factory, ...)`: a dictionary that makes what it lacks."""
+    if arguments.rest is not None:
+        return None
+    factory, others = arguments.positional[:1], arguments.positional[1:]
+    keywords = {k: v for k, v in arguments.keywords.items() if k != "default_factory"}
+    given = Arguments(others, keywords, open_keywords=arguments.open_keywords)
+    made = _dict(m, given, node)
+    if made is not None and isinstance(made.single, Instance):
+        default = [*factory, *(v for k, v in arguments.keywords.items() if k == "default_factory")]
+        m.store.set((made.single, dictionaries.FACTORY), default[0] if default else const(None))
+    return made
+
+
 def _any_all(name: str) -> functions.Special:
     def handler(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         from dslint.python.arithmetic import scalar
@@ -143,6 +157,8 @@ def _next(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if taken is not None:
         return taken
     found = items_of(m, value, node)
+    if len(arguments.positional) == 1:
+        m.ended_by, m.ended_in = m.ended_by | containers.counted(m, value), node
     if m.frame.loops and m.frame.loops[-1].tree is not None:
         m.frame.loops[-1].tree.items |= makers(found)
     return join(found, arguments.positional[1]) if len(arguments.positional) > 1 else found

@@ -12,7 +12,9 @@ from dslint.python.special import compare_method
 from dslint.python.values import (
     OPAQUE,
     Api,
+    ClassAtom,
     Const,
+    Function,
     Instance,
     PerRank,
     Unknown,
@@ -147,7 +149,14 @@ def _identity(m: Machine, op: type[ast.cmpop], left: Value, right: Value) -> Val
         if len(nones) == len(value.atoms) and nones:
             return const(not negative)
         return None
+    sides = (left, right), (right, left)
+    if any(_are_all(one, (Function, ClassAtom)) and _are_all(two, Const) for one, two in sides):
+        return const(negative)
     return None
+
+
+def _are_all(value: Value, kinds: type | tuple[type, ...]) -> bool:
+    return bool(value.atoms) and all(isinstance(atom, kinds) for atom in value.atoms)
 
 
 def _never_none(m: Machine, atom: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dslint.python import containers, subscripts, writing
+from dslint.python.binding import Arguments
 from dslint.python.heap import LENGTH, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
@@ -21,6 +22,9 @@ from dslint.python.values import (
     one,
     unknown,
 )
+
+# What a `defaultdict` calls for a key that it lacks.
+FACTORY = "#factory"
 
 
 def may_lack(m: Machine, atom: Instance, key: object) -> bool:
@@ -58,6 +62,27 @@ def _dict_item(m: Machine, atom: Instance, key: Value, node: ast.AST) -> Value:
     if found.atoms:
         return found
     return m.thing(node, "item of a dictionary", (one(atom), key))
+
+
+def item_of(m: Machine, atom: Instance, key: Value, node: ast.AST) -> Value:
+    """Return `d[key]`; a `defaultdict` makes what it lacks, and keeps it."""
+    from dslint.python.invoke import call_value
+
+    factory = m.store.get((atom, FACTORY))
+    if factory is None or factory.constants == (None,):
+        return _dict_item(m, atom, key, node)
+    names = [choice.value for choice in key.atoms if isinstance(choice, Const)]
+    known = known_keys(m, atom)
+    if len(names) == len(key.atoms) and all(name in known and not may_lack(m, atom, name) for name in names):
+        return _dict_item(m, atom, key, node)
+    default = call_value(m, factory, Arguments(), node)
+    stored = m.store.get((atom, ("key", names[0]))) if len(names) == 1 else None
+    if len(key.atoms) == 1 and names:
+        value = default if stored is None or not stored.atoms else join(stored, default)
+        writing.store_item(m, one(atom), key, value, node)
+        return _dict_item(m, atom, key, node)
+    add_unknown_key(m, atom, key, default)
+    return _dict_item(m, atom, key, node)
 
 
 def _dict_by_lane(m: Machine, atom: Instance, key: PerRank) -> Value:

@@ -7,11 +7,25 @@ import ast
 from dslint.python import attributes, containers, dictionaries, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
-from dslint.python.heap import CONTENT, RECEIVED
+from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
 from dslint.python.joins import join_all
 from dslint.python.libraries import STEERS, Row
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, OPAQUE, Atom, ClassAtom, Instance, Tuple, Unknown, Value, one
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    Atom,
+    Bound,
+    ClassAtom,
+    Const,
+    Function,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    const,
+    one,
+)
 from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
 
 
@@ -35,6 +49,12 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
     for key in ("adds", "adds_all"):
         if key in row.extra and isinstance(receiver, Instance):
             containers.keep(m, receiver, bound.given.get(row.extra[key]), node, is_item=key == "adds")
+    if "sets_field" in row.extra and receiver is not None:
+        word, value = (bound.given.get(parameter) for parameter in row.extra["sets_field"])
+        known = word.single if word is not None else None
+        if isinstance(known, Const) and isinstance(known.value, str) and value is not None:
+            attributes.write(m, one(receiver), known.value, value, node)
+            m.store.set((receiver, (REGISTERED, known.value)), const(True))
     becomes = row.extra.get("becomes")
     if becomes:
         value = bound.given.get(row.extra.get("wraps", ""))
@@ -187,6 +207,31 @@ def _same_items(m: Machine, atom: Instance, keeps: int, depth: int) -> None:
         _same(m, rest, keeps, depth + 1)
         inner: frozenset[Atom] = frozenset(a for a in rest.atoms if isinstance(a, Instance))
         m.store.set((atom, "#rest"), Value(inner or frozenset((Unknown(OPAQUE, RECEIVED),)), keeps))
+
+
+def around_override(m: Machine, atom: Instance, name: str, method: Value, result: Value, node: ast.AST) -> Value:
+    """Do what a library does around a method that a subclass of the project overrides; return what it then gives."""
+    from dslint.python.binding import Arguments
+    from dslint.python.library import call_row
+
+    if not m.alive or not any(isinstance(a, Bound) and isinstance(a.function, Function) for a in method.atoms):
+        return result
+    row = next((r for r in _overridden(m, atom, name) if r.extra.get("around_overrides")), None)
+    if row is None:
+        return result
+    call_row(m, row, Arguments(), atom, node, one(atom))
+    if row.varies != 0:
+        return result
+    _same(m, result, 0, 0)
+    return Value(result.atoms, 0, 0, result.made_by)
+
+
+def _overridden(m: Machine, atom: Instance, name: str) -> list[Row]:
+    bases = (
+        [b for b in attributes.lineage(m, atom.cls) if isinstance(b, str)] if isinstance(atom.cls, ClassAtom) else []
+    )
+    found = (m.libraries.method(base, name) for base in bases if base)
+    return [row for row in found if row is not None]
 
 
 def _taint(m: Machine, value: Value, varies: int, origin: object) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from dslint.python import attributes
 from dslint.python.binding import Arguments, annotation_of, default_of
 from dslint.python.budgets import OPEN, SCRIPT
-from dslint.python.bynames import names_loader, yields_own
+from dslint.python.bynames import class_of, names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
 from dslint.python.environment import by_rank
 from dslint.python.events import Lost, Node, Seq
@@ -61,8 +61,11 @@ class Analysis:
         self.entries: list[Entry] = []
         self.ran: frozenset[int] = frozenset()  # the functions that the script itself has reached
 
-    def script(self, path: str) -> Entry | None:
-        """Interpret a file as the script that is started; `None` when Python cannot read it."""
+    def script(self, path: str, *, everything: bool = False) -> Entry | None:
+        """Interpret a file as the script that is started; `None` when Python cannot read it.
+
+        What it defines and does not reach is interpreted, too, where it may concern other ranks, or in any case.
+        """
         self.program.main = self.program.files.absolute(path)
         module = self.program.load(self.program.main)
         if module is None:
@@ -79,13 +82,9 @@ class Analysis:
         entry = Entry("script", module, module.tree, Seq(body), m.steps)
         self.entries.append(entry)
         self.ran = frozenset(m.reached)
-        self._methods_of_main(module)
+        self.open(module, everything=everything)  # while its names are still there
         m.store.undo(mark)
         return entry
-
-    def _methods_of_main(self, module: Module) -> None:
-        """Interpret what the script defines and does not reach, while its names are still there."""
-        self.open(module)
 
     def module(self, path: str) -> None:
         """Interpret a file as an imported module, and what it defines with open parameters."""
@@ -97,10 +96,10 @@ class Analysis:
         self.program.run_module(m, module)
         self.open(module)
 
-    def open(self, module: Module) -> None:
+    def open(self, module: Module, *, everything: bool = False) -> None:
         """Interpret the functions and classes of a module that nothing has reached, with open parameters."""
         m = self.machine
-        matters = self.program.relevance(m).of
+        matters = (lambda *_: True) if everything else self.program.relevance(m).of
         for cls in [c for c in self.program.noted.classes if c.module is module]:
             methods = [n for n in cls.node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
             methods = [n for n in methods if n.name == "__init__" or matters(n, module)]
@@ -281,7 +280,9 @@ def open_value(
         is_optional = isinstance(stated, ast.Constant) and stated.value is None  # `folder: str = None`
         atom = Unknown(INPUT, f"parameter `{name}`", "" if is_optional else _SCALARS[annotation.id])
         return Value(frozenset((atom,)), 0, 0, frozenset(), ("parameter", id(function.node), name))
-    annotated = _annotated_class(m, function, annotation)
+    annotated = _annotated_class(m, function, annotation) or (
+        class_of(name, function.module) if annotation is None and stated is None else ""
+    )
     instance = m.instance(function.node, m.context(("parameter", name)), annotated)
     lacks = may_lack(function, name)
     bits = DATA | NAMED_DATA if is_own or name in _OWN_DATA or name in _DATA or lacks else 0

@@ -99,7 +99,9 @@ def by_rank(m: Machine, column: int, *, text: bool = False) -> Value:
 # Fields that hold a rank whatever the object is; `rank` alone may be that of a matrix (LoRA).
 _RANKS = {"global_rank": 0, "local_rank": 1, "world_size": 3}
 # Words of modules that speak of processes.
-_OF_PROCESSES = re.compile(r"distributed|deepspeed|accelerat|process_group|horovod|lightning")
+_OF_PROCESSES = re.compile(
+    r"distributed|deepspeed|accelerat|process_group|horovod|lightning|mmengine|DataParallel|Trainer[()]"
+)
 
 
 def rank_field(m: Machine, name: str) -> Value | None:

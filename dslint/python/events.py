@@ -77,7 +77,7 @@ class Event:
     parts: list[Part] = field(default_factory=list)
     # Of the same calls, and of those that load a model: the model, and the modules inside.
     modules: frozenset[Instance] = frozenset()
-    drawn: int = 0  # by what the first weights of these differ between ranks
+    drawn: int = 0  # by what the first weights of these differ between ranks; of others, the order that they draw
     config: Value | None = None  # the DeepSpeed configuration that is passed
     stage: int | None = None  # of the same, where it is a dictionary
     keys: frozenset[str] | None = None  # of the same dictionary, where all that it may have are known
@@ -144,7 +144,8 @@ class Loop:
 
     `items` are the places that made what the target (or a `next` inside) holds: of the items of a loader, the call that
     made the loader; `begun` are those whose iterator is made anew inside. `counts` says that it goes through numbers,
-    more than one.
+    more than one. `is_frame` says that a generator runs inside, with the loops and tests that decide about the turns.
+    `taken` is the `next` at whose end the loop is left.
     """
 
     node: ast.AST
@@ -157,6 +158,8 @@ class Loop:
     items: frozenset[ast.AST] = frozenset()
     begun: frozenset[ast.AST] = frozenset()
     counts: bool = False
+    is_frame: bool = False
+    taken: ast.AST | None = None
     # Of the loop in numbers of its turns (`turns.py`), and how many turns of any loop came before it.
     number: int = 0
     since: int = 0

@@ -184,11 +184,14 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
     if node.handlers:
         m.tries.append((mark, raised))
     m.events = tree.body.items
+    ended, m.ended_by = m.ended_by, 0
     try:
         statements.execute(m, node.body)
     except OutOfBudgetError:
         m.give_up(tree, tree.body.items)
         raise
+    _end_of_items(m, node)
+    m.ended_by = ended
     if node.handlers:
         m.tries.pop()
     if m.alive and node.orelse:
@@ -214,6 +217,17 @@ def _guarded(m: Machine, node: ast.Try, tree: Try) -> None:
     m.asked = (node, None)
     m.meet(outcomes, by | _own_failures(m, node))
     m.asked = None
+
+
+def _end_of_items(m: Machine, node: ast.Try) -> None:
+    """Note that the loop around ends with what `next` takes from: `except StopIteration: break`."""
+    loop = m.frame.loops[-1].tree if m.frame.loops else None
+    if loop is None or not m.ended_by:
+        return
+    for handler in node.handlers:
+        names = ast.unparse(handler.type) if handler.type is not None else ""
+        if "StopIteration" in names and isinstance(handler.body[-1], ast.Break):
+            loop.varies, loop.taken = loop.varies | m.ended_by, m.ended_in
 
 
 def _own_failures(m: Machine, node: ast.Try) -> int:

@@ -261,6 +261,7 @@ FUNCTIONS: dict[str, Special] = {
     "collections.deque": collected._deque,
     "builtins.dict": collected._dict,
     "collections.OrderedDict": collected._dict,
+    "collections.defaultdict": collected._default_dict,
     "builtins.isinstance": reflection._isinstance,
     "builtins.getattr": reflection._getattr,
     "builtins.setattr": reflection._setattr,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from dslint.python import containers
-from dslint.python.binding import BoundArguments
+from dslint.python import containers, ragged
+from dslint.python.binding import Arguments, BoundArguments
 from dslint.python.dictionaries import known_keys, may_lack
+from dslint.python.events import Event
 from dslint.python.generators import turns_of
 from dslint.python.heap import CONTENT
 from dslint.python.libraries import ClassRow, Row
 from dslint.python.machine import Machine
 from dslint.python.results import make
-from dslint.python.values import OPAQUE, ClassAtom, Instance, Unknown, Value
-from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANKED
+from dslint.python.values import NOTHING, OPAQUE, Api, Bound, ClassAtom, Function, Instance, Tuple, Unknown, Value, one
+from dslint.python.varies import DATA, DIVERGENT, RANDOM, RANK, RANKED
 
 
 def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instance, node: ast.AST) -> None:
@@ -41,7 +42,7 @@ def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instanc
                 break
     elif items.items is not None:
         m.store.set((receiver, "#yields"), make(m, items.items, items.constructor, bound, receiver, node))
-    passed = _passed(m, row, bound, node)
+    passed = _passed(m, row, bound, node) or _batch(m, row, bound, node)
     if passed is not None:
         m.store.set((receiver, "#yields"), passed)
     elif items.items is None or items.items.word == "from":
@@ -72,12 +73,57 @@ def _passed(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> 
     return containers.element(m, source, node)
 
 
+def _batch(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> Value | None:
+    """Return the batch that a function of the project puts together, where a part of it is ragged."""
+    from dslint.python.invoke import call_value
+    from dslint.python.loops import items_of
+
+    collate = bound.given.get(row.constructor.extra.get("batched_by", ""))
+    source = bound.given.get("dataset")
+    if collate is None or source is None or not any(isinstance(a, Function | Bound | Instance) for a in collate.atoms):
+        return None
+    outer, mark, control, lanes = m.events, m.store.mark(), m.control, m.lanes
+    m.events = []
+    item = items_of(m, source, node).with_(DATA)
+    made = call_value(m, collate, Arguments([containers.new_list(m, node, [], item)]), node) if m.alive else NOTHING
+    parts = _ragged_parts(m, made)
+    m.store.undo(mark)
+    m.events, m.alive, m.control, m.lanes = outer, True, control, lanes
+    if not parts:
+        return None
+    whole = m.thing(node, f"item of `{row.path}`", varies=DATA)
+    assert isinstance(whole.single, Instance)
+    held = {key: ragged.copied(m, node, (str(key), m.frame.id), found) for key, found in parts.items()}
+    if isinstance(made.single, Tuple):
+        other = [m.thing(node, f"item of `{row.path}`", varies=DATA) for _ in made.single.items]
+        return one(Tuple(tuple(held.get(at, value) for at, value in enumerate(other))))
+    for key, value in held.items():
+        m.store.set((whole.single, ("key", key)), value)
+    return whole
+
+
+def _ragged_parts(m: Machine, made: Value) -> dict[object, ragged.Ragged]:
+    """Return why parts of a batch are ragged, by their position or key."""
+    atom = made.single
+    if isinstance(atom, Tuple):
+        parts: list[tuple[object, Value | None]] = list(enumerate(atom.items))
+    elif isinstance(atom, Instance) and atom.cls == "builtins.dict":
+        parts = [(key, m.store.get((atom, ("key", key)))) for key in known_keys(m, atom)]
+    else:
+        return {}
+    found = {key: ragged.of(m, value) for key, value in parts}
+    return {key: why for key, why in found.items() if why is not None}
+
+
 def _length_of_sources(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> int:
     """Return the numbers of ranks by which a length differs that is that of a sampler, data set or list of indices."""
     words = next((r.length_from for r in m.libraries.lineage(row.path) if r.length_from), "")
     names = words.removeprefix("from ").replace(",", " ").split() if words != "arguments" else list(bound.given)
     sources = [v for name in names if (v := bound.given.get(name)) is not None and v.constants != (None,)]
     found = 0
+    if words == "arguments":
+        stages = [*sources, *bound.extra, *([bound.rest] if bound.rest is not None else ())]
+        found |= RANK if any(_deals_out(m, atom, node) for stage in stages for atom in stage.atoms) else 0
     for source in sources[: len(sources) if words == "arguments" else 1]:
         place = m.origin(source)
         if place is not None and isinstance(place[1], ast.If | ast.IfExp):
@@ -87,6 +133,15 @@ def _length_of_sources(m: Machine, row: ClassRow, bound: BoundArguments, node: a
             if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
                 found |= turns_of(m, atom, node)
     return found & RANKED
+
+
+def _deals_out(m: Machine, atom: object, node: ast.AST) -> bool:
+    """Note a stage of a pipeline that gives each rank a part, a function that is passed to it; return whether it is."""
+    row = m.libraries.function(atom.path) if isinstance(atom, Api) else None
+    if row is None or "shards-data" not in row.tags:
+        return False
+    m.events.append(Event(row.path, row.tags, node, m.frame.module, None, {}, None, m.lanes))
+    return True
 
 
 def _shuffled(m: Machine, row: ClassRow, bound: BoundArguments) -> int:

@@ -46,6 +46,8 @@ CONTAINERS = frozenset({"builtins.list", "builtins.dict", "builtins.set", "built
 
 # The reason of a value that a collective has made the same on all ranks.
 RECEIVED = "received from the group"
+# A parameter or buffer that a module has registered: what wraps the module makes it equal on all ranks.
+REGISTERED = "registered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,8 @@ class Heap:
         self.escaped: set[Instance] = set()  # what code without a model has got hold of, at any time
         self.turn = 0
         self.yielded_by = 0  # why ranks may get a different number of items from the generator that ran last
+        self.ended_by = 0  # why ranks may come to the end of what `next` takes from in another turn ...
+        self.ended_in: ast.AST | None = None  # ... and that `next`
         self.raised_by = 0  # why some ranks leave the block that ran last by an exception and others do not
         self.asked_varies = 0  # of what `__bool__` answered in the test that is being decided
         # Tests that were decided by a test before them, for summaries.

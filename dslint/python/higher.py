@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import containers, writing
+from dslint.python import containers, orders, writing
 from dslint.python.binding import Arguments
 from dslint.python.heap import ITEMS, LENGTH
 from dslint.python.joins import join, join_all
@@ -112,7 +112,15 @@ def reduce_(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
 
 
 def sorted_(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
-    """Return `sorted(column, key=..., reverse=...)`."""
+    """Return `sorted(column, key=..., reverse=...)`: whatever the order was, it is this one now."""
+    made = _sorted(m, arguments, node)
+    for atom in made.atoms if made is not None else ():
+        if isinstance(atom, Instance):
+            orders.forget(m, atom)
+    return made
+
+
+def _sorted(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if not arguments.positional:
         return None
     column = arguments.positional[0]
@@ -170,6 +178,7 @@ def sort_in_place(m: Machine, atom: Instance, arguments: Arguments, node: ast.AS
         m.store.set((atom, ITEMS), items)
     else:
         writing.loosen(m, atom)
+    orders.forget(m, atom)
 
 
 def least(function: Callable[..., Any]) -> Callable[[Machine, Arguments, ast.AST], Value | None]:

@@ -142,6 +142,7 @@ def _call_member(m: Machine, atom: Atom, base: Value, name: str, arguments: Argu
         method = _method(m, atom, name, node)
         if method is not None:
             found = call_value(m, method.with_(0, 0, base.made_by), arguments, node)
+            found = effects.around_override(m, atom, name, method, found, node)
         else:
             found = _unknown_method(m, atom, base, name, arguments, node)
         if len(m.events) == before and m.alive:
@@ -318,8 +319,9 @@ def call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST)
 
     in_place = class_in_place(m, atom)
     row = m.libraries.class_(in_place)
-    if row is not None and row.kind:  # it wraps a model, or may do so
+    if row is not None:
         forward_event(m, in_place, atom, arguments, node)
+    if row is not None and row.kind:  # it wraps a model, or may do so
         found = _call_object(m, atom, arguments, node)
         return found.with_(0, 0, frozenset((atom,))) if m.alive else found
     return models.past_wrapper(m, atom, "", _call_object(m, atom, arguments, node), arguments, node)

@@ -286,7 +286,7 @@ def parse_returns(text: str) -> Returns:
 
 _NAMED = frozenset(
     {"parameter", "parameters", "field", "group-rank", "group-size", "is-rank", "is-local-rank", "wrapped"}
-    | {"unwrapped", "copy", "environment", "from", "rank-of", "local-rank-of", "elements"}
+    | {"unwrapped", "copy", "environment", "from", "rank-of", "local-rank-of", "elements", "number"}
 )
 _NESTED = frozenset({"tuple", "list", "iterator", "dict", "set"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, containers, durations, paths, ragged, seeds
+from dslint.python import attributes, containers, durations, orders, paths, ragged, seeds
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
@@ -38,7 +38,7 @@ from dslint.python.values import (
 )
 from dslint.python.varies import DATA, DIVERGENT, LOST, RANK
 
-WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
+WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gather"})
 
 
 def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:
@@ -157,12 +157,15 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
             )
     result = ragged.called(m, row, bound, base, result, node)
     lanes = _lanes(m, row, place, result)
+    order, seed = orders.drawn(m, row, bound, receiver)
     if row.tags and lanes:
         _event(m, row, bound, base, result, node, lanes)
+        orders.noted(m.events[-1], order, seed)
         m.events.insert(before, m.events.pop())  # the call begins before what it runs
     if row.returns.word == "context" and isinstance(result.single, Instance):
         _context(m, row, place, result.single)
     effects(m, row, bound, receiver, node)
+    result = orders.marked(m, row, bound, result, node) if order else result
     callbacks(m, row, bound, receiver, node)
     self_calls(m, row, receiver, node)
     train_on_batches(m, row, receiver, node)
@@ -368,7 +371,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if "stage" in row.extra:
         receiver = {"self": base} if base is not None else {}
         event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
-    if "makes-loader" in row.tags:
+    if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
     m.events.append(event)
 

@@ -205,8 +205,8 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     loop = Loop(
         node, m.frame.module, m.with_origin(subject), counted, Seq(), Seq(), bool(known), number=number, since=m.turn
     )
-    generator = subject.single
-    if isinstance(generator, Instance) and generator.cls == "builtins.generator" and generator in m.generators:
+    generator = _generator_of(m, subject, node)
+    if generator is not None:
         _over_generator(m, node, loop, generator, number)
         return
     if known is not None and not known:
@@ -227,6 +227,18 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     run_loop(m, loop, turn, node.orelse, number, endless=is_endless(m, subject))
     if loop.body.items or loop.orelse.items:
         m.events.append(loop)
+
+
+def _generator_of(m: Machine, subject: Value, node: ast.AST) -> Instance | None:
+    """Return the generator that a loop runs: the value itself, or what `__iter__` of the project's class gives."""
+    from dslint.python.invoke import call_method
+
+    atom = subject.single
+    if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
+        made = call_method(m, subject, "__iter__", [], node)
+        atom = made.single if made is not None else None
+    is_generator = isinstance(atom, Instance) and atom.cls == "builtins.generator" and atom in m.generators
+    return atom if is_generator and isinstance(atom, Instance) else None
 
 
 def _own_turns(m: Machine, subject: Value, node: ast.AST) -> int:
@@ -261,6 +273,7 @@ def _over_generator(m: Machine, node: ast.For | ast.AsyncFor, loop: Loop, genera
     from dslint.python.statements import assign, execute
 
     returns: list[Outcome] = []
+    loop.is_frame = True
 
     def turn() -> None:
         def body(value: Value) -> None:

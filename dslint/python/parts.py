@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.python import attributes
+from dslint.python.heap import REGISTERED
 from dslint.python.values import NOTHING, Const, Instance, PerRank, Tuple, Unknown, Value
 from dslint.python.varies import CLOCK, DATA, LOST, RANDOM
 
@@ -74,6 +75,8 @@ def _of_module(m: Machine, atom: Instance, names: _Names, seen: set[Instance], d
         if is_attribute and isinstance(atom.cls, str):
             continue  # a field of a library object says its argument once more
         yield from _parts(m, held, names, seen, depth + 1)
+        if m.store.get((atom, (REGISTERED, word))) is not None:
+            continue
         varies = m.varies(held)
         if varies & _CAUSES and not varies & LOST and (_is_number(held) or (varies & DATA and _is_plain(m, held))):
             yield Part(atom, word, is_attribute, held, varies, m.origin(held))

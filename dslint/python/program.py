@@ -25,7 +25,9 @@ from dslint.python.varies import LOST
 
 
 class Files(Protocol):
-    """The way to the files of a project."""
+    """The way to the files of a project, by absolute path with `/`; are its answers remembered for a later run?"""
+
+    is_remembered: bool
 
     def absolute(self, path: str) -> str:
         """Return the absolute path of a path that the user sees."""
@@ -45,6 +47,8 @@ class Files(Protocol):
 
 class Texts:
     """Files that exist in memory only, by path: for examples and tests."""
+
+    is_remembered = False
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = {f"/project/{path}": text for path, text in texts.items()}

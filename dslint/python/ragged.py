@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.python.heap import CONTENT, LENGTH, RAGGED
 from dslint.python.places import ordered
-from dslint.python.values import INPUT, NONE, OPAQUE, Const, Instance, Tuple, Unknown, Value
-from dslint.python.varies import DIVERGENT, LOST, RANKED
+from dslint.python.values import INPUT, NONE, OPAQUE, Const, Instance, Tuple, Unknown, Value, one
+from dslint.python.varies import DATA, DIVERGENT, LOST, RANKED
 
 if TYPE_CHECKING:
     from dslint.python.binding import Arguments, BoundArguments
@@ -55,6 +55,15 @@ def gathered(m: Machine, row: Row, given: Mapping[str, Value]) -> dict[str, Ragg
     names = [row.extra[key] for key in ("equal_shapes", "room") if key in row.extra]
     found = {name: _within(m, given[name]) for name in names if name in given}
     return {name: ragged for name, ragged in found.items() if ragged is not None}
+
+
+def copied(m: Machine, node: ast.AST, context: tuple[object, ...], why: Ragged) -> Value:
+    """Return a new tensor of this rank's own data that is ragged for the same reason."""
+    tensor = m.instance(node, m.context(context), "torch.Tensor", 0)
+    content = Unknown(OPAQUE, "part of a batch", "torch.Tensor")
+    m.store.set((tensor, CONTENT), Value(frozenset((content,)), DATA, DATA))
+    m.store.set((tensor, RAGGED), Value(frozenset((Unknown(OPAQUE, why.words, why.kind),)), origin=why.place))
+    return one(tensor)
 
 
 def _within(m: Machine, value: Value) -> Ragged | None:
@@ -134,7 +143,7 @@ def called(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         operands = [v for v in (base, *bound.given.values(), *bound.extra) if v is not None]
         if kind == NUMBER:
             found = _number(m, operands, keeps=words == "kept", place=(m.frame.module, node))
-        elif not _is_fixed(extra, bound) and (kind != MASK or any(_is_own(m, value) for value in operands)):
+        elif not _is_fixed(m, extra, bound) and (kind != MASK or any(_is_own(m, value) for value in operands)):
             found = Ragged(kind, words or _SELECTION, (m.frame.module, node))
     elif "shape_like" in extra:
         subject = base if extra["shape_like"] == "self" else bound.given.get(extra["shape_like"])
@@ -148,12 +157,15 @@ def called(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     return _mark(m, result, found, base, *bound.given.values())
 
 
-def _is_fixed(extra: Mapping[str, Any], bound: BoundArguments) -> bool:
+def _is_fixed(m: Machine, extra: Mapping[str, Any], bound: BoundArguments) -> bool:
     """Return whether arguments say how long the result is: `min_new_tokens=8`, `padding="max_length"`."""
     given = {**bound.given, **bound.extra_keywords}
     if any(name in given for name in extra.get("ragged_without", ())):
         return True
     if any(name not in given for name in extra.get("ragged_with", ())):
+        return True
+    source = given.get(extra.get("ragged_of", ""))
+    if "ragged_of" in extra and (source is None or not m.deep_varies(source) & DIVERGENT):
         return True
     for name, constants in extra.get("ragged_if", {}).items():
         value = given.get(name)
@@ -223,7 +235,7 @@ def _joined(m: Machine, value: Value | None, node: ast.AST) -> Ragged | None:
     if found and all(inner is not None and inner.kind in _SHAPES for inner in found):
         return found[0]
     length = m.store.get((atom, LENGTH)) if isinstance(atom, Instance) else None
-    bits = length.varies | length.shape if length is not None else 0
+    bits = m.shape(value) | (length.varies | length.shape if length is not None else 0)
     return Ragged(FIRST, _SHARE, (m.frame.module, node)) if bits & RANKED and not bits & LOST else None
 
 
@@ -279,8 +291,8 @@ def bounded(m: Machine, upper: Value | None, result: Value, node: ast.AST) -> Va
 
 def part(m: Machine, base: Value, key: Value, node: ast.Subscript, result: Value) -> Value:
     """Note whether `base[key]` is as long as the data of the rank say; of `base[a:b]` the key is `b`."""
-    if not any(isinstance(atom, Instance) for atom in result.atoms):
-        return result
+    if not any(isinstance(atom, Instance) and atom.node is node for atom in result.atoms):
+        return result  # what it holds was there before
     return _mark(m, result, _part(m, base, key, node), base, key)
 
 

@@ -130,7 +130,17 @@ def _setattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         else:
             attributes.escape(m, base)
             reopened(m, base)
+            _any_field(m, base, value)
     return const(None)
+
+
+def _any_field(m: Machine, base: Value, value: Value) -> None:
+    """Set some field of an object, nobody knows which: each one may hold the value now."""
+    for atom in base.atoms:
+        for name in list(m.store.names.get(atom, ())) if isinstance(atom, Instance | ClassAtom) else ():
+            held = m.store.get((atom, name)) if isinstance(name, str) and not name.startswith(("#", "__")) else None
+            if held is not None and held.constants is not None:
+                m.store.set((atom, name), join(held, value))
 
 
 def _hasattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:

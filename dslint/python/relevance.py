@@ -70,7 +70,7 @@ _RANKS = frozenset(
     {
         *("get_rank", "get_world_size", "local_rank", "world_size", "LOCAL_RANK", "RANK", "WORLD_SIZE", "dist"),
         *("is_main_process", "is_master", "is_rank_zero", "global_rank", "distributed", "deepspeed", "accelerator"),
-        "CUDA_VISIBLE_DEVICES",
+        *("CUDA_VISIBLE_DEVICES", "is_world_process_zero", "is_global_zero"),
     }
 )
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")

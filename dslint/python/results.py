@@ -27,7 +27,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DIVERGENT, RANK
+from dslint.python.varies import DATA, DIVERGENT, RANK
 
 # What nobody knows of a number that counts within a group of ranks.
 GROUP_RANK, GROUP_SIZE = "rank in a group", "size of a group"
@@ -123,6 +123,16 @@ class Place:
             if isinstance(default, ast.Constant):
                 return const(default.value)
         return unknown(OPAQUE, f"parameter `{name}` of `{self.row.path}`")
+
+    def counted(self, returns: Returns) -> Value:
+        """Return a number that each rank counts for itself where an argument differs between them."""
+        atom = Unknown(OPAQUE, f"number in `{self.row.path}`", "builtins.int")
+        given = self.bound.given.get(returns.name)
+        if given is None:
+            return Value(frozenset((atom,)), self.varies)
+        varies = self.m.varies(given) | self.varies
+        varies |= DATA if varies & DIVERGENT else 0
+        return Value(frozenset((atom,)), varies, 0, frozenset(), None, self.m.origin(given))
 
     def tuple(self, returns: Returns) -> Value:
         """Return a tuple; `field NAME` in it is an attribute of its first part."""
@@ -324,6 +334,7 @@ _FORMS: dict[str, Callable[[Place, Returns], Value]] = {
     "is-local-rank": Place.is_rank,
     "unwrapped": Place.unwrapped,
     "copy": Place.copied,
+    "number": Place.counted,
     "environment": Place.environment,
     "context": lambda place, returns: place.fresh("builtins.context"),
 }

@@ -36,8 +36,13 @@ def drawn(m: Machine, row: Row, bound: BoundArguments) -> int:
     given = bound.given.get("generator")
     if not row.varies or not row.varies & RANDOM or (given is not None and given.constants != (None,)):
         return 0
-    state = m.store.get((_OWNER, row.path.partition(".")[0]))
+    state = state_of(m, row)
     return m.varies(state) & RANKED if state is not None else 0
+
+
+def state_of(m: Machine, row: Row) -> Value | None:
+    """Return the state of the process's own generator that a function draws from; `None` where nothing seeded it."""
+    return m.store.get((_OWNER, row.path.partition(".")[0]))
 
 
 # Layers without weights, and containers, whose layers draw for themselves.

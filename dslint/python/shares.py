@@ -40,19 +40,19 @@ def note_operation(m: Machine, op: type[ast.operator], left: Value, right: Value
     """Note that a number is divided by the number of ranks."""
     form = _DIVIDES.get(op)
     if form is not None and isinstance(node, ast.BinOp) and is_world(m, right) and not is_world(m, left):
-        _note(m, form, node, node.left, left)
+        _note(m, form, node, node.left, left, left)
 
 
 def note_slice(m: Machine, base: Value, node: ast.AST, step: Value | None) -> None:
     """Note that a list is dealt out: `items[rank::world_size]`."""
     if isinstance(node, ast.Subscript) and is_world(m, step):
-        _note(m, "deal", node, node.value, _length(m, base))
+        _note(m, "deal", node, node.value, _length(m, base), base)
 
 
 def note_range(m: Machine, ends: list[Value], node: ast.AST) -> None:
     """Note that numbers are dealt out: `range(rank, n, world_size)`."""
     if len(ends) == 3 and is_world(m, ends[2]) and isinstance(node, ast.Call) and len(node.args) == 3:
-        _note(m, "range", node, node.args[1], ends[1])
+        _note(m, "range", node, node.args[1], ends[1], ends[1])
 
 
 def note_parts(m: Machine, given: Mapping[str, Value], receiver: Value | None, node: ast.AST) -> None:
@@ -60,9 +60,10 @@ def note_parts(m: Machine, given: Mapping[str, Value], receiver: Value | None, n
     if not isinstance(node, ast.Call) or not any(is_world(m, value) for value in given.values()):
         return
     if receiver is not None and isinstance(node.func, ast.Attribute):
-        _note(m, "deal", node, node.func.value, _length(m, receiver))
+        _note(m, "deal", node, node.func.value, _length(m, receiver), receiver)
     elif given and node.args:
-        _note(m, "deal", node, node.args[0], _length(m, next(iter(given.values()))))
+        whole = next(iter(given.values()))
+        _note(m, "deal", node, node.args[0], _length(m, whole), whole)
 
 
 def _length(m: Machine, value: Value) -> Value:
@@ -73,9 +74,13 @@ def _length(m: Machine, value: Value) -> Value:
     return const(len(items)) if items is not None else Value(frozenset())
 
 
-def _note(m: Machine, form: str, node: ast.AST, whole: ast.expr, size: Value) -> None:
+def _note(m: Machine, form: str, node: ast.AST, whole: ast.expr, size: Value, held: Value) -> None:
     is_rest = form == "rest"
     tags = frozenset(("asks-rest" if is_rest else "shares",))
     event = Event(f"operator.{form}", tags, node, m.frame.module, None, {"size": size}, None, m.lanes, m.control)
     event.nodes["whole"] = whole
+    event.snapshot["whole"] = (m.deep_varies(held), m.shape(held), frozenset())
+    place = m.origin(held)
+    if place is not None:
+        event.origins["whole"] = place
     m.events.append(event)

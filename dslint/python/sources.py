@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.python import attributes
+from dslint.python.heap import CONTAINERS
 from dslint.python.values import Bound, ClassAtom, Function, Instance, Tuple, Value
-from dslint.python.varies import RANKED
+from dslint.python.varies import ORDER, RANKED
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
@@ -35,6 +36,9 @@ class Source:
     bases: frozenset[str]
     code: tuple[tuple[Module, ast.AST], ...]
     varies: int
+    # The fields of an object of the project that are in an order which each process may have drawn for itself; the
+    # empty text is the object itself.
+    ordered: frozenset[str] = frozenset()
 
 
 def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
@@ -51,7 +55,9 @@ def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
         names = {str(base) for base in _lineage(m, atom) if isinstance(base, str)}
         path = atom.cls if isinstance(atom.cls, str) else next((b for b in _lineage(m, atom) if isinstance(b, str)), "")
         is_own = isinstance(atom.cls, ClassAtom)
-        found.append(Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), _varies(m, value, atom)))
+        varies = _varies(m, value, atom)
+        ordered = frozenset(_ordered(m, value, atom)) if varies & ORDER else frozenset()
+        found.append(Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), varies, ordered))
     return found
 
 
@@ -62,6 +68,17 @@ def _varies(m: Machine, value: Value, atom: Instance) -> int:
         held = m.store.get((atom, name))
         varies |= m.deep_varies(held) if isinstance(name, tuple) and held is not None else 0
     return varies
+
+
+def _ordered(m: Machine, value: Value, atom: Instance) -> Iterator[str]:
+    """Yield the fields of an object whose order each process may have drawn."""
+    if m.varies(value) & ORDER or (atom.cls in CONTAINERS and m.deep_varies(value) & ORDER):
+        yield ""
+    for name in list(m.store.names.get(atom, ())):
+        if isinstance(name, str) and not name.startswith("#"):
+            held = m.store.get((atom, name))
+            if held is not None and m.deep_varies(held) & ORDER:
+                yield name
 
 
 def _lineage(m: Machine, atom: Instance) -> list[ClassAtom | str]:

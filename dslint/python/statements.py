@@ -234,6 +234,11 @@ def _decorated(m: Machine, function: Value, value: Value, node: ast.expr) -> Val
     from dslint.python.values import Api, Bound
 
     atom = function.single
+    if bynames.runs_first_rank(function, node):
+        from dslint.python.restrictions import restrict
+
+        restrict(m, value, m.worlds.mask(lambda lane: m.worlds.lanes[lane][0] == 0))
+        return value
     if isinstance(atom, Api | Instance):
         path = m.libraries.canonical(atom.path) if isinstance(atom, Api) else str(atom.cls)
         from dslint.python.functions import FUNCTIONS

@@ -118,7 +118,7 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
         if found.atoms:
             return found.with_(m.varies(key))
     if atom.cls == "builtins.dict":
-        return dictionaries._dict_item(m, atom, key, node)
+        return dictionaries.item_of(m, atom, key, node)
     if not isinstance(atom.cls, str):
         result = call_method(m, one(atom), "__getitem__", [key], node)
         if result is not None:

@@ -22,6 +22,8 @@ TOLD = 2048  # some ranks were told; where nothing is told there is one process
 GROUPED = 4096  # made the same in a group that may leave ranks out
 MISSING = 8192  # whether something is there follows from each rank's own data
 NAMED_RANK = 16384  # the number of the process, by the name of a parameter
+# No difference in what is there, only in its order: one that each process may have drawn for itself.
+ORDER = 32768
 
 RANKED = NODE | LOCAL | RANK
 OWN = DATA | CLOCK | RANDOM | HOST
@@ -51,6 +53,7 @@ _WORDS = {
     WORLD: "assumed number of ranks",
     UNSURE: "assumed the same",
     NAMED_RANK: "rank by its name",
+    ORDER: "order that each process draws",
 }
 
 

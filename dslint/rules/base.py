@@ -24,6 +24,9 @@ class RuleMeta:
         fix: ``safe`` | ``unsafe`` | ``none``: the best fix the rule can offer.
         markers: script rules only. Each is a regular expression over the bytes of a file; the file is
             parsed for this rule only when *every* marker is found.
+        alone: script rules that ask about runs only. Regular expressions over the bytes of a module in which no run
+            begins: where every one is found (``WAITS`` of ``rules/markers.py`` also in what the module imports), the
+            module is interpreted for the rule. Empty: only where a run begins.
         needs: of which the document must hold one for the rule to fire; for any other the rule is not even loaded.
             Empty: it may fire everywhere. Config rules: JSON pointers. Launch rules: traits of the commands
             (``model/launch/traits.py``: ``torchrun``, ``--nnodes``, ``NCCL_DEBUG``, ``nodes``), or ``/pattern/``, a
@@ -53,6 +56,7 @@ class RuleMeta:
     since: str = "0.1.0"
     fix: str = "none"
     markers: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     references: tuple[str, ...] = ()

@@ -1,14 +1,16 @@
-"""What rules ask about `DistributedDataParallel`: which objects it makes, and what it is told."""
+"""What rules ask about `DistributedDataParallel` and its kin: which objects it makes, and what it is told."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dslint.python.models import INSIDE
 from dslint.python.values import Instance
+from dslint.rules.plateaus import instances, outcomes
 
 if TYPE_CHECKING:
     from dslint.python.events import Event
-    from dslint.rules.runs import RunQuery
+    from dslint.rules.runs import Happening, RunQuery
 
 
 def dynamic_wrapper(run: RunQuery, event: Event) -> Instance | None:
@@ -25,6 +27,39 @@ def plain_wrapper(run: RunQuery, event: Event) -> Instance | None:
     model = event.arguments.get("module")
     is_certain = not event.may and model is not None and model.single is not None
     return made if is_certain and _is_false(event, "find_unused_parameters") else None
+
+
+def taken_out(run: RunQuery, wrappers: set[Instance]) -> set[Instance]:
+    """Return the wrappers that run nowhere but in calls where the model inside of one may run instead.
+
+    `model.module if isinstance(model, DDP) else model` gives either: the wrapper only where it is no DDP.
+    """
+    inside = {id(found.event.node) for found in run.occurrences(INSIDE)}
+    runs = [(atom, found.event) for found in run.occurrences("forward") for atom in instances(found.event.receiver)]
+    elsewhere = {atom for atom, event in runs if id(event.node) not in inside}
+    return {atom for atom, _ in runs if atom in wrappers} - elsewhere
+
+
+def made_wrappers(run: RunQuery, wrap: Happening) -> set[Instance]:
+    """Return the wrappers that a call makes."""
+    results = [wrap.event.result, *outcomes(wrap.event)]
+    return {atom for value in results for atom in instances(value) if is_wrapper(run, atom)}
+
+
+def is_wrapper(run: RunQuery, atom: Instance) -> bool:
+    """Return whether an object is a model that a library has wrapped for several ranks."""
+    kinds = ("ddp", "engine", "fsdp", "prepared-model")
+    return isinstance(atom.cls, str) and any(run.machine.libraries.is_class(atom.cls, kind) for kind in kinds)
+
+
+def wrap_of(run: RunQuery, event: Event) -> Happening | None:
+    """Return the call that wrapped the model."""
+    mine = set(instances(event.receiver))
+    for found in run.occurrences("wraps-model", "prepares"):
+        given = {atom for value in found.event.arguments.values() for atom in instances(value)}
+        if mine & (given | found.event.modules):
+            return found
+    return None
 
 
 def _is_false(event: Event, name: str) -> bool:

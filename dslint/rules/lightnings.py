@@ -28,6 +28,11 @@ def has_several(event: Event) -> bool:
     return _SEVERAL.search(_words(strategy)) is not None
 
 
+def is_single(event: Event) -> bool:
+    """Return whether a trainer is certainly made for one device."""
+    return any(_numbers(event.arguments.get(name)) == {1} for name in ("devices", "gpus"))
+
+
 def adds_sampler(run: RunQuery) -> bool | None:
     """Return whether Lightning adds samplers itself; `None` where no trainer for several ranks is certain."""
     made = trainers(run)

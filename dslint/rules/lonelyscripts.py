@@ -60,6 +60,10 @@ def report(scores):
 # A default that callers may never use gathers.
 METRICS = """\
 class Metrics:
+    def __init__(self, accelerator, values):
+        self.accelerator = accelerator
+        self.values = values
+
     def display(self, step, gathered=None):
         if not self.accelerator.is_main_process:
             return

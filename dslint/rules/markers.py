@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +42,19 @@ ENTRY = (
     r"|(?:environ|getenv)\W{1,4}(?:get\W{2,3})?(?:LOCAL_)?RANK\b"
     r"|accelerator\.prepare\(|import accelerate as |from accelerate import \*|from accelerate import[^\n]*Accelerator"
 )
+# Calls that wait for other ranks, by the names that they have in most libraries.
+WAITS = (
+    r"\b(?:all_reduce|all_gather\w*|all_to_all\w*|reduce_scatter\w*|broadcast\w*|barrier|monitored_barrier|reduce|gather"
+    r"|scatter|wait_for_everyone|synchronize\w*|gather_\w+|save_checkpoint|save_state|full_tensor|new_group"
+    r"|pad_across_processes|[gs]et_\w*state_dict|safe_[gs]et_\w+|GatheredParameters|\w*(?:main|local|zero)\w*_first)\("
+    r"|(?:engine|trainer|accelerator|fabric|strategy)\w*\.\w+\("
+)
+# Words by which a program tells its ranks apart, and with them questions about each rank's own data.
+RANKS = (
+    r"(?<![A-Za-z])(?:[A-Za-z_]*_)?(?:rank|RANK|Rank)(?![a-z])|get_rank|is_main|main_process|is_master|process_index"
+    r"|process_zero|global_zero|is_chief|rank_zero|PROCID|last_process"
+)
+OWN_DATA = rf"{RANKS}|isnan|isinf|isfinite|\.item\(|numel\(|perf_counter|time\(|len\(\w*(?:batch|loader|data)"
 _IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.
 _CHARACTER = re.compile(r"[A-Za-z0-9_ =,:;/%<>@\"'-]|\\[^A-Za-z0-9]")
@@ -111,28 +124,28 @@ def _name_in(word: bytes) -> bytes:
     return max(_NAME.findall(word), key=len, default=b"")
 
 
-# Calls that wait for other ranks: a module with one of them is interpreted for the rules about ranks that part.
-_WAITS = re.compile(
-    rb"\b(?:all_reduce|all_gather\w*|all_to_all\w*|reduce_scatter\w*|broadcast\w*|barrier|monitored_barrier|reduce|gather"
-    rb"|scatter|wait_for_everyone|synchronize|gather_for_metrics|save_checkpoint|save_state)\("
-)
-
-_ROOTED = re.compile(rb"(?i)(?:src|dst|root\w*)\s*=[^,)\n]*rank|(?:broadcast|reduce|gather|scatter)\w*\([^)\n]*rank")
-
-
 def begins_run(raw: bytes) -> bool:
-    """Whether a script with these bytes is interpreted."""
-    return re.search(ENTRY.encode(), raw) is not None
+    """Whether a script with these bytes is interpreted for all rules that ask about runs."""
+    return _stands_in(ENTRY, raw)
+
+
+def holds_alone(patterns: Sequence[str], raw: bytes, imports: Callable[[], bool]) -> bool:
+    """Whether a module in which no run begins is interpreted for a rule with these patterns (``RuleMeta.alone``).
+
+    ``imports``: something that the module imports may wait for other ranks.
+    """
+    if not patterns or not all(_stands_in(pattern, raw) for pattern in patterns if pattern != WAITS):
+        return False
+    return WAITS not in patterns or _stands_in(WAITS, raw) or imports()
 
 
 def waits(raw: bytes) -> bool:
     """Whether a module with these bytes may call what waits for other ranks."""
-    return _WAITS.search(raw) is not None
+    return _stands_in(WAITS, raw)
 
 
-def roots_by_rank(raw: bytes) -> bool:
-    """Whether the root of a call may come from the rank in a module with these bytes."""
-    return _ROOTED.search(raw) is not None
+def _stands_in(pattern: str, raw: bytes) -> bool:
+    return re.search(pattern.encode(), raw) is not None
 
 
 def rules_by_marker(

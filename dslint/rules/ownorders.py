@@ -22,7 +22,7 @@ def own_orders(run: RunQuery) -> Iterator[Event]:
     """Yield the shuffles of rows without a seed, in a run whose ranks share them out and that has seeded nothing."""
     found = [h for h in run.happenings("own-order") if _is_own(run, h.event)]
     if found and _shares(run):
-        yield from (happening.event for happening in found if not _is_seeded(run, happening))
+        yield from (happening.event for happening in found if not is_seeded(run, happening))
 
 
 def _is_own(run: RunQuery, event: Event) -> bool:
@@ -54,12 +54,18 @@ def entry_modules(run: RunQuery) -> list[Module]:
     return list({id(entry.module): entry.module for entry in run.entries}.values())
 
 
-def _is_seeded(run: RunQuery, found: Happening) -> bool:
-    """Return whether something may have seeded the generators before the rows are shuffled: a Trainer does, too."""
+def is_seeded(run: RunQuery, found: Happening, library: str = "numpy") -> bool:
+    """Return whether something may have seeded the generator of a library before it is used: a Trainer does, too."""
     for event in events(found.entry.tree):
         if event is found.event:
             break
-        if event.tags & {"trainer", "seeds"}:
+        if "trainer" in event.tags or ("seeds" in event.tags and _seeds(event, library)):
             return True
     around = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
     return any(SEEDS.search(module.source.text) for module in around)
+
+
+def _seeds(event: Event, library: str) -> bool:
+    """Return whether a call seeds the generator of a process, and not one of its own or of another library."""
+    seeded = event.api.partition(".")[0]
+    return event.receiver is None and (seeded == library or seeded not in ("torch", "numpy", "random"))

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dslint.python.events import Alt, Event, Loop
+from dslint.python.events import Alt, Event, Loop, walk
+from dslint.python.queries.differences import leaves
 from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED, UNSURE
+from dslint.rules.markers import RANKS, WAITS
 
 if TYPE_CHECKING:
     from dslint.core.source import Location
@@ -22,10 +24,12 @@ RANKS_PART = (
     *("DSL201", "DSL202", "DSL204", "DSL205", "DSL206", "DSL207", "DSL208", "DSL209", "DSL226", "DSL228", "DSL229"),
     *("DSL230", "DSL232", "DSL235"),
 )
+# What a module holds in which no run begins, and ranks may part.
+ALONE = (RANKS, WAITS)
+# Calls that wait in some releases only: `save_checkpoint` ends in a barrier from 2.1.0 on (pytorch/trainer/trainer.py).
+WAITS_SINCE = {"lightning.Trainer.save_checkpoint": ("Lightning", "2.1")}
 # Functions that run before or after a block: the other half may stand in their partner.
-_HALVES = re.compile(
-    r"__a?(?:enter|exit)__|.*(?:_start|_begin|_end|_first)$|on_\w+|(?:begin|end|start|enter|leave|exit)_\w+"
-)
+_HALVES = re.compile(r"__a?(?:enter|exit)__|.*(?:_start|_begin|_end|_first)$|(?:begin|end|start|enter|leave|exit)_\w+")
 # A test of the ZeRO stage or of how the model is divided: the visitor of the file knows the run better.
 _ASKS_STAGE = re.compile(r"stage|zero_?3|deepspeed|fsdp|shard", re.I)
 # Generators that each process seeds from its own entropy, and what seeds them.
@@ -35,12 +39,15 @@ _SEEDS = re.compile(r"seed", re.I)
 _TELLS = re.compile(r"broadcast|bcast")
 
 
-def partings(run: RunQuery) -> Iterator[Parting]:
-    """Yield the partings of this script that are certain, each place once."""
+def partings(run: RunQuery, *, is_supposed: bool = False, of_releases: bool = False) -> Iterator[Parting]:
+    """Yield the partings of this script that are certain, each place once; `is_supposed` where stage 3 is supposed.
+
+    `of_releases`: also those of calls that wait in some releases of their library only.
+    """
     seen: set[tuple[int, int]] = set()
-    for entry, parting in run.partings:
+    for entry, parting in run.supposed_partings if is_supposed else run.partings:
         _, node = place(parting)
-        if parting.event.may or _depends_on_release(parting.event):
+        if parting.event.may or (WAITS_SINCE.get(parting.event.api) and not of_releases):
             continue
         if not parting.is_certain and not _is_by_chance(run, entry, parting):
             continue
@@ -48,10 +55,25 @@ def partings(run: RunQuery) -> Iterator[Parting]:
             continue
         if entry.kind == "function" and _HALVES.fullmatch(getattr(entry.node, "name", "")):
             continue
+        if _is_told_there(run, parting):
+            continue
         key = (id(parting.test.node), node.lineno)
         if key not in seen:
             seen.add(key)
             yield parting
+
+
+def _is_told_there(run: RunQuery, parting: Parting) -> bool:
+    """Return whether another loop tells this: a generator's own, or the one over it where that deals out work."""
+    others = [o for _, o in run.partings if o.event is parting.event and o.test is not parting.test]
+    if isinstance(parting.test, Loop) and parting.test.is_frame:
+        return any(_holds(parting.test, other.test) and not is_share_of_work(other) for other in others)
+    frames = [o.test for o in others if isinstance(o.test, Loop) and o.test.is_frame]
+    return parting.is_loop and is_share_of_work(parting) and any(_holds(frame, parting.test) for frame in frames)
+
+
+def _holds(outer: Loop, inner: Alt | Loop) -> bool:
+    return any(node is inner for node in walk(outer.body))
 
 
 def _is_by_chance(run: RunQuery, entry: Entry, parting: Parting) -> bool:
@@ -62,11 +84,6 @@ def _is_by_chance(run: RunQuery, entry: Entry, parting: Parting) -> bool:
     if found is None or not _DRAWN.match(found[0].text(found[1])):
         return False
     return not any(_SEEDS.search(module.source.text) for module in run.machine.program.modules())
-
-
-def _depends_on_release(event: Event) -> bool:
-    """Return whether only some releases of the library wait: the visitor of the file knows them."""
-    return event.api.startswith(("lightning.", "pytorch_lightning.")) and key(event) == "save_checkpoint"
 
 
 def place(parting: Parting) -> tuple[Module, ast.expr]:
@@ -130,8 +147,14 @@ def _is_told(parting: Parting) -> bool:
 def is_about_data(parting: Parting) -> bool:
     """Return whether what each rank has for itself decides."""
     if parting.is_loop:
-        return bool(parting.varies & (DATA | CLOCK | RANDOM)) and not parting.varies & RANKED
+        return bool(parting.varies & (DATA | CLOCK | RANDOM)) and not is_share_of_work(parting)
     return bool(parting.varies & OWN) or is_told_to_some(parting)
+
+
+def is_share_of_work(parting: Parting) -> bool:
+    """Return whether a loop goes through what each rank has to do: a flag or what it drew is no share."""
+    own = OWN if isinstance(parting.test.node, ast.While) else CLOCK | RANDOM
+    return bool(parting.varies & RANKED) and not parting.varies & own
 
 
 def around(parting: Parting) -> str:
@@ -217,14 +240,26 @@ def sides(run: RunQuery, parting: Parting) -> tuple[str, str]:
     mine, theirs = parting.times
     who = ranks(run, parting)
     if theirs and mine:
-        return f"some ranks call it {_often(mine)} and others {_often(theirs)}", "the last calls find no partner"
-    if parting.exit:
+        times = f"some ranks call it {_often(mine)} and others {_often(theirs)}"
+        if who in ("main", "others"):
+            first, rest = (mine, theirs) if who == "main" else (theirs, mine)
+            times = f"rank 0 calls it {_often(first)} and the other ranks {_often(rest)}"
+        return times, "the last calls find no partner"
+    if parting.exit and not _leave_for_certain(parting):
         leave = {"main": "the other ranks", "node": "the other ranks", "others": "rank 0"}.get(who, "some ranks")
         return f"{leave} may leave before it", "those that come to it wait"
     if who == "some":
         return "only some ranks call it", "the others go on without it"
     waits = "the others wait for rank 0" if who == "others" else "the other ranks go on without it"
     return _CALLS[who], waits
+
+
+def _leave_for_certain(parting: Parting) -> bool:
+    """Return whether the test itself sends the other ranks away, all of them."""
+    test = parting.test
+    if not isinstance(test, Alt) or test.then_lanes & test.else_lanes:
+        return False
+    return leaves(test.orelse if parting.on_true else test.then)
 
 
 def _often(number: int) -> str:
@@ -239,6 +274,8 @@ def test_node(parting: Parting) -> ast.AST:
 def asked(test: Alt | Loop) -> ast.AST:
     """Return the expression that a test asks, or that a loop goes through."""
     node = test.node
+    if isinstance(test, Loop) and test.taken is not None:
+        return test.taken
     return getattr(node, "test", None) or getattr(node, "iter", None) or node
 
 

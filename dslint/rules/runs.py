@@ -96,6 +96,17 @@ class RunQuery:
         return Waits(self.machine, None if stage is None else stage == 3, is_fsdp=self.is_fsdp)
 
     @cached_property
+    def supposed(self) -> Waits:
+        """Return which events wait where ZeRO stage 3 is supposed, as far as nothing rules it out."""
+        taken: set[Instance] = set()
+        for found in self.occurrences("makes-engine", "prepares"):
+            taken |= found.event.modules
+            for value in found.event.arguments.values():
+                taken |= {atom for atom in value.atoms if isinstance(atom, Instance) and not atom.cls}
+        stage, _ = self.stages.stated
+        return Waits(self.machine, None if stage is None else stage == 3, is_fsdp=self.is_fsdp, taken=frozenset(taken))
+
+    @cached_property
     def is_fsdp(self) -> bool:
         """Return whether every Accelerator of this run certainly shards with FSDP."""
         made = [found.event for found in self.happenings("starts-group") if found.event.api == "accelerate.Accelerator"]
@@ -108,9 +119,18 @@ class RunQuery:
     @cached_property
     def partings(self) -> list[tuple[Entry, Parting]]:
         """Return every place where two ranks part, each once."""
+        return self._partings(self.waits)
+
+    @cached_property
+    def supposed_partings(self) -> list[tuple[Entry, Parting]]:
+        """Return the same where ZeRO stage 3 is supposed."""
+        waits = [self.supposed.of(event) for entry in self._outermost() for event in events(entry.tree)]
+        return self._partings(self.supposed) if any(wait is not None and wait.needs for wait in waits) else []
+
+    def _partings(self, waits: Waits) -> list[tuple[Entry, Parting]]:
         found: dict[tuple[int, int], tuple[Entry, Parting]] = {}
         for entry in self._outermost():
-            for parting in Partings(self.machine, self.waits).of(entry.tree):
+            for parting in Partings(self.machine, waits).of(entry.tree):
                 found.setdefault((id(parting.test.node), id(parting.event.node)), (entry, parting))
         return list(found.values())
 

@@ -1,42 +1,39 @@
-"""What script rules may ask about the script that they judge: ``self.ctx``."""
+"""What script rules may ask about the script that they judge: ``self.ctx``.
+
+Rules visit the nodes of LibCST. What a name means is told by Python's binding rules (:mod:`dslint.python.names`), what
+an expression holds and which ranks come to it by the interpreter, on the first such question about a file.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from dslint.core.fact import Fact
-from dslint.core.source import Location, Span, labelled
+from dslint.core.fact import Fact, known, unknown
+from dslint.core.source import Location, Span
 from dslint.model.context import Context
-from dslint.model.script.constants import Constants
-from dslint.model.script.given import given
-from dslint.model.script.names import Names
-from dslint.model.script.tree import Loop, Tree
 from dslint.parse.python import ScriptDoc
+from dslint.parse.tree import Loop, Tree
+from dslint.parse.twins import Twins
+from dslint.python.names import Names as Bindings
+from dslint.python.passed import Passed, passed
+from dslint.rules.oldcontext import OldContext
 
 if TYPE_CHECKING:
-    from dslint.model.script.across.imported import Imported
-    from dslint.model.script.across.project import Project
-    from dslint.model.script.collective.summaries import Summaries
-    from dslint.model.script.data.loaders import Loaders
-    from dslint.model.script.data.uneven import UnevenLoops
-    from dslint.model.script.objects.objects import Objects
-    from dslint.model.script.ranks.guards import Guard, Guards
-    from dslint.model.script.traces.divergence import Divergences
-    from dslint.model.script.zero.zero3 import ZeroStages
-    from dslint.model.script.zero.zeromodels import ZeroModels
+    from dslint.python.beliefs import Beliefs
+    from dslint.python.project import Project
 
 
 # A script for evaluation may have such a name, too.
 _TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 
 
-class ScriptContext:
+class ScriptContext(OldContext):
     """What rules may ask about the script they judge. Nearly all is computed on the first question and kept."""
 
     def __init__(
@@ -45,8 +42,6 @@ class ScriptContext:
         self.doc = doc
         self.run = context
         self.tree = Tree(doc.module)
-        # Scopes and bindings; whatever is asked about a file, its names come first.
-        self.names = Names(self.tree, context.vocabulary)
         doc.parents = self.tree.parents
         self._modules = modules
         self._is_imported = is_imported
@@ -99,12 +94,28 @@ class ScriptContext:
         """The loops of the same function that repeat a node, the innermost first."""
         return self.tree.loops(node)
 
-    # -- names and values ---------------------------------------------------------------------------------------
+    # -- names --------------------------------------------------------------------------------------------------
 
     @cached_property
-    def constants(self) -> Constants:
-        """Values that the file states."""
-        return Constants(self.doc, self.names, self.run.arguments)
+    def _plain(self) -> ast.Module:
+        return self.doc.tree or ast.Module([], [])
+
+    @cached_property
+    def _twins(self) -> Twins:
+        return Twins(self.doc.module, self._plain)
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """What the names of the file mean, in the standard library's tree."""
+        return Bindings(self._plain)
+
+    def plain(self, node: cst.CSTNode | None) -> ast.AST | None:
+        """The same node in the standard library's tree."""
+        return self._twins.plain(node) if node is not None else None
+
+    def _expression(self, node: cst.CSTNode | None) -> ast.expr | None:
+        found = self.plain(node)
+        return found if isinstance(found, ast.expr) else None
 
     def qualified_name(self, node: cst.CSTNode | None) -> str | None:
         """The canonical dotted name of an expression, whatever the import style.
@@ -112,134 +123,84 @@ class ScriptContext:
         ``torch.distributed.barrier`` for ``dist.barrier`` after ``import torch.distributed as dist``; builtins by
         their bare name; ``None`` for local variables, parameters, local functions, calls.
         """
-        return self.names.qualified(node)
+        return self.bindings.qualified(self.plain(node)) or None
 
     def called(self, call: cst.Call) -> str:
         """The last part of the name of what a call calls, as it is called where it is defined."""
-        return self.names.called(call)
-
-    def constant(self, node: cst.CSTNode | None, *, origins: bool = False) -> Fact[object]:
-        """The value of an expression: literals, names assigned once, arithmetic, defaults of ``args.x``.
-
-        A value that a launch command passes wins over the default. Never absent: known or unknown.
-        ``origins`` adds the place of the value; ask for it only for a finding.
-        """
-        return self.constants.value(node, origins=origins)
-
-    def argument(self, call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
-        """The expression passed as ``name=`` (or at ``position``), also by what is unpacked where the file tells it."""
-        return given(self.names, call).argument(name, position)
-
-    def has_unpacked_arguments(self, call: cst.Call) -> bool:
-        """``f(*a)`` or ``f(**k)`` of which the file does not tell what they hold: any argument may be there."""
-        return given(self.names, call).is_open
+        found = self.plain(call)
+        return self.bindings.called(found) if isinstance(found, ast.Call) else ""
 
     def class_bases(self, name: str) -> list[str]:
         """All bases of a class of this file, nearest first: qualified names, bare names of local classes."""
-        return self.names.class_bases(name)
+        return self.bindings.bases(name)
 
-    # -- distributed meaning ------------------------------------------------------------------------------------
+    # -- what calls pass ----------------------------------------------------------------------------------------
+
+    def _passed(self, call: cst.Call) -> Passed:
+        found = self.plain(call)
+        return passed(self.bindings, found) if isinstance(found, ast.Call) else Passed(is_open=bool(call.args))
+
+    def argument(self, call: cst.Call, name: str, position: int | None = None) -> cst.BaseExpression | None:
+        """The expression passed as ``name=`` (or at ``position``), also by what is unpacked where the file tells it."""
+        return self._concrete(self._passed(call).argument(name, position))
+
+    def positional_arguments(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """The expressions passed by position, as far as their position is known."""
+        return [node for node in map(self._concrete, self._passed(call).positional) if node is not None]
+
+    def argument_names(self, call: cst.Call) -> frozenset[str]:
+        """The names under which a call passes something, also by what is unpacked where the file tells it."""
+        return frozenset(self._passed(call).named)
+
+    def has_unpacked_arguments(self, call: cst.Call) -> bool:
+        """``f(*a)`` or ``f(**k)`` of which the file does not tell what they hold: any argument may be there."""
+        return self._passed(call).is_open
+
+    def _concrete(self, node: ast.expr | None) -> cst.BaseExpression | None:
+        found = self._twins.concrete(node) if node is not None else None
+        return found if isinstance(found, cst.BaseExpression) else None
+
+    # -- values and ranks ---------------------------------------------------------------------------------------
 
     @cached_property
-    def guards(self) -> Guards:
-        """Rank guards of the module."""
-        from dslint.model.script.ranks.guards import Guards
+    def _beliefs(self) -> Beliefs:
+        from dslint.python.beliefs import Beliefs
 
-        return Guards(self.tree, self.names)
+        return Beliefs(self.doc.source, self._plain, self._modules, self.run.launches)
 
-    def guard(self, node: cst.CSTNode) -> Guard | None:
-        """The innermost test that lets only some ranks reach a node, else ``None``."""
-        return self.guards.guard(node)
+    def constant(self, node: cst.CSTNode | None, *, origins: bool = False) -> Fact[object]:
+        """The value of an expression: a literal, a name that gets one once, or what the interpreter knows it holds.
 
-    @cached_property
-    def objects(self) -> Objects:
-        """Which names hold engines, trainers, accelerators, DDP models."""
-        from dslint.model.script.objects.objects import Objects
-
-        return Objects(self.tree, self.names)
-
-    def kind(self, node: cst.CSTNode) -> str:
-        """What an expression certainly holds: ``engine``, ``ddp``, ... (see ``Objects``), or ``""``.
-
-        ``self.objects`` also says what it may hold, which call made it and which call took it.
+        Never absent: known or unknown. ``origins`` adds the place of the value; ask for it only for a finding.
         """
-        return self.objects.kind(node)
+        found = self._expression(node)
+        if node is None or found is None:
+            return unknown("there is no expression")
+        written = self.bindings.behind(found)
+        try:
+            value: object = ast.literal_eval(written)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            held = self._beliefs.constants(found)
+            if held is None or len(held) != 1:
+                return unknown("the value is not the same constant on every way to it")
+            value = held[0]
+        place = self._twins.concrete(written) or node
+        return known(value, *((self.doc.location(place),) if origins else ()))
 
-    def excludes(self, node: cst.CSTNode, other: cst.CSTNode) -> bool:
-        """No run reaches both: they stand in opposite arms of the same test."""
-        return self.objects.conditions.excludes(node, other)
+    def class_of(self, node: cst.CSTNode) -> str:
+        """The class of a library that an expression certainly holds an object of, by its dotted name; else empty.
 
-    def implies(self, node: cst.CSTNode, earlier: cst.CSTNode) -> bool:
-        """Where ``node`` runs, the tests around ``earlier`` had the outcome that leads there.
-
-        "Is this node in the arm where the engine exists?": ``implies(node, ctx.objects.made(engine))``.
+        Of an object of a class of the project it is the nearest class of a library among its bases.
         """
-        return self.objects.conditions.implies(node, earlier)
+        found = self._expression(node)
+        return self._beliefs.class_of(found) if found is not None else ""
 
-    @cached_property
-    def summaries(self) -> Summaries:
-        """Which local functions run a collective that they do not guard themselves."""
-        from dslint.model.script.collective.summaries import Summaries
+    def tags(self, call: cst.Call) -> frozenset[str]:
+        """What a call of a library is known for (``schemas/libraries/README.md``): ``collective``, ``saves``, ..."""
+        found = self.plain(call)
+        return self._beliefs.tags(found) if found is not None else frozenset()
 
-        return Summaries(
-            self.tree, self.names, self.guards, self.objects, zero3=self.zero3_evidence, project=self.project
-        )
-
-    @cached_property
-    def project(self) -> Imported:
-        """Functions of other files of the project that the names of this one mean."""
-        from dslint.model.script.across.imported import Imported
-
-        return Imported(self, self._modules, self.run, is_imported=self._is_imported)
-
-    @cached_property
-    def divergences(self) -> Divergences:
-        """Collectives that some ranks run and others do not."""
-        from dslint.model.script.traces.divergence import Divergences
-
-        return Divergences(
-            self.tree, self.names, self.guards, self.objects, self.summaries, self.zero3_evidence, self.project
-        )
-
-    @cached_property
-    def uneven_loops(self) -> UnevenLoops:
-        """Loops over the part of one rank that wait for all ranks in each iteration."""
-        from dslint.model.script.data.uneven import UnevenLoops
-
-        return UnevenLoops(
-            self.tree, self.names, self.guards, self.constants, self.objects, self.summaries, self.run.world_size
-        )
-
-    @cached_property
-    def zero(self) -> ZeroStages:
-        """Which ZeRO stages a node may run under."""
-        from dslint.model.script.zero.zero3 import ZeroStages
-
-        return ZeroStages(self.doc, self.tree, self.names, self.constants, self.run)
-
-    @cached_property
-    def loaders(self) -> Loaders:
-        """The data loaders, their samplers, and the loops over them."""
-        from dslint.model.script.data.loaders import Loaders
-
-        return Loaders(self.tree, self.names)
-
-    @cached_property
-    def zero3(self) -> ZeroModels:
-        """What ZeRO stage 3 does to the models of the file: which are partitioned, and what gathers them."""
-        from dslint.model.script.zero.zeromodels import ZeroModels
-
-        return ZeroModels(self.tree, self.names, self.objects)
-
-    @cached_property
-    def zero3_evidence(self) -> Fact[bool]:
-        """Whether ZeRO stage 3 is in use: from the run's configs, else from what the file itself states."""
-        from dslint.model.script.zero.zero3 import is_zero3
-
-        found: Fact[bool] = is_zero3(self.zero.stated)
-        return replace(found, origins=labelled(found.origins, "ZeRO stage"))
-
-    @property
-    def stage(self) -> int | None:
-        """The ZeRO stage for the experiment of a finding, when the run or the file says it."""
-        return self.zero.stated.get_or(None)
+    def only_on(self, node: cst.CSTNode) -> str:
+        """Which ranks come to an expression, in words, where not all do: ``ranks 0 of 4 only``; else empty."""
+        found = self._expression(node)
+        return self._beliefs.only_on(found) if found is not None else ""

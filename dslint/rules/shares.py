@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.python.events import Event, Loop
 from dslint.python.values import ClassAtom, Instance
-from dslint.python.varies import MISSING, RANKED
+from dslint.python.varies import MISSING
 from dslint.rules import parted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _WORDS = re.compile(r"[^\W\d]\w*")
 
 def is_uneven(run: RunQuery, parting: Parting) -> bool:
     """Return whether ranks run a loop a different number of times because each takes its share of the work."""
-    if not (parting.is_loop or parting.is_share) or not parting.varies & RANKED:
+    if not (parting.is_loop or parting.is_share) or not parted.is_share_of_work(parting):
         return False
     if parting.varies & MISSING:
         return False  # what the batch of a rank lacks is no share of the work

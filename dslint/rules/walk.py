@@ -23,13 +23,13 @@ from dslint.core.fix import Fix
 from dslint.core.profile import Profile
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.model.script.tree import Tree
 from dslint.parse.python import ScriptDoc
+from dslint.parse.tree import Tree
 from dslint.rules.base import RuleMeta
 from dslint.rules.scriptcontext import ScriptContext
 
 if TYPE_CHECKING:
-    from dslint.model.script.across.project import Project
+    from dslint.python.project import Project
 
 Handler = Callable[[Any], None]
 

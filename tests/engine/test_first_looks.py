@@ -8,11 +8,15 @@ from textwrap import dedent, indent
 import pytest
 
 from dslint.core.fact import known
+from dslint.engine.imports import lead_to_waits
 from dslint.model.context import Context
-from dslint.model.script.precheck import has_guarded_collective, skipping_tests
+from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.quick import Flat, derived
 from dslint.model.script.strided import has_strided_work
 from dslint.model.script.zero.statedstage import may_know_stage
+from dslint.python.program import Texts
+from dslint.python.project import Project
+from dslint.rules.markers import RANKS, WAITS, begins_run, holds_alone
 
 SAVE = "def save(model):\n    dist.barrier()\n\n\ndef world():\n    return dist.get_world_size()\n\n\n"
 
@@ -67,22 +71,31 @@ def test_a_loop_over_one_part_a_rank_may_wait(body: str, found: bool) -> None:
     assert has_strided_work(_inside(body)) is found
 
 
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("if bad:\n    save(model)", True),
-        ("for x in xs:\n    if bad:\n        continue\n    save(x)", True),
-        ("for x in xs:\n    if bad:\n        stop()\n    save(x)\n\ndef stop():\n    sys.exit()", True),
-        ("if bad:\n    print(model)\nsave(model)", False),
-        ("for x in xs:\n    if bad:\n        continue\n    loss.backward()", False),  # nothing exchanges gradients
-        ("model = DDP(model)\nfor x in xs:\n    if bad:\n        continue\n    loss.backward()", True),
-    ],
-)
-def test_a_test_may_decide_over_a_collective(body: str, found: bool) -> None:
-    tree = _inside(body)
-    if "DDP" in body:
-        tree.body.insert(0, ast.parse("from torch.nn.parallel import DistributedDataParallel as DDP").body[0])
-    assert bool(skipping_tests(tree)) is found
+def test_modules_in_which_no_run_begins_are_interpreted_where_ranks_may_part() -> None:
+    guarded = b"def save(rank, model):\n    if rank == 0:\n        comm.barrier()\n"
+    assert not begins_run(guarded)
+    assert holds_alone((RANKS, WAITS), guarded, lambda: False)
+    helper = guarded.replace(b"comm.barrier()", b"meet()")
+    assert holds_alone((RANKS, WAITS), helper, lambda: True)  # what it imports waits
+    assert not holds_alone((RANKS, WAITS), helper, lambda: False)
+    assert not holds_alone((RANKS, WAITS), guarded.replace(b"rank", b"order"), lambda: True)
+    assert not holds_alone((), guarded, lambda: True)
+
+
+def test_what_waits_is_found_behind_imports() -> None:
+    files = Texts(
+        {
+            "train.py": "from tools import meet\n",
+            "tools/__init__.py": "from .share import *\n",
+            "tools/share.py": "def meet():\n    dist.barrier()\n",
+            "plain.py": "import tools.other\n",
+            "tools/other.py": "x = 1\n",
+        }
+    )
+    project = Project(files)
+    for name, found in (("train.py", True), ("plain.py", False)):
+        path = files.absolute(name)
+        assert lead_to_waits(project, path, files.read(path) or b"") is found
 
 
 def test_the_stage_of_a_script_may_be_known() -> None:

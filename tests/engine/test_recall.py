@@ -53,7 +53,8 @@ def is_found(slug: str) -> bool:
     entry = TABLE[slug]
     for finding in findings(slug, "bad.py"):
         lines = [finding.location.region.line, *(place.region.line for place in finding.related)]
-        if finding.code in entry["codes"] and min(abs(line - entry["line"]) for line in lines) <= NEAR:
+        asked = (entry["line"], *entry.get("also", ()))
+        if finding.code in entry["codes"] and min(abs(line - place) for line in lines for place in asked) <= NEAR:
             return True
     return False
 

@@ -37,6 +37,7 @@ TAKES_PARAMETER = {
     "wrapped",
     "unwrapped",
     "copy",
+    "number",
     "if",
     "group-rank",
     "group-size",

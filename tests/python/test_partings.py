@@ -103,6 +103,82 @@ def main(items):
 def main(args, stats):
     dist.broadcast(stats, src=args.local_rank)
 """,
+    "a flag that rank 0 alone sets, asked by the generator of a loop": """
+class Epochs:
+    def __init__(self):
+        self.stop = False
+    def __iter__(self):
+        number = 0
+        while number < 9 and not self.stop:
+            number += 1
+            yield number
+def main(loss, rank):
+    epochs = Epochs()
+    for epoch in epochs:
+        dist.all_reduce(loss)
+        if rank == 0:
+            epochs.stop = bool(loss < 1)
+""",
+    "a key of a defaultdict that only some ranks have touched": """
+from collections import defaultdict
+PENDING = defaultdict(list)
+def main(model, batch, rank):
+    torch.manual_seed(rank)
+    for text in torch.rand(4):
+        if text > 0.5:
+            PENDING["long"].append(text)
+    for name in sorted(PENDING):
+        dist.barrier()
+""",
+    "the share of a stream ends by StopIteration": """
+def share(path, rank, world):
+    for number, line in enumerate(open(path)):
+        if number % world == rank:
+            yield line
+def main(args):
+    lines = iter(share(args.path, dist.get_rank(), dist.get_world_size()))
+    while True:
+        try:
+            line = next(lines)
+        except StopIteration:
+            break
+        dist.barrier()
+""",
+    "a metric of the project that only some ranks compute": """
+from torchmetrics import Metric
+class Overlap(Metric):
+    def __init__(self):
+        super().__init__()
+        self.add_state("seen", default=[])
+    def update(self, value):
+        self.seen.append(value)
+    def compute(self):
+        return torch.cat(self.seen).mean()
+def main(rank):
+    overlap = Overlap()
+    torch.manual_seed(rank)
+    value = torch.rand(1)
+    if value > 0.5:
+        overlap.update(value)
+    if len(overlap.seen) > 0:
+        overlap.compute()
+""",
+    "the counter of a bar that only rank 0 shows": """
+from tqdm import tqdm
+def main(loader):
+    bar = tqdm(disable=dist.get_rank() != 0)
+    for batch in loader:
+        bar.update(1)
+        if bar.n % 10 == 0:
+            dist.barrier()
+""",
+    "shards that a pipeline gives to each machine": """
+import webdataset as wds
+def main(args):
+    data = wds.DataPipeline(wds.SimpleShardList(args.shards), wds.split_by_node, wds.tarfile_to_samples())
+    for batch in wds.WebLoader(data, batch_size=None):
+        dist.barrier()
+""",
 }
 TOGETHER = {
     "rank 0 alone asks until it has a word, and the others wait": """
@@ -168,6 +244,26 @@ from accelerate import Accelerator
 accelerator = Accelerator()
 if accelerator.is_main_process:
     accelerator.save_state("out")
+""",
+    "a pipeline of equal epochs": """
+import webdataset as wds
+def main(args):
+    data = wds.DataPipeline(wds.SimpleShardList(args.shards), wds.split_by_node, wds.tarfile_to_samples())
+    for batch in wds.WebLoader(data.with_epoch(1000), batch_size=None):
+        dist.barrier()
+""",
+    "a bar that every rank shows, and a defaultdict with the same keys": """
+from collections import defaultdict
+from tqdm import tqdm
+def main(loader, losses):
+    bar, found = tqdm(), defaultdict(float)
+    for batch in loader:
+        bar.update(1)
+        found["loss"] += losses[0]
+        if bar.n % 10 == 0:
+            dist.barrier()
+    for name in found:
+        dist.barrier()
 """,
 }
 

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from script_helpers import call, calls, document, script
 
-from dslint.core.fact import known, unknown
+from dslint.core.fact import known
 from dslint.core.finding import Severity
+from dslint.core.source import SourceFile, Span
 from dslint.model.context import Context
-from dslint.model.script.tree import Tree
 from dslint.parse.python import ScriptDoc
+from dslint.parse.tree import Tree
+from dslint.python.launches import Launch
 from dslint.rules.base import RuleMeta
 from dslint.rules.walk import ScriptCheck, run_script_rules
 
@@ -165,7 +167,7 @@ def test_class_bases_are_followed_within_the_file() -> None:
 
 
 def value_of(code: str, context: Context | None = None) -> object:
-    ctx = script(code, context)
+    ctx = script(code if "types." not in code else f"import types\n{code}", context)
     fact = ctx.constant(call(ctx, "use").args[0].value)
     return fact.value if fact.is_known else "unknown"
 
@@ -186,10 +188,13 @@ def value_of(code: str, context: Context | None = None) -> object:
         ("use(3 if x else 3)", 3),
         ("class A:\n    def __init__(self):\n        self.n = 5\n    def f(self):\n        use(self.n)", 5),
         ("a, b = 1, 2\nuse(b)", 2),
-        ("p.add_argument('--batch-size', type=int, default=3)\nargs = p.parse_args()\nuse(args.batch_size)", 3),
-        ("p.add_argument('-b', '--bs', dest='n', default=3)\nargs = p.parse_args()\nuse(args.n)", 3),
-        ("p.add_argument('--fast', action='store_true')\nargs = p.parse_args()\nuse(args.fast)", False),
-        ("p.add_argument('--n', default=3)\ndef f(args):\n    use(args.n)", 3),
+        ("N = 4\nN = 5\nuse(N)", 5),
+        ("N = 4\nN += 5\nuse(N)", 9),
+        ("args = make()\nargs.n = 4\nuse(args.n)", 4),
+        ("settings = types.SimpleNamespace(steps=64)\nuse(settings.steps)", 64),
+        ("made = types.SimpleNamespace(steps=64)\nother = made\nuse(other.steps)", 64),
+        ("class settings:\n    steps = (64)\nuse(settings.steps)", 64),
+        ("settings = types.SimpleNamespace(steps=64)\nsetattr(settings, 'steps', 2)\nuse(settings.steps)", 2),
     ],
 )
 def test_constants_that_the_file_states(code: str, value: object) -> None:
@@ -199,8 +204,6 @@ def test_constants_that_the_file_states(code: str, value: object) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "N = 4\nN = 5\nuse(N)",
-        "N = 4\nN += 5\nuse(N)",
         "for N in range(3):\n    use(N)",
         "def f(n=3):\n    use(n)",
         "import os\nuse(os.environ.get('N', 3))",
@@ -212,38 +215,61 @@ def test_constants_that_the_file_states(code: str, value: object) -> None:
         "use({**x})",
         "a = a\nuse(a)",
         "a = b\nb = a\nuse(a)",
-        "p.add_argument('--n', default=3)\nargs = p.parse_args()\nargs.n = 4\nuse(args.n)",
-        "p.add_argument('--n', required=True)\nargs = p.parse_args()\nuse(args.n)",
-        "p.add_argument('--n', default=3)\nq.add_argument('--n', default=4)\nargs = p.parse_args()\nuse(args.n)",
+        "p.add_argument('--n', default=3)\nargs = p.parse_args()\nuse(args.n)",
         "p.add_argument('--n', type=convert, default=3)\nuse(convert(3))",
+        "settings = types.SimpleNamespace(steps=64)\nsettings.steps = args.steps\nuse(settings.steps)",
+        "settings = types.SimpleNamespace(steps=64)\nfor k in more:\n    setattr(settings, k, 2)\nuse(settings.steps)",
     ],
 )
 def test_what_is_not_certain_is_unknown(code: str) -> None:
     assert value_of(code) == "unknown"
 
 
-def test_what_the_launch_command_passes_wins_over_the_default() -> None:
-    code = "p.add_argument('--n', type=int, default=3)\nargs = p.parse_args()\nuse(args.n)"
-    assert value_of(code, Context(arguments={"n": known("8")})) == 8
-    assert value_of(code, Context(arguments={"n": unknown("a variable")})) == "unknown"
-
-
-def test_dataclass_fields_are_arguments_too() -> None:
-    code = """
-    @dataclass
-    class A:
-        n: int = field(default=7)
-    parser = HfArgumentParser((B, A))
-    b, a = parser.parse_args_into_dataclasses()
-    use(a.n)
-    """
-    assert value_of(code) == 7
+def test_what_the_launch_command_passes_is_known() -> None:
+    code = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=3)\n"
+        "args = p.parse_args()\nuse(args.n)"
+    )
+    assert value_of(code) == "unknown"
+    launch = Launch(SourceFile("run.sh", "python a.py --n 8").location(Span(0, 6)), "argparse", {"n": 8})
+    assert value_of(code, Context(launches=(launch,))) == 8
 
 
 def test_a_constant_knows_its_place() -> None:
     ctx = script("N = 8\nuse(N)\n")
     fact = ctx.constant(call(ctx, "use").args[0].value, origins=True)
     assert [o.region.line for o in fact.origins] == [1]
+
+
+# -- what the interpreter believes ---------------------------------------------------------------------------------
+
+HELD = """
+import argparse
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from transformers import TrainingArguments
+
+class Arguments(TrainingArguments):
+    pass
+
+def main(net):
+    model = DistributedDataParallel(net)
+    args = Arguments("out")
+    if dist.get_rank() == 0:
+        show(model, args, net)
+    meet(dist.barrier())
+"""
+
+
+def test_objects_ranks_and_what_calls_do_are_told_by_the_interpreter() -> None:
+    ctx = script(HELD)
+    model, args, net = (arg.value for arg in call(ctx, "show").args)
+    assert ctx.class_of(model) == "torch.nn.parallel.DistributedDataParallel"
+    assert ctx.class_of(args) == "transformers.TrainingArguments"
+    assert ctx.class_of(net) == ""
+    assert ctx.only_on(model).startswith("ranks 0 of")
+    assert "collective" in ctx.tags(call(ctx, "barrier"))
+    assert ctx.only_on(call(ctx, "barrier")) == ""
 
 
 # -- structure ----------------------------------------------------------------------------------------------------
@@ -340,7 +366,6 @@ _WORDS = st.sampled_from(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(_WORDS, max_size=8))
 def test_no_program_makes_the_analysis_raise(lines: list[str]) -> None:
-    from dslint.core.source import SourceFile
     from dslint.parse.python import parse_script
 
     doc = parse_script(SourceFile("a.py", "import torch.distributed as dist\n" + "\n".join(lines) + "\n"))
@@ -351,6 +376,7 @@ def test_no_program_makes_the_analysis_raise(lines: list[str]) -> None:
         def visit_Call(self, node: cst.Call) -> None:
             ctx = self.ctx
             ctx.qualified_name(node.func), ctx.constant(node), ctx.kind(node.func)
+            ctx.class_of(node.func), ctx.tags(node), ctx.only_on(node), ctx.argument_names(node)
             ctx.summaries.event(node), ctx.divergences.certain()
             ctx.location(node), ctx.guard(node), ctx.loops(node)
 

@@ -100,6 +100,8 @@ def _path(value: Value | None) -> str | None:
 class _ProjectFiles:
     """The files of a workspace, as the interpreter asks for them."""
 
+    is_remembered = False
+
     def __init__(self, workspace: Workspace, script: str) -> None:
         self._workspace = workspace
         self._top = workspace.bases(script)[-1]

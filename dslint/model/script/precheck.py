@@ -6,9 +6,7 @@ They may say yes too often, never no wrongly for the patterns that the full anal
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
 from functools import lru_cache
-from itertools import compress
 
 from dslint.model.script.collective.vocabulary import (
     MAIN_DECORATORS,
@@ -16,14 +14,11 @@ from dslint.model.script.collective.vocabulary import (
 )
 from dslint.model.script.marked import (
     FUNCTIONS,
-    Calls,
     Function,
     Marked,
     Ranks,
     Waiting,
     defined,
-    exchanges,
-    may_wait,
     name_of,
     ranks_of,
 )
@@ -49,41 +44,6 @@ def guards_any_call(tree: ast.Module) -> bool:
     calls = Marked(nodes)
     calls.add(nodes.places(ast.Call))
     return _has_guarded(calls)
-
-
-def skipping_tests(tree: ast.Module) -> list[ast.If | ast.While]:
-    """The tests that decide, within their function, whether something runs that waits for other ranks."""
-    nodes = flat(tree)
-    tests: list[ast.If | ast.While] = [*nodes.nodes(ast.If), *nodes.nodes(ast.While)]
-    tests.sort(key=lambda n: (n.lineno, n.col_offset))
-    return list(compress(tests, skips(tree)))
-
-
-@lru_cache(maxsize=4)
-def skips(tree: ast.Module) -> tuple[bool, ...]:
-    """Whether an ``if`` or ``while`` of a module does so, for each of them in source order; empty where nothing waits.
-
-    A plain ``loss.backward()`` waits where the file has a model that exchanges gradients.
-    """
-    nodes = flat(tree)
-    has_backward = any(call_name(n) == "backward" for n in nodes.nodes(ast.Call))
-    is_exchanged = has_backward and exchanges(nodes, {"prepare", "prepare_model"})
-
-    def waits(call: ast.Call, name: str, holders: Set[str]) -> bool:
-        return may_wait(call, name, holders) or (is_exchanged and name == "backward")
-
-    waiting = Waiting(nodes, calls=Calls(nodes, waits))
-    if not waiting.any():
-        return ()
-    leaving = Marked(nodes)
-    leaving.add(nodes.place(n) for n in nodes.nodes(ast.Call) if call_name(n) in _EXITS)
-    leaving.add(nodes.places(ast.Raise))
-    leaving.add_callers()
-    leaving.add(nodes.places(ast.Return, ast.Break, ast.Continue))
-    tests = [
-        (node.lineno, node.col_offset, nodes.place(node)) for node in (*nodes.nodes(ast.If), *nodes.nodes(ast.While))
-    ]
-    return tuple(waiting.inside(at) or (leaving.inside(at) and waiting.around(at)) for _, _, at in sorted(tests))
 
 
 def _has_guarded(marked: Marked) -> bool:

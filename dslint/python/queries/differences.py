@@ -38,10 +38,24 @@ def difference(first: list[Step], second: list[Step]) -> tuple[int, Step, Step |
         return None if any(isinstance(step.key, tuple) for step in (*a, *b)) else (0, a[0], b[0])
     for side, steps in ((0, a), (1, b)):
         more = counts[side] - counts[1 - side]
-        step = next((s for s in steps if s.key in more and s.event is not None), None)
+        others = (b, a)[side]
+        step = next((s for s in steps if s.key in more and s.event is not None and not _is_served(s, others)), None)
         if step is not None:
             return side, step, None
     return None
+
+
+def _is_served(step: Step, others: list[Step]) -> bool:
+    """Return whether one side may serve the other in a loop, until it is told to leave."""
+    turns, keys = _turns(step.key), {other.key for other in others}
+    return any(key in keys for key in turns) or any(step.key in _turns(key) for key in keys)
+
+
+def _turns(key: object) -> tuple[object, ...]:
+    """Return what a loop waits for in each turn; nothing for other steps."""
+    if isinstance(key, tuple) and len(key) == 3 and key[0] == "loop" and isinstance(key[2], tuple):
+        return key[2]
+    return ()
 
 
 def _is_lost(key: object) -> bool:
@@ -58,17 +72,17 @@ def passed_tests(chain: tuple[Block, ...]) -> dict[object, bool]:
             if not isinstance(item, Alt) or formula is None or item.varies & DIVERGENT:
                 continue
             for side, holds in ((item.then, False), (item.orelse, True)):
-                if _leaves(side):
+                if leaves(side):
                     found.update(formulas.implied(formula, holds))
     return found
 
 
-def _leaves(side: Seq) -> bool:
+def leaves(side: Seq) -> bool:
     """Return whether a block is left at its end for certain."""
     last = side.items[-1] if side.items else None
     if isinstance(last, Alt):
         return all(
-            _leaves(part) for part, lanes in ((last.then, last.then_lanes), (last.orelse, last.else_lanes)) if lanes
+            leaves(part) for part, lanes in ((last.then, last.then_lanes), (last.orelse, last.else_lanes)) if lanes
         )
     return isinstance(last, Exit)
 

@@ -25,7 +25,7 @@ class Parting:
     for which the test holds make the call; `exit` is how the others leave. `by_lanes`: ranks are told apart by their
     number for certain. `path` are the calls that lead to the test. `order`: both make the same calls, `against` is
     where the others are. `times` is how often the two sides make a call of this kind. `is_alone`: some ranks do not
-    come to the test at all.
+    come to the test at all. `behind` are the other calls that wait on that side, where the other side makes none.
     """
 
     test: Alt | Loop
@@ -43,6 +43,7 @@ class Parting:
     lanes: tuple[int, int] = (0, 0)
     chain: tuple[Block, ...] = ()
     is_alone: bool = False
+    behind: tuple[Step, ...] = ()
 
     @property
     def is_certain(self) -> bool:

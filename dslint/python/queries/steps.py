@@ -166,7 +166,7 @@ class Steps:
             return then, then_end
         if alt.varies & LOST_BIT and any(s.event and "wraps-model" in s.event.tags for s in (*then, *orelse)):
             return [LOST], then_end if then_end == else_end else END  # who asks first wraps the model, here or before
-        if alt.varies & RANKED:
+        if alt.varies & RANKED and not self._is_alone(alt):
             self._note(alt, True, False)
             # A flag that some ranks have set: nobody knows which.
             return [LOST], then_end if then_end == else_end else END
@@ -178,6 +178,12 @@ class Steps:
         first = next((s for s in (*then, *orelse) if s.event is not None), LOST)
         key = ("alt", name_of(alt), tuple(s.key for s in then), tuple(s.key for s in orelse))
         return [Step(key, first.event, first.via)], then_end
+
+    def _is_alone(self, alt: Alt) -> bool:
+        """Return whether a test differs by rank only because the other ranks do not come to it."""
+        comes = alt.then_lanes
+        groups = [group for group in self.machine.worlds.groups if len(group) > 1]
+        return comes == alt.else_lanes and all(sum(comes >> lane & 1 for lane in group) == 1 for group in groups)
 
     def _note(self, alt: Alt, *sides: bool) -> None:
         self.taken.setdefault(id(alt), (alt, set()))[1].update(sides)

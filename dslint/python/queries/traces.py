@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 
 from dslint.python import formulas
-from dslint.python.events import Alt, Call, Context, Loop, Node, Seq, Try
+from dslint.python.events import Alt, Call, Context, Loop, Node, Seq, Try, walk
 from dslint.python.machine import Machine
 from dslint.python.queries.differences import calls_of, difference, leaves_when_told, passed_tests
 from dslint.python.queries.parting import Block, Parting
@@ -94,17 +94,20 @@ class Partings:
             if parting.is_certain:
                 return
         else:
-            self._settle(is_ranked=any(by_lanes for *_, by_lanes in pairs) or not alt.varies & OWN)
+            self._settle(alt, is_ranked=any(by_lanes for *_, by_lanes in pairs) or not alt.varies & OWN)
         self._walk(alt.then.items, chain)
         self._walk(alt.orelse.items, chain)
 
-    def _settle(self, *, is_ranked: bool) -> None:
+    def _settle(self, alt: Alt, *, is_ranked: bool) -> None:
         """What the ways do at these tests later on makes up for what they did here.
 
-        What a rank decides by data of its own makes up for nothing that its number decides.
+        What a rank decides by data of its own makes up for nothing that its number decides. A test on one side of
+        this one comes too early for that.
         """
-        for at, (alt, sides) in self.steps.taken.items():
-            if len(sides) > 1 and (is_ranked or not any(certain for *_, certain in self._lanes(alt))):
+        inside = {id(node) for node in walk(alt)} if self.steps.taken else set()
+        for at, (later, sides) in self.steps.taken.items():
+            is_open = is_ranked or not any(certain for *_, certain in self._lanes(later))
+            if len(sides) > 1 and is_open and at not in inside:
                 self._settled.add(at)
 
     def _tried(self, alt: Alt, chain: tuple[Block, ...], one: Way, other: Way, by_lanes: bool) -> Parting | None:
@@ -305,6 +308,8 @@ class Partings:
         found.via, found.chain, found.lanes = step.via, chain, (ways[side].lane, ways[1 - side].lane)
         found.times = (ways[side].keys.count(step.key), ways[1 - side].keys.count(step.key))
         found.is_alone = self._is_alone(alt)
+        if not ways[1 - side].steps:
+            found.behind = tuple(s for s in ways[side].steps if s.event is not None and s.event is not step.event)
         return found
 
     def _is_alone(self, alt: Alt) -> bool:

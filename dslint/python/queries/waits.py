@@ -14,8 +14,13 @@ from dslint.python.values import Const, Instance, Value
 _ALWAYS = frozenset(
     {"collective", "barrier", "saves-collective", "object-collective", "state-dict-collective", "main-first"}
 )
-# These gather parameters where they are partitioned, and else write on one rank.
-_OF_PARTS = frozenset({"save_model", "save_16bit_model", "save_fp16_model"})
+# These gather parameters where they are partitioned.
+_GATHERS = frozenset({"engine-forward", "generate", "gathers-parameters"})
+# The same of a model that an engine has taken.
+_RUNS = frozenset({"forward", "generate", "chat"})
+_FORWARDS = frozenset({"forward", "inside-forward", "may-gather"})
+# What must be so that a call waits for all ranks.
+ZERO3, DEEPSPEED, FSDP = "ZeRO stage 3", "DeepSpeed", "FSDP"
 # Gradients are reduced here, unless the script says otherwise.
 _BACKWARD = frozenset({"backward", "engine-backward"})
 
@@ -36,13 +41,17 @@ class Waits:
     """Answers which events wait, with what is known of the run.
 
     `zero3`: ZeRO stage 3 is in use, so that forward passes gather parameters; `None` when nobody knows. `is_fsdp`: the
-    Accelerator of the run shards with FSDP, so that the state of the model is gathered.
+    Accelerator of the run shards with FSDP, so that the state of the model is gathered. `taken` are the models that
+    engines have taken or may have taken; where it is given, stage 3 is supposed for them.
     """
 
-    def __init__(self, m: Machine, zero3: bool | None = None, *, is_fsdp: bool = False) -> None:
+    def __init__(
+        self, m: Machine, zero3: bool | None = None, *, is_fsdp: bool = False, taken: frozenset[Instance] | None = None
+    ) -> None:
         self.m = m
         self.zero3 = zero3
         self.is_fsdp = is_fsdp
+        self.taken = taken
         self._known: dict[int, Wait | None] = {}
 
     def of(self, event: Event, *, is_local: bool = False) -> Wait | None:
@@ -56,36 +65,51 @@ class Waits:
         tags = event.tags
         if "point-to-point" in tags or "destroys-group" in tags:
             return None
-        if "rank-zero-only" in tags and "barrier" not in tags:
+        if ("rank-zero-only" in tags and "barrier" not in tags) or _has(event, "alone-if"):
             return None
         if tags & _BACKWARD:
             return None if is_local else self._backward(event)
-        is_state = kind(event) == "get_state_dict" and event.api.startswith("accelerate.")
-        if is_state or (kind(event) in _OF_PARTS and "saves-collective" in tags):
-            is_waiting = self.zero3 and self._is_whole_job(event) and not self._is_own_copy(event)
-            if self.is_fsdp and _is_prepared(event):
-                return Wait(kind(event), "FSDP")
-            return Wait(kind(event), "ZeRO stage 3") if is_waiting else None
-        if kind(event) == "save_state" and event.api.startswith("accelerate."):
-            # It saves the checkpoint of an engine, which begins with a barrier at every stage; else each rank saves.
-            return Wait(kind(event)) if self.zero3 is not None else None
+        if "waits-if-sharded" in tags or "waits-if-engine" in tags:
+            return self._of_parts(event)
         if "makes-group" in tags:
             only_members = event.arguments.get("use_local_synchronization")
             is_local = only_members is not None and only_members.constants != (False,)
             return None if is_local or event.open else Wait(kind(event))
         if tags & _ALWAYS:
             return Wait(kind(event)) if self._is_whole_job(event) else None
-        for tag in tags:
-            if tag.startswith("collective-if "):
-                name, _, wanted = tag.removeprefix("collective-if ").partition("=")
-                value = event.arguments.get(name)
-                if value is not None and value.constants is not None and str(value.constants[0]) == wanted:
-                    return Wait(kind(event))
+        if _has(event, "collective-if") or "engine-step" in tags:
+            return Wait(kind(event))
         if "fsdp-forward" in tags:
             return Wait("forward of FSDP")
-        if self.zero3 and tags & {"engine-forward", "generate", "gathers-parameters"}:
-            return Wait(kind(event), "ZeRO stage 3")
+        is_forward = bool(tags & _FORWARDS) and self.taken is not None and kind(event) in _RUNS
+        if (tags & _GATHERS and self.zero3) or ((tags & _GATHERS or is_forward) and self._is_taken(event)):
+            return Wait(kind(event), ZERO3)
         return None
+
+    def _of_parts(self, event: Event) -> Wait | None:
+        """Return what a call waits for that talks to other ranks only where an engine or FSDP has the model."""
+        is_supposed = self.taken is not None
+        if "waits-if-engine" in event.tags:
+            # It saves the checkpoint of an engine, which begins with a barrier at every stage; else each rank saves.
+            return Wait(kind(event), DEEPSPEED) if self.zero3 is not None or is_supposed else None
+        if self.is_fsdp and _is_prepared(event):
+            return Wait(kind(event), FSDP)
+        is_waiting = (self.zero3 or is_supposed) and self._is_whole_job(event) and not self._is_own_copy(event)
+        return Wait(kind(event), ZERO3) if is_waiting else None
+
+    def _is_taken(self, event: Event) -> bool:
+        """Return whether a model runs that an engine has taken, where stage 3 is supposed."""
+        if self.taken is None:
+            return False
+        if "gathers-parameters" in event.tags:
+            return True
+        atoms = event.receiver.atoms if event.receiver is not None else frozenset()
+        kinds = ("engine", "accelerate.PreparedModel", "accelerate.Prepared")
+        return bool(atoms) and all(
+            isinstance(a, Instance)
+            and (a in self.taken or (isinstance(a.cls, str) and is_instance_of(self.m, a.cls, *kinds)))
+            for a in atoms
+        )
 
     def _is_own_copy(self, event: Event) -> bool:
         """Return whether the model of a call of accelerate is one that nobody has prepared: each rank has all of it."""
@@ -113,9 +137,11 @@ class Waits:
 
     def _is_whole_job(self, event: Event) -> bool:
         """Return whether the group is the whole job: no group is given, or `None`."""
-        group = event.arguments.get("group") or event.arguments.get("process_group")
+        row = self.m.libraries.function(event.api)
+        name = str(row.extra.get("group", "")) if row is not None else ""
+        group = event.arguments.get(name) or event.arguments.get("group") or event.arguments.get("process_group")
         if group is None or group.constants == (None,):
-            return not event.open or group is not None or "group" not in event.arguments
+            return group is not None or not (event.open and name)
         atom = group.single
         return isinstance(atom, Const) and atom.value is None
 
@@ -140,6 +166,17 @@ class Waits:
     def text(self, event: Event | None) -> str:
         """Return the code of a call, with its name as the library has it."""
         return f"{event.api} {event.module.text(event.node)}" if event is not None else ""
+
+
+def _has(event: Event, word: str) -> bool:
+    """Return whether a tag `WORD NAME=VALUE` of a call holds: the argument certainly has that value."""
+    for tag in event.tags:
+        if tag.startswith(f"{word} "):
+            name, _, wanted = tag.removeprefix(f"{word} ").partition("=")
+            value = event.arguments.get(name)
+            if value is not None and value.constants is not None and str(value.constants[0]) == wanted:
+                return True
+    return False
 
 
 def _is_prepared(event: Event) -> bool:

@@ -49,12 +49,14 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.model.script.collective.releases import waits
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
-from dslint.model.script.defaulted import left_out
+from dslint.model.script.defaulted import left_out as left_out_here
 from dslint.model.script.precheck import guards_any_call, has_guarded_collective
 from dslint.model.script.traces.divergence import Divergence
-from dslint.rules import parted
+from dslint.rules import lonelycalls, parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.defaulted import left_out
 from dslint.rules.lonely import dedented, guard_place, lonely_sides
+from dslint.rules.lonelycalls import family, lonely, missed, name, since
 from dslint.rules.lonelyscripts import (
     DATA_FIRST,
     ENGINE_LOOP,
@@ -73,6 +75,7 @@ from dslint.rules.snippets import DDP_LOOP
 from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
+    from dslint.python.queries.parting import Parting
     from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -83,6 +86,7 @@ META = RuleMeta(
     summary="a call that every rank must make is made by some ranks only",
     fix="safe",
     markers=GUARDED_COLLECTIVE,
+    alone=parted.ALONE,
     also_told_by=parted.RANKS_PART,
     depends_on_run=True,
     references=(
@@ -103,6 +107,8 @@ _HINTS = {
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
     "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
 }
+
+
 precheck = has_guarded_collective
 precheck_imports = guards_any_call
 
@@ -134,7 +140,7 @@ class Check(ScriptCheck):
             related.append(home.location(op.through.name, "runs the collective"))
         is_certain = waits(op.collective, self.ctx.run.libraries) == "yes"
         what = what if is_certain else f"from Lightning 2.1 on, {what}"
-        optional = left_out(self.ctx.tree, op.call)
+        optional = left_out_here(self.ctx.tree, op.call)
         if optional:
             what = f"without `{optional}`, {what}"
         if guard.kind != "test":
@@ -151,69 +157,47 @@ class Check(ScriptCheck):
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Yield what stands behind fields, factories and other files, where the visitor of the file cannot see it."""
-    for parting in parted.partings(run):
-        if not parted.is_about_ranks(run, parting) or parting.order:
-            continue
+    """Yield each call that only some ranks make; after an early exit the first one stands for all that they miss."""
+    left: set[int] = set()
+    for parting in lonely(run):
+        wait = run.waits.of(parting.event)
+        if (wait is not None and wait.needs) or id(parting.test) in left:
+            continue  # DSL202
         if "loads" in parting.event.tags and parting.event.receiver is not None:
             continue  # an engine or all of accelerate: DSL232
-        module, node = parted.place(parting)
-        who, others = parted.sides(run, parting)
-        key = parted.key(parting.event)
-        yield run.finding(
-            META,
-            module,
-            node,
-            f"{parted.what(run, parting)}, but {who}: {others}, and the job hangs until the process-group timeout",
-            hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
-            related=(parted.test_place(run, parting), *parted.event_place(run, parting)),
-            varies=parting.varies,
-            origin=parted.origin(run, parting),
-            facts={"collective": key, "family": "run", "stage": run.stage},
-        )
+        if parting.exit:
+            left.add(id(parting.test))
+        yield _finding(run, parting)
 
 
-_FSDP = """\
-import torch
-from accelerate import Accelerator, FullyShardedDataParallelPlugin
+def _finding(run: RunQuery, parting: Parting) -> Finding:
+    module, node = parted.place(parting)
+    who, others = parted.sides(run, parting)
+    key = parted.key(parting.event)
+    release = since(run, parting.event)
+    what = f"from {release} on, {parted.what(run, parting)}" if release else parted.what(run, parting)
+    optional = left_out(module, node)
+    what = f"without `{optional}`, {what}" if optional else what
+    return run.finding(
+        META,
+        module,
+        node,
+        f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
+        hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
+        related=(
+            parted.test_place(run, parting),
+            *parted.event_place(run, parting),
+            *(missed(run, parting) if parting.exit else ()),
+        ),
+        fix=None if optional else lonelycalls.dedented(run, parting),
+        severity=Severity.INFO if optional else Severity.WARNING if release else None,
+        varies=parting.varies,
+        origin=parted.origin(run, parting),
+        facts={"collective": name(parting.event), "family": family(parting.event), "stage": run.stage},
+    )
 
-from saving import Saver
-
-
-def main(loader):
-    model = torch.nn.Linear(4, 4)
-    accelerator = Accelerator(%s)
-    optimizer = torch.optim.AdamW(model.parameters())
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    saver = Saver(accelerator)
-    for batch in loader:
-        accelerator.backward(model(batch).mean())
-        optimizer.step()
-        optimizer.zero_grad()
-    saver(model)
-"""
-_SAVER = """\
-import torch
-
-
-class Saver:
-    def __init__(self, accelerator):
-        self.accelerator = accelerator
-
-    def __call__(self, model):
-        if not self.accelerator.is_main_process:
-            return
-        torch.save(self.accelerator.get_state_dict(model), "weights.pt")
-"""
-_SHARDS = "fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1)"
 
 EXAMPLES = (
-    bad(
-        "the weights of FSDP are gathered, in another file",
-        {"train.py": _FSDP % _SHARDS, "saving.py": _SAVER},
-        "saving.py:11 error",
-    ),
-    good("whole weights are taken on one rank", {"train.py": _FSDP % "", "saving.py": _SAVER}),
     bad("Lightning", {"train.py": LIGHTNING_SAVE, "requirements.txt": "lightning>=2.2\n"}, "train.py:8 error"),
     bad("Lightning of an unknown release saves on rank 0 only", {"train.py": LIGHTNING_SAVE}, "train.py:8 warning"),
     bad(
@@ -274,7 +258,7 @@ def finish(model, path, is_main_process):
     bad(
         "A default that callers of other files may never use",
         {"metric.py": METRICS},
-        "metric.py:5 info",
+        "metric.py:9 info",
     ),
     good(
         "the other ranks work in an endless loop, and callbacks of rank 0 give them their work",

@@ -32,19 +32,25 @@ with ZeRO-3; `save_16bit_model` and `GatheredParameters` on rank 0 time out with
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import libcst as cst
-
-from dslint.core.finding import Severity
+from dslint.core.finding import Finding, Severity
 from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
-from dslint.model.script.dotted import keyword, last_name
-from dslint.model.script.precheck import guards_any_call, has_guarded_collective
-from dslint.model.script.ranks.rankset import ANY
-from dslint.model.script.traces.divergence import Divergence
+from dslint.python.events import Alt
+from dslint.python.queries.waits import DEEPSPEED, FSDP, ZERO3, kind
+from dslint.python.values import Instance
+from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.lonely import dedented, guard_place, lonely_sides
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.lonelycalls import dedented, family, lonely, name
+from dslint.rules.stagetests import ALL as ZERO_STAGES
+
+if TYPE_CHECKING:
+    from dslint.core.source import Location
+    from dslint.python.events import Event
+    from dslint.python.queries.parting import Parting
+    from dslint.rules.runs import RunQuery
+    from dslint.rules.stages import StageHere
 
 META = RuleMeta(
     code="DSL202",
@@ -72,109 +78,112 @@ _HINTS = {
     "generate": "Generate on every rank, and print the result on one",
 }
 
-precheck = has_guarded_collective
-precheck_imports = guards_any_call
-
-
+# A file of which such a line speaks uses DeepSpeed, at a stage that may be any.
+_SPEAKS = re.compile(
+    r"(?m)^\s*(?:from|import)\s+deepspeed\b|HfDeepSpeedConfig|DeepSpeedPlugin|integrations[\w.]* import.*deepspeed"
+)
 _SHARDS = re.compile(r"full_shard|shard_grad_op|hybrid_shard", re.I)
+_RUNS = frozenset({"forward", "generate", "chat"})
 
 
-class Check(ScriptCheck):
-    """Reports lonely calls that are collective only for partitioned parameters."""
-
-    def finish(self) -> None:
-        """The stage decides how sure it is."""
-        stage3 = self.ctx.zero3_evidence
-        is_below = stage3.is_known and not stage3.value
-        seen: set[int] = set()
-        for found in self.ctx.divergences.if_sharded():
-            if id(found.guard.owner) in seen or (is_below and not self._waits_below(found)):
-                continue
-            if self._may_let_in(found.guard.test):
-                continue
-            if found.guard.kind != "test":
-                seen.add(id(found.guard.owner))
-            self._report(found, self._severity(found))
-
-    def _waits_below(self, found: Divergence) -> bool:
-        """The call waits at the stage of this run, which is none at which parameters are partitioned."""
-        return _is_any_stage(found) and self.ctx.zero.at(found.op.call).may_be(0, 1, 2)
-
-    def _stage(self, found: Divergence) -> int:
-        """At which an experiment shows it."""
-        stage = self.ctx.stage
-        return stage if stage is not None and (stage == 3 or _is_any_stage(found)) else 3
-
-    def _may_let_in(self, test: cst.CSTNode) -> bool:
-        """``is_main_process or uses_sharding``: what else is asked may be what decides over the stage."""
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-            return self._may_let_in(test.expression)
-        if not isinstance(test, cst.BooleanOperation):
-            return False
-        told = [self.ctx.guards.branches(side) for side in (test.left, test.right)]
-        lets_in = isinstance(test.operator, cst.Or) and ANY in told and any(yes.is_partial for yes, _ in told)
-        return lets_in or any(map(self._may_let_in, (test.left, test.right)))
-
-    def _severity(self, found: Divergence) -> Severity:
-        stage3 = self.ctx.zero3_evidence
-        if stage3.is_known:
-            return Severity.ERROR
-        # Who runs the model on one rank knows that every rank holds all of it; who saves thinks of files.
-        is_save = found.op.key not in ("forward", "generate", "chat")
-        return Severity.WARNING if (stage3.is_unknown and is_save) or self._sharded is not None else Severity.INFO
-
-    @cached_property
-    def _sharded(self) -> cst.CSTNode | None:
-        """What says in this file that FSDP shards the parameters, under the Trainer or accelerate."""
-        for call in self.ctx.tree.every(cst.Call):
-            if last_name(call.func) == "FullyShardedDataParallelPlugin":
-                return call
-            given = keyword(call, "fsdp")
-            if (
-                given is not None
-                and self.ctx.kind(call) == "training_arguments"
-                and _SHARDS.search(self.ctx.text(given))
-            ):
-                return given
-        return None
-
-    def _report(self, found: Divergence, severity: Severity) -> None:
-        op, guard = found.op, found.guard
-        name = self.ctx.text(op.call.func)
-        who, others = lonely_sides(self.ctx, found)
-        related = [guard_place(self.ctx, guard)]
-        under = "with DeepSpeed" if _is_any_stage(found) else "under ZeRO stage 3"
-        sharded = self._sharded if severity is Severity.WARNING else None
-        if sharded is not None:
-            under = "where FSDP shards the model"
-            related.append(self.ctx.location(sharded, "FSDP"))
-        what = f"`{name}` must be called by every rank {under}"
-        if op.through is not None:
-            what = f"`{name}` runs `{op.key}`, which needs every rank {under}"
-            home = op.foreign.context if op.foreign is not None else self.ctx
-            related.append(home.location(op.through.name, "runs it"))
-        if severity is Severity.ERROR:
-            effect = f"{others}, and the job hangs until the process-group timeout"
-        elif sharded is not None:
-            effect = f"{others}, and the job hangs when the full state is gathered"
-        elif _is_any_stage(found):
-            effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage"
-        else:
-            effect = "harmless up to stage 2, a hang with stage 3, and the stage of this run is not known"
-        self.report(
-            op.call,
-            f"{what}, but {who}: {effect}",
-            hint=_HINTS.get(op.key, "Call it on every rank and keep only logging behind the test"),
-            related=(*related, *self.ctx.zero3_evidence.origins),
-            fix=dedented(self.ctx, found),
-            severity=severity,
-            facts={"collective": op.key, "family": op.collective.family, "stage": self._stage(found)},
-        )
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Yield lonely calls that wait only where parameters are divided; the stage decides how sure it is."""
+    left: set[int] = set()
+    for parting in lonely(run, is_supposed=True):
+        wait = run.supposed.of(parting.event)
+        if wait is None or not wait.needs or id(parting.test) in left:
+            continue
+        found = next(h for h in run.occurrences(*parting.event.tags) if h.event is parting.event)
+        here = run.stages.at(found)
+        if not here.may_be(*((3,) if wait.needs == ZERO3 else ZERO_STAGES)) or _may_let_in(parting):
+            continue
+        if parting.exit:
+            left.add(id(parting.test))
+        yield _finding(run, parting, wait.needs, here)
 
 
-def _is_any_stage(found: Divergence) -> bool:
-    """`accelerator.save_state` begins `save_checkpoint` of an engine with a barrier, partitioned or not."""
-    return found.op.key == "save_state" and found.op.collective.family == "accelerate"
+def _may_let_in(parting: Parting) -> bool:
+    """`is_main_process or uses_sharding`: what else is asked may be what decides over the stage."""
+    test = parting.test
+    if not isinstance(test, Alt):
+        return False
+    callers = test.then_lanes if parting.on_true else test.else_lanes
+    return callers == test.then_lanes | test.else_lanes
+
+
+def _finding(run: RunQuery, parting: Parting, needs: str, here: StageHere) -> Finding:
+    module, node = parted.place(parting)
+    key = parted.key(parting.event)
+    who, others = parted.sides(run, parting)
+    sharded = () if here.stage is not None else _fsdp(run)
+    severity = Severity.ERROR if needs == FSDP else _severity(run, parting.event, here, is_fsdp=bool(sharded))
+    under = "where FSDP shards the model" if sharded else "with DeepSpeed" if needs == DEEPSPEED else f"under {ZERO3}"
+    what = f"`{parted.called(run, parting)}` must be called by every rank {under}"
+    if parting.via is not None:
+        what = f"`{parted.called(run, parting)}` runs `{key}`, which needs every rank {under}"
+    if severity is Severity.ERROR:
+        effect = f"{others}, and the job hangs until the process-group timeout"
+    elif sharded:
+        effect = f"{others}, and the job hangs when the full state is gathered"
+    elif needs == DEEPSPEED:
+        effect = "harmless with plain data parallelism, a hang with DeepSpeed at any stage"
+    else:
+        effect = "harmless up to stage 2, a hang with stage 3, and the stage of this run is not known"
+    return run.finding(
+        META,
+        module,
+        node,
+        f"{what}, but {who}: {effect}",
+        hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
+        related=(
+            parted.test_place(run, parting),
+            *sharded,
+            *parted.event_place(run, parting, "runs it"),
+            *here.places,
+        ),
+        fix=dedented(run, parting),
+        severity=severity,
+        varies=parting.varies,
+        origin=parted.origin(run, parting),
+        facts={"collective": name(parting.event), "family": family(parting.event), "stage": _stage(needs, here)},
+    )
+
+
+def _stage(needs: str, here: StageHere) -> int:
+    """Return the stage at which an experiment shows it."""
+    return here.stage if here.stage is not None and needs == DEEPSPEED else 3
+
+
+def _severity(run: RunQuery, event: Event, here: StageHere, *, is_fsdp: bool) -> Severity:
+    if here.stage is not None:
+        return Severity.ERROR
+    # Who runs the model on one rank knows that every rank holds all of it; who saves thinks of files.
+    is_save = kind(event) not in _RUNS
+    return Severity.WARNING if is_fsdp or (is_save and _speaks_of_deepspeed(run)) else Severity.INFO
+
+
+def _speaks_of_deepspeed(run: RunQuery) -> bool:
+    if run.context.zero_stage.is_unknown or any("makes-engine" in h.event.tags for h in run.happenings("makes-engine")):
+        return True
+    modules = {entry.module for entry in run.entries}
+    if any(_SPEAKS.search(module.source.text) for module in modules):
+        return True
+    configs = (h.event.config for h in run.happenings("training-arguments"))
+    return any(config is not None and config.constants not in ((None,), (False,)) for config in configs)
+
+
+def _fsdp(run: RunQuery) -> tuple[Location, ...]:
+    """Return what says that FSDP shards the parameters, under the Trainer or accelerate."""
+    for found in run.happenings("training-arguments", "starts-group"):
+        event = found.event
+        name = "fsdp" if "training-arguments" in event.tags else "fsdp_plugin"
+        value, node = event.arguments.get(name), event.nodes.get(name, event.node)
+        if value is None or (name == "fsdp_plugin" and event.api != "accelerate.Accelerator"):
+            continue
+        is_plugin = any(isinstance(atom, Instance) and atom.cls for atom in value.atoms)
+        if is_plugin if name == "fsdp_plugin" else _SHARDS.search(str(value.constants)):
+            return (run.location(event.module, node, "FSDP"),)
+    return ()
 
 
 _TRAINER = """\
@@ -216,7 +225,51 @@ def evaluate(model, batch, config):
     model_engine, _, _, _ = deepspeed.initialize(model=model, config=config)
 """
 
+_SHARDED = """\
+import torch
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+
+from saving import Saver
+
+
+def main(loader):
+    model = torch.nn.Linear(4, 4)
+    accelerator = Accelerator(%s)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    saver = Saver(accelerator)
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    saver(model)
+"""
+_SAVER = """\
+import torch
+
+
+class Saver:
+    def __init__(self, accelerator):
+        self.accelerator = accelerator
+
+    def __call__(self, model):
+        if not self.accelerator.is_main_process:
+            return
+        torch.save(self.accelerator.get_state_dict(model), "weights.pt")
+"""
+_PLUGIN = "fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1)"
+
 EXAMPLES = (
+    bad(
+        "the weights of FSDP are gathered, in another file",
+        {"train.py": _SHARDED % _PLUGIN, "saving.py": _SAVER},
+        "saving.py:11 error",
+    ),
+    bad(
+        "the same where nothing says how it is launched",
+        {"train.py": _SHARDED % "", "saving.py": _SAVER},
+        "saving.py:11 info",
+    ),
     bad(
         "The model is saved by rank 0 only, under ZeRO stage 3",
         {"train.py": _TRAINER.replace("STAGE", "3") + _GUARDED},

@@ -35,15 +35,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.alone import asks_alone
-from dslint.model.script.precheck import skipping_tests
-from dslint.model.script.quick import flat
 from dslint.python.events import Alt
 from dslint.python.queries.order import following
 from dslint.python.queries.parting import Parting
 from dslint.python.varies import CLOCK, DATA, HOST, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.rankscripts import (
     BUFFER_EMPTIED,
     DRAWS_OWN,
@@ -85,21 +83,13 @@ META = RuleMeta(
         r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|distributed"
         r"|lightning|TrainerCallback",
     ),
+    alone=(OWN_DATA, WAITS),
     also_told_by=parted.RANKS_PART,
     references=(
         "https://github.com/pytorch/pytorch/issues/38174",
         "https://pytorch.org/docs/stable/notes/ddp.html",
     ),
 )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A loop branches on its data, or on what one rank knows, and some test decides over what waits for other ranks."""
-    nodes = flat(tree)
-    if not asks_alone(nodes, [*nodes.nodes(ast.If), *nodes.nodes(ast.While)]):
-        return False  # the cheaper question first
-    deciding = skipping_tests(tree)
-    return bool(deciding) and asks_alone(nodes, deciding)
 
 
 _BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")

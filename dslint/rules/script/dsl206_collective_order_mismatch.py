@@ -26,12 +26,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.python.events import Alt, Event, walk
 from dslint.python.values import PerRank
 from dslint.python.varies import DIVERGENT, LOST
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.markers import RANKS
 
 if TYPE_CHECKING:
     from dslint.rules.runs import RunQuery
@@ -44,9 +44,10 @@ META = RuleMeta(
     summary="ranks make the same collectives in another order, or each with a root of its own",
     markers=(
         r"(?:broadcast|reduce|gather|scatter)\w*\(",
-        GUARDED_COLLECTIVE[0],
+        RANKS,
         r"\.distributed|torch import|deepspeed",
     ),
+    alone=parted.ALONE,
     also_told_by=parted.RANKS_PART,
     references=(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.broadcast",

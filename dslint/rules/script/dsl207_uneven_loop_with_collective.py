@@ -59,6 +59,7 @@ META = RuleMeta(
         r"|split_dataset_by_node|%|while|rank\)? \*|\* \(?(?:\w+\.)?\w*rank",
         r"torch|accelerate",
     ),
+    alone=parted.ALONE,
     also_told_by=parted.RANKS_PART,
     references=(
         "https://github.com/OpenBMB/MiniCPM-V/issues/769",

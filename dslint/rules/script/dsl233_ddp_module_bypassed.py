@@ -32,7 +32,8 @@ from dslint.python.models import INSIDE
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances, outcomes
+from dslint.rules.ddps import is_wrapper, made_wrappers, taken_out, wrap_of
+from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -91,15 +92,16 @@ def _reduces_gradients(event: Event) -> bool:
 def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[Happening]:
     """Return the calls past a wrapper from which a loss comes, when that wrapper takes no part in it."""
     made_by = {atom for _, _, models in backward.event.snapshot.values() for atom in models}
-    is_joint = any(_is_wrapper(run, atom) for atom in made_by)
+    is_joint = any(is_wrapper(run, atom) for atom in made_by)
     loop = next((node for node in reversed(backward.around) if isinstance(node, Loop)), None)
     here = [c for c in calls if c.entry is backward.entry and set(instances(c.event.receiver)) <= made_by]
     here = [c for c in here if not any(is_frozen(node) for node in c.around)]
     here = [c for c in here if loop is None or loop in c.around]
     found = []
     for call in here:
-        wrap = _wrap_of(run, call.event)
-        wrappers = _wrappers(run, wrap) if wrap is not None else set()
+        wrap = wrap_of(run, call.event)
+        wrappers = made_wrappers(run, wrap) if wrap is not None else set()
+        wrappers -= taken_out(run, wrappers)
         # Beside another wrapper, and where the wrapper never runs, nothing else can have been meant.
         is_method = not call.event.api.endswith(".forward")
         runs_too = (is_joint or is_method) and any(_is_run(run, wrapper) for wrapper in wrappers)
@@ -108,20 +110,9 @@ def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[
     return found
 
 
-def _wrappers(run: RunQuery, wrap: Happening) -> set[Instance]:
-    """Return the wrappers that a call makes."""
-    results = [wrap.event.result, *outcomes(wrap.event)]
-    return {atom for value in results for atom in instances(value) if _is_wrapper(run, atom)}
-
-
 def _is_run(run: RunQuery, wrapper: Instance) -> bool:
     """Return whether the forward of a wrapper runs anywhere: perhaps it prepares the gradients of this step."""
     return any(wrapper in instances(found.event.receiver) for found in run.occurrences("ddp-forward"))
-
-
-def _is_wrapper(run: RunQuery, atom: Instance) -> bool:
-    kinds = ("ddp", "engine", "fsdp", "prepared-model")
-    return isinstance(atom.cls, str) and any(run.machine.libraries.is_class(atom.cls, kind) for kind in kinds)
 
 
 def _is_excused(call: Happening, backward: Happening) -> bool:
@@ -140,7 +131,7 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
     event = call.event
     func = getattr(event.node, "func", event.node)
     text = run.text(event.module, func)
-    wrap = _wrap_of(run, event)
+    wrap = wrap_of(run, event)
     is_method = not event.api.endswith(".forward")
     inside = func.value if isinstance(func, ast.Attribute) and (is_method or func.attr == "forward") else func
     is_ddp = wrap is not None and wrap.event.api.endswith("DistributedDataParallel")
@@ -164,16 +155,6 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
         fix=_fix(run, event, func),
         facts={"kept": ".module" not in text and not text.endswith(".forward")},
     )
-
-
-def _wrap_of(run: RunQuery, event: Event) -> Happening | None:
-    """Return the call that wrapped the model."""
-    mine = set(instances(event.receiver))
-    for found in run.occurrences("wraps-model", "prepares"):
-        given = {atom for value in found.event.arguments.values() for atom in instances(value)}
-        if mine & (given | found.event.modules):
-            return found
-    return None
 
 
 def _is_choice(wrap: Happening) -> bool:
@@ -325,6 +306,30 @@ def train(loader):
     ),
     bad(
         "a helper hands out the model inside", {"train.py": _GETTER % "self.inner().loss(batch)"}, "train.py:16 warning"
+    ),
+    bad(
+        "a helper takes what accelerate prepared out of DDP where it is in one",
+        {
+            "train.py": """\
+import torch
+from accelerate import Accelerator
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def taken_out(*models):
+    return (model.module if isinstance(model, DDP) else model for model in models)
+
+
+def train(loader):
+    accelerator = Accelerator()
+    net, head = torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)
+    net, head, loader = accelerator.prepare(net, head, loader)
+    net, head = taken_out(net, head)
+    for batch in loader:
+        accelerator.backward(head(net(batch)).mean())
+"""
+        },
+        ("train.py:16 warning", "train.py:16 warning"),
     ),
     good("the helper gives the names of the parameters", {"train.py": _GETTER % "self.model(batch)"}),
     good(

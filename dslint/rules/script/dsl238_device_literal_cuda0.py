@@ -11,7 +11,8 @@ memory at eight processes, NCCL refuses two ranks on one device, and the other G
 runs without distribution; where each process sees one GPU (`CUDA_VISIBLE_DEVICES` is written); in servers and demos
 (gradio, fastapi); with `set_per_process_memory_fraction`, for processes that share a GPU; for one process, also by
 `world_size=1`, or one on each machine; for an `Accelerator` that prepares nothing; in tests. Where no launch command
-tells how many processes a machine runs, it is an information.
+tells how many processes a machine runs, and the script wraps no model for several ranks that talk by NCCL, it is an
+information.
 
 **Evidence.** PyTorch documentation of `DistributedDataParallel`: "make sure that `map_location` is configured properly
 for every process". accelerate 1.15 `Accelerator.prepare_model` stops on rank 1 after `device_map={"": 0}`: "You can't
@@ -131,10 +132,19 @@ def _is_of_every_rank(run: RunQuery, found: Happening, joins: list[tuple[Happeni
     )
 
 
+def _replicates(run: RunQuery) -> bool:
+    """Return whether the script wraps a model for several ranks that talk by NCCL: one process alone needs neither."""
+    if run.context.processes_per_node.is_known or run.context.world_size.is_known:
+        return False
+    wraps = any(found.entry.kind == "script" and not found.event.may for found in run.happenings("wraps-model"))
+    groups = (found.event.arguments.get("backend") for found in run.happenings("default-group"))
+    return wraps and any("nccl" in (backend.constants or ()) for backend in groups if backend is not None)
+
+
 def _finding(run: RunQuery, event: Event, value: Value, node: ast.AST) -> Finding:
     text = run.text(event.module, node)
     share = "they share its memory, and the other GPUs stay empty"
-    several = run.context.processes_per_node.get_or(run.context.world_size.get_or(1)) > 1
+    several = run.context.processes_per_node.get_or(run.context.world_size.get_or(1)) > 1 or _replicates(run)
     return run.finding(
         META,
         event.module,

@@ -18,18 +18,22 @@ simple strings".
 from __future__ import annotations
 
 import ast
+import re
 
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.model.script.dotted import dotted, is_none
-from dslint.model.script.given import given
-from dslint.model.script.quick import call_name, flat
+from dslint.model.context import Context
+from dslint.python.names import is_nothing
+from dslint.rules.argparsing import declarations
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
+_SETTLED = re.compile(rb"\b(?:type|action)\s*=")
+_RANK = re.compile(rb"[\"']--(?:local[-_]|global[-_]|node[-_])?rank[\"']")
+_WRITTEN = re.compile(rb"\s*[rbu]?[\"']|\s*$|\s*#")
 _NAMES = frozenset({"local_rank", "global_rank", "node_rank", "rank"})
 
 META = RuleMeta(
@@ -121,14 +125,13 @@ EXAMPLES = (
 )
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Some rank argument has neither type nor action."""
-    return any(
-        call_name(call) == "add_argument"
-        and not {"type", "action"} & {k.arg for k in call.keywords}
-        and any(not isinstance(a, ast.Constant) or _dest(str(a.value)) in _NAMES for a in call.args)
-        for call in flat(tree).nodes(ast.Call)
-    )
+def applies(_: str, context: Context, raw: bytes) -> bool:
+    """Some declaration may be of a rank, and has neither type nor action."""
+    return context.vocabulary.stands_in(raw) or any(map(_may_be_bare, declarations(raw)))
+
+
+def _may_be_bare(text: bytes) -> bool:
+    return _SETTLED.search(text) is None and (_RANK.search(text) is not None or _WRITTEN.match(text) is None)
 
 
 def _dest(flag: str) -> str:
@@ -140,13 +143,11 @@ class Check(ScriptCheck):
 
     def visit_Call(self, node: cst.Call) -> None:
         """Fire where a number is read from an argument that is a text."""
-        passed = given(self.ctx.names, node) if self.ctx.called(node) == "add_argument" else None
-        if passed is None or passed.is_open:
+        if self.ctx.called(node) != "add_argument" or self.ctx.has_unpacked_arguments(node):
             return
-        keywords = passed.named.keys()
-        flags = [self.ctx.constant(value).get_or("") for value in passed.positional]
+        flags = [self.ctx.constant(value).get_or("") for value in self.ctx.positional_arguments(node)]
         dest = next((_dest(flag) for flag in flags if isinstance(flag, str) and flag.startswith("--")), "")
-        if dest not in _NAMES or keywords & {"type", "action", "dest", "nargs", "choices"}:
+        if dest not in _NAMES or self.ctx.argument_names(node) & {"type", "action", "dest", "nargs", "choices"}:
             return
         use = self._numeric_use(dest)
         if use is None:
@@ -179,16 +180,18 @@ class Check(ScriptCheck):
 
     def _is_parsed(self, owner: cst.Name) -> bool:
         """The object may be what the parser returns: a variable that holds it, or a parameter."""
-        found = self.ctx.names.bindings(owner.value, owner)
-        values = [b.value for b in found if b.kind != "param" and not is_none(b.value)]
-        made = [(self.ctx.names.single_value(v) or v) if isinstance(v, cst.Name) else v for v in values]
-        return all(isinstance(value, cst.Call) and self._parses(value) for value in made)
+        names, name = self.ctx.bindings, self.ctx.plain(owner)
+        if not isinstance(name, ast.Name):
+            return False
+        found = [b for b in names.bindings(name) if b.kind != "parameter" and not is_nothing(b.value)]
+        made = [names.behind(b.value) if b.value is not None else None for b in found]
+        return all(isinstance(value, ast.Call) and self._parses(value) for value in made)
 
-    def _parses(self, call: cst.Call) -> bool:
+    def _parses(self, call: ast.Call) -> bool:
         """``parser.parse_args()``, or a function of this file that holds it."""
-        function = self.ctx.names.local_function(call)
-        calls = self.ctx.descendants(function) if function is not None else [call]
-        return any(isinstance(n, cst.Call) and self.ctx.called(n).startswith("parse_") for n in calls)
+        function = self.ctx.bindings.definition(call.func)
+        calls = (n for n in ast.walk(function or call) if isinstance(n, ast.Call))
+        return any(self.ctx.bindings.called(n).startswith("parse_") for n in calls)
 
     def _use(self, node: cst.Attribute, parent: cst.CSTNode | None) -> str:
         if isinstance(parent, cst.ComparisonTarget):
@@ -203,7 +206,7 @@ class Check(ScriptCheck):
         call = self.ctx.parent(parent) if isinstance(parent, cst.Arg) else None
         if isinstance(call, cst.Call):
             is_device = self.ctx.called(call) == "set_device" or (
-                dotted(call.func) == "torch.device" and len(call.args) == 2 and call.args[1] is parent
+                self.ctx.qualified_name(call.func) == "torch.device" and len(call.args) == 2 and call.args[1] is parent
             )
             return "number" if is_device else ""
         return ""

@@ -16,14 +16,11 @@ means false.
 
 from __future__ import annotations
 
-import ast
-
 import libcst as cst
 
 from dslint.core.fact import Fact, absent
 from dslint.core.finding import Severity
 from dslint.core.source import labelled
-from dslint.model.script.quick import call_name, flat
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.walk import ScriptCheck
 
@@ -35,7 +32,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.INFO,
     summary="`type=bool` of argparse turns every text into `True`, also `False`",
-    markers=(r"add_argument", r"bool\b"),
+    markers=(r"add_argument", r"type['\"]?\s*\]?\s*[=:]\s*(?:\w+\.)*bool\b"),
     references=("https://docs.python.org/3/library/argparse.html#type",),
     depends_on_run=True,
 )
@@ -95,18 +92,6 @@ EXAMPLES = (
 )
 
 
-def precheck(tree: ast.Module) -> bool:
-    """Some argument is declared with `type=bool`, or with options from elsewhere."""
-    return any(
-        call_name(call) == "add_argument"
-        and any(
-            k.arg is None or (k.arg == "type" and isinstance(k.value, ast.Name) and k.value.id == "bool")
-            for k in call.keywords
-        )
-        for call in flat(tree).nodes(ast.Call)
-    )
-
-
 class Check(ScriptCheck):
     """Looks at the declarations of arguments."""
 
@@ -117,7 +102,7 @@ class Check(ScriptCheck):
         converter = self.ctx.argument(node, "type")
         if converter is None or self.ctx.qualified_name(converter) not in ("bool", "builtins.bool"):
             return
-        flags = [self.ctx.constant(arg.value).get_or("") for arg in node.args if arg.keyword is None]
+        flags = [self.ctx.constant(value).get_or("") for value in self.ctx.positional_arguments(node)]
         name = next((f for f in flags if isinstance(f, str) and f.startswith("--")), "--flag")
         passed = self._passed(node, name)
         is_inverted = passed.is_known and str(passed.value).lower() in _FALSE

@@ -33,21 +33,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.data.randomness import Order, Randomness
-from dslint.model.script.data.sampled import SampledOrders
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
+from dslint.core.source import Location
 from dslint.python.events import Event
 from dslint.python.varies import CLOCK, LOST, RANDOM, RANKED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.drawnorders import cut_orders, dealt_orders
 from dslint.rules.ownorders import own_orders
 from dslint.rules.ownsplits import splits_by_rank
 from dslint.rules.runs import RunQuery
 from dslint.rules.shufflescripts import CUT, HEAD, OWN_SEED, PREPARED, RUN, SAMPLED, SEED, SHUFFLED, SPLIT
-from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
     code="DSL257",
@@ -59,6 +54,7 @@ META = RuleMeta(
         r"rand|datasets|shuffle|DistributedSampler|Sampler",
         r"rank|process_index|accelerat|deepspeed|distributed|transformers",
     ),
+    alone=(r"shuffle\(|permutation\(|randperm\(|\.sample\(", r"(?:rank|process_index)\w*(?:\(\))?\s*::|array_split\("),
     references=("DistributedSampler.__iter__ in torch/utils/data/distributed.py",),
     depends_on_run=True,
 )
@@ -71,6 +67,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
     yield from filter(None, (_sampler(run, h.event) for h in run.happenings("makes-distributed-sampler")))
     yield from (_rows(run, event) for event in own_orders(run))
     yield from (_split(run, event) for event in splits_by_rank(run))
+    yield from (_cut(run, event, order) for event, order in cut_orders(run))
+    yield from (_dealt(run, event, order) for event, order in dealt_orders(run))
 
 
 def _sampler(run: RunQuery, event: Event) -> Finding | None:
@@ -112,6 +110,54 @@ def _split(run: RunQuery, event: Event) -> Finding:
     )
 
 
+def _cut(run: RunQuery, event: Event, order: Event) -> Finding:
+    why = "has no seed, so that each process draws its own"
+    if order.drawn & RANKED:
+        why = "has a seed that holds the rank"
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{run.text(event.module, event.node)}` cuts a part out of an order that `{_called(run, order)}` made, which"
+        f" {why}: the parts of the ranks overlap, and other items are in none",
+        hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
+        related=(run.location(order.module, order.node, "the order"), *_seed_place(order)),
+        varies=order.drawn,
+        facts=_facts(order, run.text(event.module, event.nodes["whole"])),
+    )
+
+
+def _dealt(run: RunQuery, event: Event, order: Event) -> Finding:
+    sampler = run.text(event.module, event.node.func) if isinstance(event.node, ast.Call) else event.api
+    shuffled = order.nodes.get("x") or order.node
+    return run.finding(
+        META,
+        order.module,
+        order.node,
+        f"`{_called(run, order)}` gives each rank an order of its own, and `{sampler}` deals out places in it: the"
+        " parts of the ranks overlap, other items are in none, and ranks that keep other items may make another"
+        " number of steps",
+        hint="Shuffle with the same seed on every rank: `random.Random(seed).shuffle(x)`",
+        related=(run.location(event.module, event.node, "deals out the places of the items"), *_seed_place(order)),
+        varies=order.drawn,
+        facts=_facts(order, run.text(order.module, shuffled)),
+    )
+
+
+def _called(run: RunQuery, order: Event) -> str:
+    return run.text(order.module, order.node.func) if isinstance(order.node, ast.Call) else order.api
+
+
+def _seed_place(order: Event) -> tuple[Location, ...]:
+    place = order.origins.get("order") if order.drawn & RANKED else None
+    return (place[0].location(place[1], "another number on each rank"),) if place is not None else ()
+
+
+def _facts(order: Event, variable: str) -> dict[str, str | int | float | bool | None]:
+    library = order.api.partition(".")[0]
+    return {"library": library, "seeded": bool(order.drawn & RANKED), "variable": variable.rpartition(".")[2]}
+
+
 def _rows(run: RunQuery, event: Event) -> Finding:
     name, harm = event.api.rpartition(".")[2], "the parts of the ranks overlap, and other rows are in none"
     harm = "what one rank holds out for the evaluation, the others train on" if "split" in name else harm
@@ -123,83 +169,6 @@ def _rows(run: RunQuery, event: Event) -> Finding:
         hint="Pass `seed=42`",
         facts={"library": "numpy", "seeded": False, "variable": "rows"},
     )
-
-
-def precheck(tree: ast.Module) -> bool:
-    """Something is shuffled."""
-    names = {call_name(call) for call in flat(tree).nodes(ast.Call)}
-    return bool(names & {"shuffle", "permutation", "randperm", "sample"})
-
-
-class Check(ScriptCheck):
-    """Looks at every cut of a variable by the rank."""
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """Fire when a data set of this file shuffles its items before a sampler deals them out."""
-        if not self.ctx.loaders.is_distributed_sampler(node):
-            return
-        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
-        orders = SampledOrders(self.ctx.tree, self.ctx.names, self.ctx.loaders, randomness)
-        order = orders.dataset(node)
-        if order is None:
-            return
-        name = self.ctx.text(order.call.func)
-        self.report(
-            order.call,
-            f"`{name}` gives each rank an order of its own, and `{self.ctx.text(node.func)}` deals out places in"
-            " it: the parts of the ranks overlap, other items are in none, and ranks that keep other items may"
-            " make another number of steps",
-            hint="Shuffle with the same seed on every rank: `random.Random(seed).shuffle(x)`",
-            related=(self.ctx.location(node, "deals out the places of the items to the ranks"),),
-            facts={
-                "library": order.library,
-                "seeded": order.seed is not None,
-                "variable": last_name(order.call.args[0].value),
-            },
-        )
-
-    def visit_Subscript(self, node: cst.Subscript) -> None:
-        """Fire when the variable was shuffled in an order of the rank's own."""
-        whole = self._whole(node)
-        if whole is None:
-            return
-        randomness = Randomness(self.ctx.tree, self.ctx.names, self.ctx.guards)
-        shuffle = randomness.shuffled(whole)
-        order = randomness.own_order(shuffle) if shuffle is not None else None
-        if order is not None:
-            self._report(node, order)
-
-    def _whole(self, node: cst.Subscript) -> cst.Name | None:
-        """The variable that `x[rank::world_size]` or `np.array_split(x, world_size)[rank]` cuts."""
-        if isinstance(node.value, cst.Name):
-            value: cst.BaseExpression = node.value
-            inner = node.slice[0].slice if len(node.slice) == 1 else None
-            if not isinstance(inner, cst.Slice) or inner.step is None:
-                return None
-        elif isinstance(node.value, cst.Call) and node.value.args:
-            value = node.value.args[0].value
-        else:
-            return None
-        if not isinstance(value, cst.Name):
-            return None
-        partition = self.ctx.uneven_loops.partition(node)
-        return value if partition is not None and partition.node is node else None
-
-    def _report(self, node: cst.Subscript, order: Order) -> None:
-        name = self.ctx.text(order.call.func)
-        why = "has no seed, so that each process draws its own"
-        related = [self.ctx.location(order.call, "the order")]
-        if order.seed is not None:
-            why = f"has a seed that holds the rank (`{self.ctx.text(order.seed)}`)"
-            related.append(self.ctx.location(order.seed, "another number on each rank"))
-        self.report(
-            node,
-            f"`{self.ctx.text(node)}` cuts a part out of an order that `{name}` made, which {why}: the parts of the "
-            "ranks overlap, and other items are in none",
-            hint="Shuffle with the same seed on every rank, and use the rank in seeds after the cut",
-            related=tuple(related),
-            facts={"library": order.library, "seeded": order.seed is not None, "variable": last_name(node.value)},
-        )
 
 
 EXAMPLES = (

@@ -28,20 +28,14 @@ take any keyword, or stand in `trl.experimental`.
 
 from __future__ import annotations
 
-import ast
-
 import libcst as cst
 
 from dslint.core.finding import Severity
 from dslint.model.context import VersionFact
 from dslint.model.deepspeed.config import version_origin
-from dslint.model.script.given import given
-from dslint.model.script.quick import call_name, derived, expression_name, flat
-from dslint.model.script.training.trainerclasses import TrainerClasses
 from dslint.model.trainerargs import (
     Releases,
     changing_names,
-    class_names,
     hint,
     may_speak,
     removed_fields,
@@ -50,6 +44,7 @@ from dslint.model.trainerargs import (
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.refusedargument import Refused, refused, renamed
 from dslint.rules.snippets import OLD_TRAINER
+from dslint.rules.trainerclasses import TrainerClasses
 from dslint.rules.walk import ScriptCheck
 
 META = RuleMeta(
@@ -68,37 +63,19 @@ META = RuleMeta(
 )
 
 
-def precheck(tree: ast.Module) -> bool:
-    """A call of such a class, or of `__init__` in a subclass, passes a name that not every release takes."""
-    nodes = flat(tree)
-    names, titles = changing_names(), class_names()
-    imported = {a.asname for n in nodes.nodes(ast.ImportFrom) for a in n.names if a.asname and a.name in titles}
-    local = derived(nodes, titles | imported)
-    known = titles | imported | local | ({"__init__"} if local else set())
-    removed = (n for n in nodes.nodes(ast.Attribute) if n.attr in removed_fields())
-    if any(expression_name(node.value).endswith(("args", "arguments")) for node in removed):
-        return True
-    is_told = any(node.value in names for node in nodes.nodes(ast.Constant) if isinstance(node.value, str))
-    is_told = is_told or any(k.arg in names for call in nodes.nodes(ast.Call) for k in call.keywords)
-    return any(
-        call_name(call) in known and any(k.arg in names or (k.arg is None and is_told) for k in call.keywords)
-        for call in nodes.nodes(ast.Call)
-    )
-
-
 class Check(ScriptCheck):
     """Looks at the keywords of every call of a class that the table knows."""
 
     def start(self) -> None:
         """The classes of the file, when a call asks for them."""
-        self.classes = TrainerClasses(self.ctx.tree, self.ctx.names)
+        self.classes = TrainerClasses(self.ctx)
         self.read: list[Refused] = []
 
     def visit_Call(self, node: cst.Call) -> None:
         """Judge each keyword by the releases in use."""
         written = {a.keyword.value: a for a in node.args if a.keyword is not None}
         # What is unpacked has its place in the call: its text may stand anywhere.
-        named = written.keys() | (given(self.ctx.names, node).named.keys() if any(a.star for a in node.args) else set())
+        named = written.keys() | (self.ctx.argument_names(node) if any(a.star for a in node.args) else set())
         if changing_names().isdisjoint(named):
             return
         owner, added = self.classes.owner(node)
@@ -123,7 +100,7 @@ class Check(ScriptCheck):
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """`training_args.overwrite_output_dir`: a removed argument is a removed attribute."""
         name = node.attr.value
-        if name not in removed_fields() or self.ctx.kind(node.value) != "training_arguments" or self._is_stored(node):
+        if name not in removed_fields() or not self._is_owner(node) or self._is_stored(node):
             return
         owner = ("transformers", "TrainingArguments")
         if self.classes.any_adds(name) or self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
@@ -131,6 +108,9 @@ class Check(ScriptCheck):
         found = refused(node.attr, name, owner, self._releases(), None, "AttributeError: object has no attribute")
         if found is not None and found.severity is not Severity.INFO:
             self.read.append(found)
+
+    def _is_owner(self, node: cst.Attribute) -> bool:
+        return self.ctx.class_of(node.value) == "transformers.TrainingArguments"
 
     def finish(self) -> None:
         """One finding a file for what is read: a copy of an old Trainer reads dozens."""

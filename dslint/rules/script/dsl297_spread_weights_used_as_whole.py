@@ -275,7 +275,7 @@ from transformers import AutoModelForCausalLM
 class Run:
     def __init__(self, name):
         dist.init_process_group("nccl")
-        self.model = FSDP(AutoModelForCausalLM.from_pretrained(name), device_id=torch.cuda.current_device())
+        self.model = FSDP(AutoModelForCausalLM.from_pretrained(name), auto_wrap_policy=by_layer)
 
     def sample(self, ids):
 %s
@@ -369,7 +369,7 @@ EXAMPLES = (
             "train.py": "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
             "from transformers import AutoModelForCausalLM\n\n\ndef compare(ids):\n"
             "    model = AutoModelForCausalLM.from_pretrained('gpt2')\n    answer = model.generate(ids)\n"
-            "    return answer, FSDP(model)\n\n\ncompare([1])\n"
+            "    return answer, FSDP(model, auto_wrap_policy=by_layer)\n\n\ncompare([1])\n"
         },
     ),
     bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),

@@ -68,7 +68,7 @@ def script(imports: str, call: str) -> str:
         ("import helper as h", "h.sync()", True),
         ("from . import helper", "helper.sync()", True),
         ("from .helper import sync", "sync()", True),
-        ("from helper import *", "sync()", False),  # star imports are followed in other files only
+        ("from helper import *", "sync()", True),
         ("from helper import guarded", "guarded()", False),
         ("from helper import missing", "missing()", False),
         ("from nowhere import sync", "sync()", False),

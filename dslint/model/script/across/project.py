@@ -6,9 +6,8 @@ a result can be used again as long as all answers are the same.
 
 from __future__ import annotations
 
-import posixpath
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,8 +18,9 @@ from dslint.model.context import Context
 from dslint.model.script.across.waiting import Exports, WaitingNames
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.parse.reading import decode
-from dslint.python.search import Question, is_library
-from dslint.python.shared import Shared
+from dslint.python.program import Files
+from dslint.python.project import Asker
+from dslint.python.project import Project as Asked
 
 if TYPE_CHECKING:
     from dslint.model.script.across.imported import Imported
@@ -34,34 +34,6 @@ if TYPE_CHECKING:
 # How much source of other files is kept parsed at once, in bytes, and how many of them one file may ask for itself.
 _KEPT = 500_000
 _PER_FILE = 40
-# A larger module is generated, or no code that people train with.
-MAX_MODULE = 300_000
-
-
-# Who asks: ("script", path) is the one that is judged, ("module", path) the analysis of one that others import,
-# ("names", ...) a first look at its names.
-Asker = tuple[object, ...]
-
-
-class Files(Protocol):
-    """Access to the files of a project, by absolute path with ``/``; are its answers remembered for a later run?"""
-
-    is_remembered: bool
-
-    def absolute(self, path: str) -> str:
-        """The absolute path of a path that the user sees."""
-
-    def shown(self, path: str) -> str:
-        """The path as the user sees it."""
-
-    def root(self, path: str) -> str:
-        """The root folder of the project around a file."""
-
-    def read(self, path: str) -> bytes | None:
-        """The bytes of a file."""
-
-    def answer(self, question: Question) -> str:
-        """The answer to a question, from the files as they are."""
 
 
 class Analysis(Protocol):
@@ -106,67 +78,21 @@ class Foreign:
     function: cst.FunctionDef
 
 
-class Project:
+class Project(Asked):
     """The modules of a project that scripts have asked for, each parsed once; one object a process."""
 
     def __init__(self, files: Files, make: Callable[[ScriptDoc, Context, Project], Analysis] | None = None) -> None:
-        self.files = files
+        super().__init__(files)
         # A profile has a clock at these three.
         self.make = make
         self.parse = parse_script
         self.exported = self.first_look
-        self._asked: dict[Asker, dict[Question, str]] = {}
-        self._used: dict[Asker, set[Asker]] = {}
         self._docs: OrderedDict[str, ScriptDoc | None] = OrderedDict()
         self._contexts: dict[tuple[str, Any], Analysis] = {}
         self._sizes: dict[str, int] = {}
         self._size = 0
         self._parsed_for: dict[Asker, set[str]] = {}
         self._waiting: dict[tuple[str, ...], WaitingNames] = {}
-        # What interpretations of scripts share.
-        self.interpreted = Shared()
-
-    # -- what was asked -----------------------------------------------------------------------------------------
-
-    def asked_by(self, asker: Asker) -> tuple[tuple[Question, str], ...]:
-        """All questions about other files behind what an asker found out, and behind what it used, for a later run."""
-        found: dict[Question, str] = {}
-        pending, seen = [asker] if self.files.is_remembered else [], {asker}
-        while pending:
-            current = pending.pop()
-            found.update(self._asked.get(current, {}))
-            fresh = self._used.get(current, set()) - seen
-            seen |= fresh
-            pending += fresh
-        return tuple(sorted(found.items()))
-
-    def uses(self, asker: Asker, other: Asker) -> None:
-        """What ``asker`` finds out rests on what ``other`` has found out, now or before."""
-        self._used.setdefault(asker, set()).add(other)
-
-    # -- modules ------------------------------------------------------------------------------------------------
-
-    def module(self, asker: Asker, importer: str, name: str) -> str:
-        """The file of a module as a file names it (both absolute paths), empty when it is not of this project."""
-        if is_library(importer, name):
-            return ""
-        return self._ask(asker, ("module", posixpath.dirname(importer), self.files.root(importer), name))
-
-    def text(self, asker: Asker, path: str) -> bytes | None:
-        """The bytes of a module; ``None`` when it is too large or cannot be read."""
-        if not self._ask(asker, ("file", path)):
-            return None
-        raw = self.files.read(path)
-        return raw if raw is not None and len(raw) <= MAX_MODULE else None
-
-    def _ask(self, asker: Asker, question: Question) -> str:
-        answer = self._asked.setdefault(asker, {})[question] = self.files.answer(question)
-        return answer
-
-    def note(self, asker: Asker, questions: Iterable[Question]) -> None:
-        """Write down questions that an interpretation has asked the files by itself."""
-        for question in questions:
-            self._ask(asker, question)
 
     def first_look(self, asker: Asker, path: str, raw: bytes, run: Context) -> Exports:
         """What of a module may wait, by the names that others import."""

@@ -1,0 +1,94 @@
+"""What the interpreter believes at the expressions of one script: for visitors, who ask by the node."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Sequence
+
+from dslint.core.source import SourceFile
+from dslint.python import attributes
+from dslint.python.entries import Analysis
+from dslint.python.events import Event, walk
+from dslint.python.facts import lanes_text
+from dslint.python.joins import join
+from dslint.python.launches import Launch, common
+from dslint.python.program import Texts
+from dslint.python.project import Project
+from dslint.python.shared import Shared
+from dslint.python.source import Module
+from dslint.python.values import ClassAtom, Instance, Value
+
+_FRAMES = 6_000
+
+
+class Beliefs:
+    """One interpretation of a script, with all that it defines, and the values of its expressions."""
+
+    def __init__(
+        self, source: SourceFile, tree: ast.Module, project: Project | None = None, launches: Sequence[Launch] = ()
+    ) -> None:
+        launch = common(launches) if launches else None
+        files = project.files if project is not None else Texts({})
+        # What other scripts have left behind was not recorded.
+        shared = Shared()
+        self._analysis = Analysis(files, launch.worlds if launch is not None else None, shared=shared)
+        machine = self._analysis.machine
+        machine.launch = launch
+        path = files.absolute(source.path)
+        self._module = shared.parsed[path] = Module(source, tree, absolute=path)
+        self._values: dict[int, Value] = {}
+        self._classes: dict[int, set[str]] = {}
+        self._lanes: dict[int, int] = {}
+        self._tags: dict[int, frozenset[str]] = {}
+        machine.recorder = self._record
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _FRAMES))
+        try:
+            self._analysis.script(source.path, everything=True)
+        finally:
+            sys.setrecursionlimit(limit)
+        if project is not None:
+            project.note(("script", path), self._analysis.program.noted.asked)
+        for _, events in self._analysis.events():
+            for node in walk(events):
+                if isinstance(node, Event):
+                    self._tags[id(node.node)] = self._tags.get(id(node.node), frozenset()) | node.tags
+
+    def _record(self, module: Module, node: ast.AST, value: Value) -> None:
+        if module is not self._module:
+            return
+        known = self._values.get(id(node))
+        self._values[id(node)] = value if known is None else join(known, value)
+        classes = self._classes.setdefault(id(node), set())
+        classes |= {self._class(atom) for atom in value.atoms} or {""}
+        self._lanes[id(node)] = self._lanes.get(id(node), 0) | self._analysis.machine.lanes
+
+    def _class(self, atom: object) -> str:
+        """The class of a library that an object is of, or the nearest one among its bases."""
+        if not isinstance(atom, Instance):
+            return ""
+        if isinstance(atom.cls, ClassAtom):
+            bases = attributes.lineage(self._analysis.machine, atom.cls)
+            return next((base for base in bases if isinstance(base, str)), "")
+        return str(atom.cls)
+
+    def constants(self, node: ast.expr) -> tuple[object, ...] | None:
+        """Return the constants that an expression may hold; `None` when it may hold anything else."""
+        found = self._values.get(id(node))
+        return found.constants if found is not None and found.atoms else None
+
+    def class_of(self, node: ast.expr) -> str:
+        """Return the one class of which an expression certainly holds an object."""
+        found = self._classes.get(id(node), set())
+        return next(iter(found)) if len(found) == 1 else ""
+
+    def tags(self, node: ast.AST) -> frozenset[str]:
+        """Return the tags of what a call does."""
+        return self._tags.get(id(node), frozenset())
+
+    def only_on(self, node: ast.expr) -> str:
+        """Return which ranks come to an expression, in words; empty when all do, and when nothing is known."""
+        machine = self._analysis.machine
+        lanes = self._lanes.get(id(node), 0)
+        return lanes_text(machine, lanes) if lanes and lanes != machine.worlds.full else ""

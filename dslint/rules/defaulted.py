@@ -1,0 +1,64 @@
+"""Arms for callers that leave an argument out: ``results = self.gather() if results is None else results``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.python.source import Module
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def left_out(module: Module, node: ast.AST) -> str:
+    """Return the parameter without which a node runs, if its default is ``None`` and no call of the file leaves it out.
+
+    Callers in other files may hand it over each time, so that nobody knows whether the node runs. Empty otherwise.
+    """
+    line = getattr(node, "lineno", 0)
+    around = [f for f in ast.walk(module.tree) if isinstance(f, _FUNCTIONS) and f.lineno <= line <= (f.end_lineno or 0)]
+    if not around:
+        return ""
+    function = max(around, key=lambda f: f.lineno)
+    places = _optional(function)
+    for name in (name for name in _asked(function, node) if name in places):
+        calls = [c for c in ast.walk(module.tree) if isinstance(c, ast.Call) and _last(c.func) == function.name]
+        if all(_hands_over(call, name, places[name]) for call in calls):
+            return name
+    return ""
+
+
+def _optional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, int]:
+    """Return the parameters whose default is ``None``, with their position among those of a call (without ``self``)."""
+    given = [*function.args.posonlyargs, *function.args.args]
+    skipped = 1 if given and given[0].arg in ("self", "cls") else 0
+    last = given[len(given) - len(function.args.defaults) :]
+    found = {p.arg: given.index(p) - skipped for p, d in zip(last, function.args.defaults, strict=True) if _is_none(d)}
+    only = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    return {**found, **{p.arg: -1 for p, default in only if _is_none(default)}}
+
+
+def _asked(function: ast.AST, node: ast.AST) -> Iterator[str]:
+    """Yield the names that are ``None`` where a node runs, by the tests around it."""
+    for test in ast.walk(function):
+        if not isinstance(test, ast.If | ast.IfExp) or not isinstance(test.test, ast.Compare):
+            continue
+        left, operator, right = test.test.left, test.test.ops[0], test.test.comparators[0]
+        if isinstance(left, ast.Name) and _is_none(right) and isinstance(operator, ast.Is | ast.IsNot):
+            arm = test.body if isinstance(operator, ast.Is) else test.orelse
+            parts = arm if isinstance(arm, list) else [arm]
+            if any(inner is node for part in parts for inner in ast.walk(part)):
+                yield left.id
+
+
+def _hands_over(call: ast.Call, name: str, position: int) -> bool:
+    is_open = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg in (None, name) for k in call.keywords)
+    return is_open or 0 <= position < len(call.args)
+
+
+def _is_none(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _last(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")

@@ -1,0 +1,75 @@
+"""Parts that are cut out of an order which each process has drawn for itself: by a slice, or by a sampler."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.python.events import Event
+from dslint.python.sources import Source
+from dslint.python.varies import LOST, ORDER, RANKED
+from dslint.rules.ownorders import is_seeded
+from dslint.rules.runs import Happening, RunQuery
+
+_DEALS = "operator.deal"
+_ITEMS = ("__getitem__", "__len__", "__iter__")
+
+
+def cut_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
+    """Yield the cuts of one part for each rank, with the call that drew the order of what is cut."""
+    for found in run.happenings("shares"):
+        bits = found.event.snapshot.get("whole", (0, 0, frozenset()))[0]
+        if found.event.api == _DEALS and bits & ORDER and not bits & LOST and _is_by_rank(found.event.node):
+            order = _drawn_before(run, found, "whole")
+            if order is not None:
+                yield found.event, order
+
+
+def dealt_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
+    """Yield the samplers that deal out places in an order which each process has drawn, with the call that drew it."""
+    told: set[int] = set()
+    for found in run.happenings("makes-distributed-sampler"):
+        replicas = found.event.arguments.get("num_replicas")
+        if found.event.open or (replicas is not None and replicas.constants == (1,)):
+            continue
+        if any(_is_of_items(source) for source in found.event.sources):
+            order = _drawn_before(run, found, "dataset")
+            if order is not None and id(order.node) not in told:
+                told.add(id(order.node))
+                yield found.event, order
+
+
+def _is_by_rank(node: ast.AST) -> bool:
+    """Return whether a cut takes every so many items from one on that is no constant; other calls make all parts."""
+    if not isinstance(node, ast.Subscript):
+        return True
+    start = node.slice.lower if isinstance(node.slice, ast.Slice) else None
+    return start is not None and not isinstance(start, ast.Constant)
+
+
+def _is_of_items(source: Source) -> bool:
+    """Return whether the items of a data set are in such an order: what else it holds may be."""
+    if source.role != "dataset" or not source.ordered:
+        return False
+    if not source.is_own:
+        return "" in source.ordered
+    methods = (n for _, code in source.code for n in ast.walk(code) if isinstance(n, ast.FunctionDef))
+    inner = (n for method in methods if method.name in _ITEMS for n in ast.walk(method))
+    return any(isinstance(n, ast.Attribute) and n.attr in source.ordered for n in inner)
+
+
+def _drawn_before(run: RunQuery, cut: Happening, name: str) -> Event | None:
+    """Return the call that drew the order of what is cut, where each process certainly has one of its own."""
+    drawn: list[Happening] = []
+    for found in run.occurrences("shuffles"):
+        if found.entry is cut.entry and found.event.drawn:
+            drawn.append(found)
+    place = cut.event.origins.get(name)
+    same = [found for found in drawn if place is not None and found.event.node is place[1]]
+    last = (same or drawn)[-1] if drawn else None
+    if last is None or last.event.open or last.event.lanes != run.machine.worlds.full:
+        return None
+    if last.event.drawn & RANKED:
+        return last.event
+    is_program = last.entry.kind == "script" and last.event.api.startswith("random.")
+    return last.event if is_program and not is_seeded(run, last, "random") else None

@@ -1,0 +1,152 @@
+"""A collective for each key of a dictionary, whose keys follow from the data of the rank.
+
+**What.** `self.log_dict(losses, sync_dist=True)`, `accelerator.gather(losses)` or `accelerator.reduce(losses)` gets a
+dictionary that holds a key only where this rank has seen it in its batch: a task, a class, a kind of box.
+
+**Why it hurts.** The call makes one collective for each key. A rank with a key more waits for the others until the
+process-group timeout. With as many keys, but others, nothing fails: numbers of different names are added up.
+
+**Fix.** Give the dictionary the same keys on all ranks, with 0 and a count of 0 where the rank has seen nothing; or
+gather the dictionaries as objects, and join them.
+
+**When it stays quiet.** The keys come from a list that all ranks have, or from an option; `sync_dist` is off; nobody
+knows on what the keys depend; the dictionary goes to `gather_object`.
+
+**Evidence.** Two gloo ranks, torch 2.13, accelerate 1.15: `reduce` of a dictionary with a key more on rank 0 leaves
+that rank waiting; with one other key each, both ranks return a sum of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.values import Instance, Value
+from dslint.python.varies import DIVERGENT, LOST, UNSURE
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL660",
+    name="collective-for-each-own-key",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a collective for each key of a dictionary whose keys differ between the ranks",
+    markers=(r"log_dict|gather|reduce\(|pad_across_processes", r"lightning|accelerat"),
+    references=("https://github.com/Lightning-AI/pytorch-lightning/issues/19106",),
+    depends_on_run=True,
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each such call whose dictionary has another length, or other keys, by the data of the rank."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    for found in run.happenings("collective", "collective-if sync_dist=True"):
+        name = _each(run, found.event) if run.waits.of(found.event) is not None else ""
+        value = found.event.arguments.get(name)
+        if not name or value is None or found.event.may or id(found.event.node) in seen:
+            continue
+        shape = found.event.snapshot.get(name, (0, 0))[1]
+        if not _is_dictionary(value) or not shape & DIVERGENT or shape & (LOST | UNSURE):
+            continue
+        seen.add(id(found.event.node))
+        yield _finding(run, found.event, name, value, shape)
+
+
+def _each(run: RunQuery, event: Event) -> str:
+    """Return the argument for each item of which a call makes one collective."""
+    libraries = run.machine.libraries
+    owner, _, method = event.api.rpartition(".")
+    row = libraries.function(event.api) or libraries.method(owner, method)
+    return str(row.extra.get("one_each", "")) if row is not None else ""
+
+
+def _is_dictionary(value: Value) -> bool:
+    return bool(value.atoms) and all(isinstance(a, Instance) and a.cls == "builtins.dict" for a in value.atoms)
+
+
+def _finding(run: RunQuery, event: Event, name: str, value: Value, shape: int) -> Finding:
+    called = run.text(event.module, getattr(event.node, "func", event.node))
+    given = event.nodes.get(name, event.node)
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        f"`{called}` runs a collective for each key, and which keys there are follows from the data of this rank:"
+        " a rank with a key more waits for the others",
+        hint="Give the dictionary the same keys on all ranks, or gather it as an object",
+        related=(
+            run.location(event.module, given, "the dictionary"),
+            *run.origin(value, "the data of this rank"),
+        ),
+        varies=shape,
+        facts={"called": event.api},
+    )
+
+
+_MODULE = """\
+import lightning as L
+import torch.nn.functional as F
+
+TASKS = ["depth", "normals"]
+
+
+class Tasks(L.LightningModule):
+    def losses(self, batch):
+        output, found = self(batch["x"]), {%s}
+        for index, name in enumerate(TASKS):
+            rows = batch["task"] == index
+            if %s:
+                found[name] = F.mse_loss(output[rows, index], batch["y"][rows])
+        return found
+
+    def training_step(self, batch, batch_idx):
+        return sum(self.losses(batch).values())
+
+    def validation_step(self, batch, batch_idx):
+        self.log_dict({f"val/{k}": v for k, v in self.losses(batch).items()}, sync_dist=%s)
+"""
+_TRAIN = """\
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+from losses import split
+
+
+def main(model, data, optimizer):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(data))
+    for batch in loader:
+        parts = split(model(batch["x"]), batch)
+        accelerator.backward(sum(parts.values()))
+        optimizer.step()
+        means = accelerator.%s
+        accelerator.print(means)
+"""
+_SPLIT = """\
+def split(output, batch):
+    found = {}
+    if (batch["kind"] == 1).any():
+        found["box"] = output[batch["kind"] == 1].mean()
+    found["all"] = output.mean()
+    return found
+"""
+
+EXAMPLES = (
+    bad(
+        "the losses of the tasks that stand in the batch",
+        {"module.py": _MODULE % ("", "rows.any()", "True")},
+        at="module.py:20 warning",
+    ),
+    bad(
+        "a dictionary of another file, reduced by accelerate",
+        {"losses.py": _SPLIT, "train.py": _TRAIN % 'reduce(parts, "mean")'},
+        at="train.py:14 warning",
+    ),
+    good("every task has its key", {"module.py": _MODULE % ("", "index < 2", "True")}),
+    good("nothing is reduced", {"module.py": _MODULE % ("", "rows.any()", "False")}),
+    good("one part of it is reduced", {"losses.py": _SPLIT, "train.py": _TRAIN % 'reduce(parts["all"], "mean")'}),
+)
