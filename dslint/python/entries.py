@@ -21,6 +21,7 @@ from dslint.python.libraries import Libraries, libraries
 from dslint.python.machine import Machine
 from dslint.python.models import may_lack, perhaps
 from dslint.python.program import Files, Program
+from dslint.python.relevance import called_names
 from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import (
@@ -97,18 +98,27 @@ class Analysis:
         self.open(module)
 
     def open(self, module: Module, *, everything: bool = False) -> None:
-        """Interpret the functions and classes of a module that nothing has reached, with open parameters."""
+        """Interpret the functions and classes of a module that nothing has reached, with open parameters.
+
+        Functions that no other code of the module calls come first: what they reach is seen with what they give it.
+        """
         m = self.machine
         matters = (lambda *_: True) if everything else self.program.relevance(m).of
+        functions = [f for f in self.program.noted.functions if f.module is module and f.owner is None]
+        functions = [f for f in functions if matters(f.node, module)]
+        called = called_names(module)
+        self._functions(module, [f for f in functions if f.name not in called])
         for cls in [c for c in self.program.noted.classes if c.module is module]:
             methods = [n for n in cls.node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
             methods = [n for n in methods if n.name == "__init__" or matters(n, module)]
             if any(id(n) not in m.reached and matters(n, module) for n in methods):
                 self.entries.append(self._class(module, cls, methods))
-        for function in [f for f in self.program.noted.functions if f.module is module]:
-            if id(function.node) in m.reached or function.owner is not None or not matters(function.node, module):
-                continue
-            self.entries.append(self._function(module, function))
+        self._functions(module, [f for f in functions if f.name in called])
+
+    def _functions(self, module: Module, functions: list[Function]) -> None:
+        for function in functions:
+            if id(function.node) not in self.machine.reached:
+                self.entries.append(self._function(module, function))
 
     def _function(self, module: Module, function: Function) -> Entry:
         m = self.machine

@@ -82,13 +82,13 @@ def _batch(m: Machine, row: ClassRow, bound: BoundArguments, node: ast.AST) -> V
     source = bound.given.get("dataset")
     if collate is None or source is None or not any(isinstance(a, Function | Bound | Instance) for a in collate.atoms):
         return None
-    outer, mark, control, lanes = m.events, m.store.mark(), m.control, m.lanes
-    m.events = []
-    item = items_of(m, source, node).with_(DATA)
+    outer, mark, control, lanes, reached = m.events, m.store.mark(), m.control, m.lanes, m.reached
+    m.events, m.reached = [], set()  # nobody sees this run: what the function does is judged where it is seen
+    item = items_of(m, source, node, DATA)
     made = call_value(m, collate, Arguments([containers.new_list(m, node, [], item)]), node) if m.alive else NOTHING
     parts = _ragged_parts(m, made)
     m.store.undo(mark)
-    m.events, m.alive, m.control, m.lanes = outer, True, control, lanes
+    m.events, m.alive, m.control, m.lanes, m.reached = outer, True, control, lanes, reached
     if not parts:
         return None
     whole = m.thing(node, f"item of `{row.path}`", varies=DATA)

@@ -20,20 +20,23 @@ from dslint.python.varies import DIVERGENT, LOST, RANKED
 _TURNS = 4
 
 
-def items_of(m: Machine, value: Value, node: ast.AST) -> Value:
-    """Return what an iteration over a value gives, `__iter__` of the project's classes included."""
+def items_of(m: Machine, value: Value, node: ast.AST, picked: int = 0) -> Value:
+    """Return what an iteration over a value gives, `__iter__` of the project's classes included.
+
+    `picked` is how the positions differ between ranks, where a sampler picks them.
+    """
     found = NOTHING
     for atom in value.atoms:
         part: Value | None = None
         if isinstance(atom, Instance) and atom.cls == "builtins.generator":
             part = yielded(m, atom, node)
         elif isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
-            part = _own_items(m, atom, node)
+            part = _own_items(m, atom, node, picked)
         found = join(found, part if part is not None else containers.element(m, one(atom), node))
-    return found.with_(value.varies, 0, value.made_by)
+    return found.with_(value.varies | picked, 0, value.made_by)
 
 
-def _own_items(m: Machine, atom: Instance, node: ast.AST) -> Value | None:
+def _own_items(m: Machine, atom: Instance, node: ast.AST, picked: int) -> Value | None:
     from dslint.python.invoke import call_method
     from dslint.python.values import unknown
 
@@ -41,8 +44,8 @@ def _own_items(m: Machine, atom: Instance, node: ast.AST) -> Value | None:
     if own is not None and own.atoms:
         if own == one(atom):
             return call_method(m, one(atom), "__next__", [], node)
-        return items_of(m, own, node)
-    return call_method(m, one(atom), "__getitem__", [unknown("opaque", "position", 0, 0, "builtins.int")], node)
+        return items_of(m, own, node, picked)
+    return call_method(m, one(atom), "__getitem__", [unknown("opaque", "position", picked, 0, "builtins.int")], node)
 
 
 def run_loop(

@@ -108,6 +108,12 @@ def _calls(caller: ast.AST, module: Module) -> list[tuple[str, int]]:
     return found
 
 
+def called_names(module: Module) -> frozenset[str]:
+    """Return the names of the functions and methods that a module calls anywhere."""
+    called = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    return frozenset(func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in called)
+
+
 class Relevance:
     """The functions of the modules that have been read, by name."""
 

@@ -55,6 +55,7 @@ EXCEPTIONS: dict[str, str] = {
     r"transformers\.AutoModel\w*\.from_config": "copied from a bound method: inspect drops a parameter too many",
     r"transformers\.ProcessorMixin\.(pad|preprocess)": "found in the classes of a pattern",
     r"transformers\.PreTrainedTokenizerBase\.train_new_from_iterator": "found in the classes of a pattern",
+    r"transformers\.generation\.GenerationMixin\.chat": "of models whose code comes with the weights",
 }
 # Other spellings that are objects of their own, and why they may share a row.
 EQUIVALENT: dict[str, str] = {

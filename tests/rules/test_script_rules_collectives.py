@@ -49,7 +49,7 @@ def guarded(call: str) -> str:
         "import deepspeed\ndef save(model_engine):\n    if rank == 0:\n        model_engine.save_checkpoint(d)\n",
         ENGINE + "def save(e):\n    if rank == 0:\n        e.save_checkpoint(d)\nsave(engine)\n",
         "import deepspeed\nclass T:\n    def __init__(self, rank):\n        self.rank = rank\n"
-        "        self.e, *_ = deepspeed.initialize(model=m)\n def save(self):\n"
+        "        self.e, *_ = deepspeed.initialize(model=m)\n    def save(self):\n"
         "        if self.rank == 0:\n            self.e.save_checkpoint(d)\n",
         ACCELERATE + "if accelerator.is_main_process:\n    y = accelerator.gather(x)\n",
         ACCELERATE + "if not accelerator.is_main_process:\n    accelerator.wait_for_everyone()\n",

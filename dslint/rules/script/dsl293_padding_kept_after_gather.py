@@ -70,18 +70,26 @@ def query(run: RunQuery) -> Iterator[Finding]:
             name = event.api.rpartition(".")[2]
             if id(event.node) in seen or not event.api.startswith("accelerate.") or not name.startswith("gather"):
                 continue
-            seen.add(id(event.node))
-            cut = _cut(event)
-            if name == _METRICS and loop is not None and is_prepared:
-                yield _after_loop(run, event, loop)
-            elif cut is not None and padded is not None:
-                yield _at_tail(run, event, cut, padded)
-            elif cut is not None and loop is not None and is_prepared and name == "gather":
-                yield _at_tail(run, event, cut, loop)
+            found = _after(run, event, loop if is_prepared else None, padded)
+            if found is not None:
+                seen.add(id(event.node))
+                yield found
         for event, loop in _in_loops(run, tree) if is_prepared else ():
             if id(event.node) not in seen:
                 seen.add(id(event.node))
                 yield _each_batch(run, event, loop)
+
+
+def _after(run: RunQuery, event: Event, loop: Loop | None, padded: Event | None) -> Finding | None:
+    """Return what is wrong with a gather after the loop over a prepared loader, or after padding."""
+    cut = _cut(event)
+    if event.api.endswith("." + _METRICS) and loop is not None:
+        return _after_loop(run, event, loop)
+    if cut is not None and padded is not None:
+        return _at_tail(run, event, cut, padded)
+    if cut is not None and loop is not None and event.api.endswith(".gather"):
+        return _at_tail(run, event, cut, loop)
+    return None
 
 
 def _after_loop(run: RunQuery, event: Event, loop: Loop) -> Finding:

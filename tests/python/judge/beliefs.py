@@ -419,20 +419,20 @@ class EngineBelief:
 class _OnlyTheScript(Analysis):
     """What nothing reaches is not run with open parameters."""
 
-    def _methods_of_main(self, module: Module) -> None:
+    def open(self, module: Module, *, everything: bool = False) -> None:
         return
 
 
 class _WithTheRest(Analysis):
     """What nothing reaches is run with open parameters, and says nothing of what the script has reached."""
 
-    def _methods_of_main(self, module: Module) -> None:
+    def open(self, module: Module, *, everything: bool = False) -> None:
         recorder = self.machine.recorder
         assert isinstance(recorder, _Recorder)
         recorder.known = set(recorder.belief.values)
         for found in list(self.program.shared.parsed.values()):
             if found is not None:
-                self.open(found)
+                super().open(found)
 
 
 def worlds_of(job: Job) -> tuple[Worlds, int]:
