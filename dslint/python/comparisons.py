@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from dslint.python import arithmetic, connectives, containers, expressions, ragged
@@ -17,11 +19,21 @@ from dslint.python.values import (
     Function,
     Instance,
     PerRank,
+    Tuple,
     Unknown,
     Value,
     const,
 )
 from dslint.python.varies import DATA, MISSING, RANDOM, RANKED, WORLD
+
+# The releases of Python between which a script may run.
+_PYTHONS = ((3, 8), (3, 99))
+_ORDERED: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 def _compare(m: Machine, node: ast.Compare) -> Value:
@@ -50,7 +62,7 @@ def _and_compared(
 
 def compared(m: Machine, op: type[ast.cmpop], left: Value, right: Value, node: ast.AST) -> Value:
     """Return the value of one comparison."""
-    limit = _beyond(m, op, left, right)
+    limit = _beyond(m, op, left, right) or _release_of_python(op, left, right)
     if limit is not None:
         return limit
     found = apply(m.worlds, COMPARE[op], (left, right))
@@ -130,6 +142,18 @@ def _beyond(m: Machine, op: type[ast.cmpop], left: Value, right: Value) -> Value
         if number.value > m.worlds.larger and ranked.varies & RANKED:
             return Value(frozenset((Unknown(OPAQUE, "a rank of a larger world", "builtins.bool"),)), ranked.varies)
     return None
+
+
+def _release_of_python(op: type[ast.cmpop], left: Value, right: Value) -> Value | None:
+    """Decide `sys.version_info < (3, 8)`, where every release of Python that runs torch today says the same."""
+    asked, given = left.single, right.single
+    if not isinstance(asked, Api) or asked.path != "sys.version_info" or not isinstance(given, Tuple):
+        return None
+    numbers = tuple(item.single.value for item in given.items if isinstance(item.single, Const))
+    if len(numbers) != len(given.items) or not all(isinstance(n, int) for n in numbers) or op not in _ORDERED:
+        return None
+    oldest, newest = (_ORDERED[op](release, numbers) for release in _PYTHONS)
+    return const(oldest) if oldest == newest else None
 
 
 def _is_none(value: Value) -> bool:

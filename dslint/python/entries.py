@@ -168,7 +168,11 @@ class Analysis:
             own = self._defined(node)  # what a decorator has made of it is called, with what the method takes
         if own is not None and own.node is node:
             m.steps, m.limit = 0, OPEN
-            guarded(m, node, lambda: call_value(m, method, open_arguments(m, own, True, _only(made)), node))
+            guarded(
+                m,
+                node,
+                lambda: _consumed(m, own, call_value(m, method, open_arguments(m, own, True, _only(made)), node), node),
+            )
         m.events, m.alive, m.tries = outer, True, []
         changes = m.store.changes(inner)
         m.store.undo(inner)
@@ -192,6 +196,15 @@ class Analysis:
         """Yield all entries with their trees."""
         for entry in self.entries:
             yield entry, entry.tree
+
+
+def _consumed(m: Machine, function: Function, result: Value, node: ast.AST) -> None:
+    """Take all that a generator yields, as whoever calls it does."""
+    from dslint.python.loops import items_of
+    from dslint.python.scopes import scope_of
+
+    if m.alive and scope_of(function.node).is_generator:
+        items_of(m, result, node)
 
 
 Result = TypeVar("Result")

@@ -222,6 +222,9 @@ def _met(m: Machine, results: dict[bool, tuple[Value, int]], varies: int, splits
 
 def _ifexp(m: Machine, node: ast.IfExp) -> Value:
     test = evaluate(m, node.test)
+    arms = tuple(arm.value if isinstance(arm, ast.Constant) else None for arm in (node.body, node.orelse))
+    if arms in ((True, False), (False, True)) and all(isinstance(arm, bool) for arm in arms):
+        return arithmetic.truth_value(m, test, negate=not arms[0])  # the answer itself
     true, false, varies = m.truth(test)
     results: dict[bool, tuple[Value, int]] = {}
 

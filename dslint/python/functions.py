@@ -208,6 +208,8 @@ def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if value is None:
         return None
     made = m.thing(node, "tensor", (value,), "torch.Tensor")
+    if "device" in arguments.keywords and isinstance(made.single, Instance):
+        m.devices[made.single] = arguments.keywords["device"]
     items = containers.exact_items(m, value)
     held = items[0] if items is not None and len(items) == 1 else value
     if all(isinstance(a, Const | PerRank) for a in held.atoms) and held.atoms:

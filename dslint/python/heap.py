@@ -175,6 +175,8 @@ class Heap:
         self.launch: Launch | None = None  # the command that starts the script, where one is interpreted
         # Generators that were made and not run yet (`generators.py`).
         self.generators: dict[Instance, Waiting] = {}
+        self.copies: set[Instance] = set()  # made like another object by a library
+        self.devices: dict[Instance, Value] = {}  # the devices that calls name which make tensors
         # The `try` statements around, innermost last: a mark, and the ways into their handlers.
         self.tries: list[tuple[int, list[Outcome]]] = []
         # The test whose ways meet just now.

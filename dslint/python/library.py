@@ -156,6 +156,8 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
                 m, row, [base, *arguments.positional] if base is not None else arguments.positional, result, node
             )
     result = ragged.called(m, row, bound, base, result, node)
+    if "on_host" in row.extra and "device" in bound.given and isinstance(result.single, Instance):
+        m.devices[result.single] = bound.given["device"]
     lanes = _lanes(m, row, place, result)
     order, seed = orders.drawn(m, row, bound, receiver)
     if row.tags and lanes:

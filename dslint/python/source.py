@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cached_property
 
 from dslint.core.source import Location, SourceFile, Span
@@ -10,6 +11,10 @@ from dslint.parse.python import ScriptProblem, parse_ast
 
 # The folders that may be part of the name of a module.
 _MOST_FOLDERS = 6
+# Strings and comments, in the order of the text: a `#` in a string begins none.
+_WORDS = re.compile(
+    r'''"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*''', re.DOTALL
+)
 
 
 class Module:
@@ -47,6 +52,17 @@ class Module:
                     found.setdefault(alias.asname or alias.name, []).append((alias.name, ""))
         return found
 
+    def path_of(self, node: ast.expr) -> str:
+        """Return the path that a name or a chain of attributes means by the imports; empty where several may count."""
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return ""
+        first, _, rest = ast.unparse(node).partition(".")
+        found = self.imported.get(first, [])
+        if len(found) != 1:
+            return ""
+        home, inner = found[0]
+        return ".".join(part for part in (home, inner, rest) if part)
+
     @cached_property
     def attributes(self) -> dict[str, list[ast.Attribute]]:
         """Return where something of each name is read: `x.name`."""
@@ -55,6 +71,16 @@ class Module:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.attr, []).append(node)
         return found
+
+    @cached_property
+    def code(self) -> str:
+        """Return the text with blanks for comments and for strings that are statements: what rules search for words."""
+        told = [self.span(n) for n in ast.walk(self.tree) if isinstance(n, ast.Expr) and _is_text(n.value)]
+        parts, at = [], 0
+        for span in sorted(told, key=lambda span: span.start):
+            parts += [self.source.text[at : span.start], _blank(self.source.text[span.start : span.end])]
+            at = span.end
+        return _WORDS.sub(lambda m: _blank(m[0]) if m[0][0] == "#" else m[0], "".join((*parts, self.source.text[at:])))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,6 +130,14 @@ class Module:
 
     def __repr__(self) -> str:
         return f"Module({self.path})"
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if character == "\n" else " " for character in text)
 
 
 def read(source: SourceFile, *, absolute: str = "", name: str = "") -> Module | ScriptProblem:

@@ -187,6 +187,7 @@ def _copied(m: Machine, atom: Instance, node: ast.AST) -> Value:
     made = m.made(node, atom.cls, m.content(atom))
     new = made.single
     assert isinstance(new, Instance)
+    m.copies.add(new)
     for name in (ITEMS, REST, LENGTH, "#keys", "#restkeys", "#yields", CONTENT):
         stored = m.store.get((atom, name))
         if stored is not None:

@@ -20,7 +20,7 @@ def expressions_of(alt: Alt) -> Iterator[ast.expr]:
     )
     for test in tests:
         if isinstance(test, ast.expr):
-            yield from _behind(alt.module, test, 0)
+            yield from behind(alt.module, test)
 
 
 def is_followed(alt: Alt, name: ast.Name) -> bool:
@@ -30,17 +30,32 @@ def is_followed(alt: Alt, name: ast.Name) -> bool:
     return any(isinstance(n, ast.FunctionDef) and n.name == name.id for n in ast.walk(alt.module.tree))
 
 
-def _behind(module: Module, node: ast.expr, depth: int) -> Iterator[ast.expr]:
+def behind(module: Module, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
+    """Yield an expression, and what its names and the functions in it stand for."""
     yield node
     if depth >= _DEPTH:
         return
+    for inner in _same(node):
+        yield from behind(module, inner, depth)
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             for value in _given(module, part):
-                yield from _behind(module, value, depth + 1)
+                yield from behind(module, value, depth + 1)
         elif isinstance(part, ast.Call):
             for value in _returned(module, part):
-                yield from _behind(module, value, depth + 1)
+                yield from behind(module, value, depth + 1)
+
+
+def _same(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield what a test asks in other words: `(name := x)`, `x is True`, `1 if x else 0`."""
+    if isinstance(node, ast.NamedExpr):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield node.test
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        side = node.comparators[0]
+        if isinstance(side, ast.Constant) and side.value in (True, False) and isinstance(side.value, bool):
+            yield node.left
 
 
 def _given(module: Module, name: ast.Name) -> Iterator[ast.expr]:

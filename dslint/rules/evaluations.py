@@ -137,7 +137,7 @@ def _is_whole(run: RunQuery, event: Event) -> bool:
     if sampler is not None and _given(sampler) and {atom.cls for atom in instances(sampler)} != {_IN_ORDER}:
         return False
     varies, _, _ = event.snapshot.get("dataset", (LOST, 0, None))
-    if varies & (DATA | RANKED | HOST | RANDOM | LOST) or PARALLEL.search(event.module.source.text):
+    if varies & (DATA | RANKED | HOST | RANDOM | LOST) or PARALLEL.search(event.module.code):
         return False
     if event.sources:
         return all(ITERABLE not in source.bases and is_blind(run, source) for source in event.sources)

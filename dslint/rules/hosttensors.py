@@ -27,7 +27,7 @@ class HostTensors:
     def places(self, value: Value) -> list[tuple[Module, ast.Call]]:
         """Return the calls that have made a tensor, where each certainly leaves it in the memory of the host."""
         modules = self.run.machine.program.modules()
-        if not value.atoms or any(_DEFAULTS.search(module.source.text) for module in modules):
+        if not value.atoms or any(_DEFAULTS.search(module.code) for module in modules):
             return []
         found = [place for atom in value.atoms for place in self._made(atom, modules)]
         return found if all(self._made(atom, modules) for atom in value.atoms) else []
@@ -46,7 +46,7 @@ class HostTensors:
     def _is_on_host(self, module: Module, node: ast.Call) -> bool:
         """Return whether a call makes a tensor of plain numbers, and names no device."""
         libraries = self.run.machine.libraries
-        path = libraries.canonical(path_of(module, node.func))
+        path = libraries.canonical(module.path_of(node.func))
         cls = libraries.class_(path)
         row = cls.constructor if cls is not None else libraries.function(path)
         if row is None or not row.extra.get("on_host"):
@@ -58,18 +58,6 @@ class HostTensors:
         data = given.get("data") or (node.args[0] if node.args else None)
         names = [p.arg for p in row.parameters.args] if row.parameters is not None else ["data"]
         return "data" not in names or data is None or _is_plain(data)
-
-
-def path_of(module: Module, func: ast.expr) -> str:
-    """Return the path that a name or an attribute of a module stands for, as the imports say."""
-    if not isinstance(func, ast.Name | ast.Attribute):
-        return ""
-    first, _, rest = ast.unparse(func).partition(".")
-    found = module.imported.get(first, [])
-    if len(found) != 1:
-        return ""
-    home, inner = found[0]
-    return ".".join(part for part in (home, inner, rest) if part)
 
 
 def _is_cpu(device: ast.expr) -> bool:

@@ -45,7 +45,7 @@ def _shares(run: RunQuery) -> bool:
         return False
     told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
     return run.has(*_SHARES) or (
-        run.has("trainer", "wraps-model") and (told or any(_RANKS.search(m.source.text) for m in entry_modules(run)))
+        run.has("trainer", "wraps-model") and (told or any(_RANKS.search(m.code) for m in entry_modules(run)))
     )
 
 
@@ -62,7 +62,7 @@ def is_seeded(run: RunQuery, found: Happening, library: str = "numpy") -> bool:
         if "trainer" in event.tags or ("seeds" in event.tags and _seeds(event, library)):
             return True
     around = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
-    return any(SEEDS.search(module.source.text) for module in around)
+    return any(SEEDS.search(module.code) for module in around)
 
 
 def _seeds(event: Event, library: str) -> bool:

@@ -33,7 +33,7 @@ _HALVES = re.compile(r"__a?(?:enter|exit)__|.*(?:_start|_begin|_end|_first)$|(?:
 # A test of the ZeRO stage or of how the model is divided: the visitor of the file knows the run better.
 _ASKS_STAGE = re.compile(r"stage|zero_?3|deepspeed|fsdp|shard", re.I)
 # Generators that each process seeds from its own entropy, and what seeds them.
-_DRAWN = re.compile(r"(?:random|np\.random|numpy\.random)\.\w+\(")
+_DRAWN = re.compile(r"(?:random|np\.random|numpy\.random)\.\w+")
 _SEEDS = re.compile(r"seed", re.I)
 # Something is handed on among the ranks.
 _TELLS = re.compile(r"broadcast|bcast")
@@ -81,9 +81,11 @@ def _is_by_chance(run: RunQuery, entry: Entry, parting: Parting) -> bool:
     if entry.kind != "script" or not parting.varies & RANDOM or parting.is_loop or parting.varies & UNSURE:
         return False
     found = origin(run, parting)
-    if found is None or not _DRAWN.match(found[0].text(found[1])):
+    if found is None or not isinstance(found[1], ast.Call):
         return False
-    return not any(_SEEDS.search(module.source.text) for module in run.machine.program.modules())
+    if not any(map(_DRAWN.fullmatch, (found[0].text(found[1].func), found[0].path_of(found[1].func)))):
+        return False
+    return not any(_SEEDS.search(module.code) for module in run.machine.program.modules())
 
 
 def place(parting: Parting) -> tuple[Module, ast.expr]:

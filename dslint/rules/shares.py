@@ -93,7 +93,7 @@ def _evened_before(run: RunQuery, parting: Parting) -> Iterator[str]:
     if function is None:
         return
     for module in run.machine.program.modules():
-        if f"{function.name}(" not in module.source.text:
+        if f"{function.name}(" not in module.code:
             continue
         calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Call))
         for call in (n for n in calls if ast.unparse(n.func).rpartition(".")[2] == function.name):

@@ -13,6 +13,7 @@ from dslint.python.events import Alt, Event, events
 from dslint.python.queries.arms import Arm, other_arms
 from dslint.python.queries.order import following
 from dslint.python.source import Module
+from dslint.rules.asked import expressions_of
 from dslint.rules.runs import Happening, RunQuery
 
 # A test of whether there are several processes: there are.
@@ -118,5 +119,4 @@ def decided_at(found: Happening) -> dict[object, bool]:
 def is_of_several(found: Happening) -> bool:
     """Return whether an event happens wherever there are several processes: no test asks for anything else."""
     open_ = [node for node in found.around if isinstance(node, Alt) and node.then_lanes and node.else_lanes]
-    tests = [getattr(node.node, "test", None) for node in open_]
-    return all(test is not None and _ASKS_PROCESSES.search(ast.unparse(test)) for test in tests)
+    return all(any(_ASKS_PROCESSES.search(ast.unparse(part)) for part in expressions_of(node)) for node in open_)

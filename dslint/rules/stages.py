@@ -142,7 +142,7 @@ class Stages:
         """Return the stages in dictionaries that nothing is known to use."""
         found: list[tuple[Location, int | None]] = []
         for module in dict.fromkeys(entry.module for entry in self.run.entries):
-            if _SECTION in module.source.text:
+            if _SECTION in module.code:
                 found += [(module.location(node, "ZeRO stage"), stage) for node, stage in _sections(module.tree)]
         return found
 

@@ -3,6 +3,7 @@
 python tests/metamorphic/long.py                     # single rewrites, and what the table should hold
 python tests/metamorphic/long.py --together 3 -n 10  # ten compositions of up to three rewrites for each example
 python tests/metamorphic/long.py --fixes             # the fixes of the rewritten bad examples
+python tests/metamorphic/long.py --write             # single rewrites, and the table is written anew
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import multiprocessing
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -23,6 +25,10 @@ from metamorphic.examples import CASES, Case
 from metamorphic.judge import generator_of, judged, misfixed, pick, rewritten
 from metamorphic.subject import REWRITES, Rewrite, Subject
 from metamorphic.table import TABLE, allowed
+
+FILE = Path(__file__).with_name("abstentions.toml")
+HEAD = FILE.read_text().partition("\n[[rewrite]]")[0]
+TAIL = "".join(FILE.read_text().partition("\n[[together]]")[1:])
 
 # rule, example, rewrites, verdict, what was said
 Row = tuple[str, str, tuple[str, ...], str, str]
@@ -81,6 +87,17 @@ def report(found: list[Row], options: argparse.Namespace) -> None:
         stands = set(TABLE[name].rules) if name in TABLE else set()
         if stands != missed[name]:
             print(f"{name}: add {sorted(missed[name] - stands)}, drop {sorted(stands - missed[name])}")
+    if options.write:
+        names = [name for name in dict.fromkeys((*TABLE, *sorted(missed))) if missed[name]]
+        FILE.write_text(HEAD + "".join(entry(name, missed[name]) for name in names) + TAIL)
+
+
+def entry(name: str, codes: set[str]) -> str:
+    """Return the text of one entry of the table, with the reason that it has."""
+    why = TABLE[name].why.strip() if name in TABLE else "Nobody has looked into it yet."
+    listed = textwrap.fill(", ".join(f'"{code}"' for code in sorted(codes)), 112)
+    rules = f"[{listed}]" if "\n" not in listed and len(listed) < 100 else f"[\n{textwrap.indent(listed, '    ')},\n]"
+    return f'\n[[rewrite]]\nname = "{name}"\nwhy = """\\\n{why}"""\nrules = {rules}\n'
 
 
 if __name__ == "__main__":
@@ -89,6 +106,7 @@ if __name__ == "__main__":
     parser.add_argument("-n", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fixes", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     with multiprocessing.Pool(options.jobs) as pool:

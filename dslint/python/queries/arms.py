@@ -49,7 +49,9 @@ def _is_left(alt: Alt, holds: bool) -> bool:
 
 
 def _flat(block: Node) -> list[Node]:
-    """Return the nodes of a block; those of a block right inside of it, too."""
+    """Return the nodes of a block, and those of a block right inside or of the side of a test that all take."""
+    if isinstance(block, Alt) and not (block.then_lanes and block.else_lanes):
+        return [block, *_flat(block.then if block.then_lanes else block.orelse)]
     if not isinstance(block, Seq):
         return [block]
     return [inner for item in block.items for inner in _flat(item)]

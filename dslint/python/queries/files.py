@@ -172,7 +172,7 @@ def _place(use: Use, depth: int) -> tuple[Module, ast.AST]:
 
 
 def _lines(module: Module, first: int, last: int) -> str:
-    return "\n".join(line.partition("#")[0] for line in module.source.text.splitlines()[first - 1 : last])
+    return "\n".join(line.partition("#")[0] for line in module.code.splitlines()[first - 1 : last])
 
 
 def _touched(m: Machine, event: Event) -> Iterator[tuple[str, Path, int]]:

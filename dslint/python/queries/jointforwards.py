@@ -84,13 +84,16 @@ class JointForwards:
 
     def _of_name(self, name: str, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
         """Yield the one value of a name in its function, also of `q, p = engine(a), engine(b)`."""
-        stores = [n for n in _own(here.scope) if _is_bound(n) and ast.unparse(n) == name]
+        empty = {id(n.targets[0]) for n in _own(here.scope) if isinstance(n, ast.Assign) and _is_none(n.value)}
+        stores = [n for n in _own(here.scope) if _is_bound(n) and ast.unparse(n) == name and id(n) not in empty]
         if not stores and here.calls:
             yield from _passed(name, here)
         if len(stores) != 1 or self._is_frozen_at(here.scope, stores[0]):
             return
         for node in _own(here.scope):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            if isinstance(node, ast.AnnAssign) and node.target is stores[0] and node.value is not None:
+                yield node.value, here
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1:
                 target, value = node.targets[0], node.value
                 if target is stores[0]:
                     yield value, here
@@ -152,6 +155,10 @@ class JointForwards:
     def _is_frozen_at(self, scope: ast.AST, node: ast.AST) -> bool:
         blocks = (n for n in _own(scope) if isinstance(n, ast.With | ast.AsyncWith) and id(n) in self._frozen)
         return any(inner is node for block in blocks for inner in ast.walk(block))
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _is_field(node: ast.AST) -> bool:

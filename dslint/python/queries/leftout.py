@@ -89,7 +89,7 @@ class LeftOuts:
 
     def _is_excused(self) -> bool:
         """Return whether some module freezes layers, or adds all parameters or nothing times something to a loss."""
-        texts = [module.source.text for module in self._m.program.modules()]
+        texts = [module.code for module in self._m.program.modules()]
         if any("numel" not in line for text in texts for line in _LOOPS.findall(text)):
             return True
         return any(_FREEZES.search(text) or _NOTHING.search(text) for text in texts)
@@ -107,7 +107,7 @@ class LeftOuts:
         if any(base not in ("torch.nn.Module", "builtins.object") for base in bases):
             return False
         is_swept = any(name in owner.module.attributes for name in _SWEEPING)
-        return not is_swept and not _BY_TEXT.search(owner.module.source.text)
+        return not is_swept and not _BY_TEXT.search(owner.module.code)
 
     def _of_class(self, owner: ClassAtom) -> Iterator[Layer]:
         for field, value in _fields(owner.node):

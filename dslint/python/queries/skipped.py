@@ -86,7 +86,7 @@ def _is_freezing(decorator: ast.expr, call: Call) -> bool:
         return bool(_FROZEN.search(ast.dump(decorator)))
     home = getattr(call.function, "module", call.module)
     own, frees = re.escape(name.id), r"\b(?:no_grad|inference_mode)"
-    return re.search(rf"^{own} *= *[\w.]*{frees}\b|{frees} as {own}\b", home.source.text, re.M) is not None
+    return re.search(rf"^{own} *= *[\w.]*{frees}\b|{frees} as {own}\b", home.code, re.M) is not None
 
 
 def _forwards(items: Sequence[Node], seen: set[int]) -> Iterator[tuple[Event, Seq]]:

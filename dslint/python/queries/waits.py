@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 
 from dslint.python.attributes import is_instance_of
@@ -119,8 +118,8 @@ class Waits:
         return bool(model.atoms) and all(isinstance(a, Instance) and self._is_never_prepared(a) for a in model.atoms)
 
     def _is_never_prepared(self, model: Instance) -> bool:
-        is_copy = isinstance(model.node, ast.Call) and ast.unparse(model.node.func).endswith("copy")
-        return (bool(model.cls) or is_copy) and model.cls != "accelerate.Prepared" and not self._is_reduced(model)
+        is_known = bool(model.cls) or model in self.m.copies
+        return is_known and model.cls != "accelerate.Prepared" and not self._is_reduced(model)
 
     def _backward(self, event: Event) -> Wait | None:
         if "engine-backward" in event.tags:

@@ -40,6 +40,7 @@ from dslint.python.queries.order import following
 from dslint.python.queries.parting import Parting
 from dslint.python.varies import CLOCK, DATA, HOST, MISSING, RANKED
 from dslint.rules import parted
+from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.rankscripts import (
@@ -106,7 +107,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
     """Yield the tests of own data that decide over collectives."""
     for parting in parted.partings(run):
         test = parted.test_node(parting)
-        if not parted.is_about_data(parting) or parting.order or _asks_for_batch_size(test):
+        if not parted.is_about_data(parting) or parting.order or any(map(_is_batch_size, _expressions(parting))):
             continue
         module = parting.test.module
         cause, label = parted.cause(parting)
@@ -175,7 +176,14 @@ def _is_told(happening: Happening) -> bool:
     return _TELLS.search(parted.code_after(event.module, event.node)) is not None
 
 
-def _asks_for_batch_size(test: ast.AST) -> bool:
+def _expressions(parting: Parting) -> Iterator[ast.AST]:
+    """Yield the test, and what the names and functions in it stand for."""
+    yield parted.test_node(parting)
+    if isinstance(parting.test, Alt):
+        yield from expressions_of(parting.test)
+
+
+def _is_batch_size(test: ast.AST) -> bool:
     """`if x.shape[0] < 4:`. Samplers give all ranks as many items, so that their last batches are shorter alike."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return False

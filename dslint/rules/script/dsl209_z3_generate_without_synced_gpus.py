@@ -83,7 +83,7 @@ def _stops_alone(run: RunQuery, spread: Spread, found: Happening, maker: Event) 
     synced = event.arguments.get("synced_gpus")
     if synced is not None and synced.constants != (False,):
         return False
-    if not run.stages.at(found, maker).is_among(3) or "hybrid_engine" in event.module.source.text:
+    if not run.stages.at(found, maker).is_among(3) or "hybrid_engine" in event.module.code:
         return False
     if not _is_old(run) and not _is_off(event) and (_is_told(spread, event) or not _is_made_here(spread, event)):
         return False
@@ -127,7 +127,7 @@ def _is_told(spread: Spread, event: Event) -> bool:
     """Something in the run may keep an `HfDeepSpeedConfig` alive."""
     if any(tells(found.event) for found in spread.happenings):
         return True
-    return any(word in event.module.source.text for word in _TELLERS)
+    return any(word in event.module.code for word in _TELLERS)
 
 
 def _is_made_here(spread: Spread, event: Event) -> bool:

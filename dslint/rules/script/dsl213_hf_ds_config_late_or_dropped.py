@@ -170,7 +170,7 @@ def _of_dropped(run: RunQuery, event: Event, dropped: str, certain: bool) -> Fin
 
 
 def _fix(run: RunQuery, module: Module, call: ast.Call) -> Fix | None:
-    if module.path != run.path or "dschf" in module.source.text:
+    if module.path != run.path or "dschf" in module.code:
         return None
     start = module.span(call).start
     in_function = not isinstance(function_of(module, call), ast.Module)

@@ -75,9 +75,7 @@ def _differ(run: RunQuery, event: Event, name: str) -> bool:
     varies = event.snapshot[name][0]
     if not varies & RANKED or varies & (LOST | OWN | ASSUMED):
         return False
-    if not varies & (RANK | LOCAL) and any(
-        "device_count" in module.source.text for module in run.machine.program.modules()
-    ):
+    if not varies & (RANK | LOCAL) and any("device_count" in module.code for module in run.machine.program.modules()):
         return False  # machines of a job have as many devices
     choices = event.members
     if any(items is not None and len(items) == 1 for items in choices):

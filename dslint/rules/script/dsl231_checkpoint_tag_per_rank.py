@@ -35,7 +35,6 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, LOST, NAMED_RANK, RANDOM, RANK, RANKED, UNMODELLED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import row_of, written, written_as
-from dslint.rules.hosttensors import path_of
 from dslint.rules.runs import RunQuery
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.happenings("saves-collective", "training-arguments"):
         event = found.event
         # On some ranks only, the call itself is the mistake.
-        if event.lanes == run.machine.worlds.full and "tag_validation" not in event.module.source.text:
+        if event.lanes == run.machine.worlds.full and "tag_validation" not in event.module.code:
             yield from _of_checkpoint(run, event)
 
 
@@ -133,7 +132,7 @@ def _unique(run: RunQuery, event: Event, name: str) -> str:
     """Return, in words, what no two processes get the same, where a name begins with that; else nothing."""
     module, node = event.origins.get(name, (event.module, None))
     libraries = run.machine.libraries
-    path = libraries.canonical(path_of(module, node.func)) if isinstance(node, ast.Call) else ""
+    path = libraries.canonical(module.path_of(node.func)) if isinstance(node, ast.Call) else ""
     owner, _, method = path.rpartition(".")
     row = libraries.function(path) or libraries.method(owner, method)
     return str(row.extra.get("unique", "")) if row is not None else ""

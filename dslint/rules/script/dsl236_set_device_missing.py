@@ -23,7 +23,6 @@ https://github.com/NVIDIA/nccl/issues/541.
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -88,7 +87,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if put is not None and not _chooses(run, tree, found):
             yield _finding(run, made, put, _PUT)
             return
-        texts = [module.source.text for module in run.machine.program.modules()]
+        texts = [module.code for module in run.machine.program.modules()]
         if any(_SETS.search(text) or _TRAINS.search(text) for text in texts):
             continue
         if sent is not None:
@@ -143,15 +142,9 @@ def _sent_from_current(run: RunQuery, found: list[Event]) -> Iterator[Event]:
         is_exchange = "collective" in event.tags and event.api.startswith("torch.distributed.") and not event.may
         atoms = [atom for value in event.arguments.values() for atom in value.atoms if isinstance(atom, Instance)]
         is_all = event.lanes == run.machine.worlds.full
-        if is_exchange and is_all and any(atom in moved or _names_cuda(atom.node) for atom in atoms):
+        placed = [run.machine.devices[atom].constants for atom in atoms if atom in run.machine.devices]
+        if is_exchange and is_all and (any(atom in moved for atom in atoms) or ("cuda",) in placed):
             yield event
-
-
-def _names_cuda(node: ast.AST) -> bool:
-    """Return whether a call makes a tensor on `"cuda"`."""
-    given = {keyword.arg: keyword.value for keyword in node.keywords} if isinstance(node, ast.Call) else {}
-    device = given.get("device")
-    return isinstance(device, ast.Constant) and device.value == "cuda"
 
 
 def _is_put(run: RunQuery, event: Event) -> bool:
@@ -164,7 +157,7 @@ def _chooses(run: RunQuery, tree: Seq, found: list[Event]) -> bool:
     if any(_is_choice(run, event) for event in found):
         return True
     modules = {id(node.module): node.module for node in walk(tree) if isinstance(node, Event | Call | Alt)}
-    texts = [module.source.text for module in modules.values()]
+    texts = [module.code for module in modules.values()]
     if any(_CHOICE.search(text) or _CHOOSING.search(text) for text in texts):
         return True
     return any(_calls_stranger(run, module) for module in modules.values())

@@ -84,7 +84,7 @@ def _text(event: Event) -> str | None:
 def _runs_always(run: RunQuery, found: Happening) -> bool:
     """Return whether every process that runs the script comes here."""
     event, entry = found.event, found.entry
-    if entry.kind != "script" or event.lanes != run.machine.worlds.full or STARTING.search(event.module.source.text):
+    if entry.kind != "script" or event.lanes != run.machine.worlds.full or STARTING.search(event.module.code):
         return False
     if any(isinstance(node, Loop) for node in found.around):
         return False
@@ -99,7 +99,7 @@ def _effect(run: RunQuery, event: Event, name: str, others: set[str]) -> str:
         return f"every process takes itself for rank {text}, and the group never forms"
     if name == "LOCAL_RANK":
         # Below srun each process may see a GPU of its own, with the index 0.
-        given = launcher in ("torchrun", "deepspeed", "accelerate") and "SLURM" not in event.module.source.text
+        given = launcher in ("torchrun", "deepspeed", "accelerate") and "SLURM" not in event.module.code
         return f"every process of a machine takes GPU {text}" if given else ""
     if name == "WORLD_SIZE":
         wrong = isinstance(world, int) and text != str(world)

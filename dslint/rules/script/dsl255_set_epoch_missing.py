@@ -89,7 +89,7 @@ def _makers(run: RunQuery) -> dict[int, list[Event]]:
     for event in (happening.event for happening in run.happenings("makes-engine")):
         data = event.arguments.get("training_data")
         is_given = event.api == "deepspeed.initialize" and data is not None and data.constants != (None,)
-        if is_given and not _OWN_SAMPLER.search(event.module.source.text):
+        if is_given and not _OWN_SAMPLER.search(event.module.code):
             found[id(event.node)] = [event]
     return found
 
@@ -135,7 +135,7 @@ def _is_told(made: Event, told: list[Event], modules: dict[Module, None]) -> boo
 
 def _telling(module: Module) -> Iterator[ast.AST]:
     """Yield the places of a module that may tell a sampler the epoch."""
-    if "set_epoch" not in module.source.text and ".epoch" not in module.source.text:
+    if "set_epoch" not in module.code and ".epoch" not in module.code:
         return
     called = {id(node.func): node for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
     for node in ast.walk(module.tree):

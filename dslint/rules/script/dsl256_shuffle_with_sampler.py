@@ -113,7 +113,7 @@ def _fix(run: RunQuery, event: Event, name: str, atoms: list[Instance]) -> Fix |
     here = event.module.span(keyword)
     at = spans.index(here)
     cut = Span(spans[at - 1].end, here.end) if at else Span(here.start, spans[1].start)
-    if "#" in event.module.source.text[cut.start : cut.end]:
+    if "#" in event.module.code[cut.start : cut.end]:
         return None
     is_safe = name == "shuffle" and all(_shuffles(run, atom) for atom in atoms)
     return Fix(f"Delete `{name}`", (Edit(run.path, cut, ""),), Safety.SAFE if is_safe else Safety.UNSAFE)

@@ -57,7 +57,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         known = event.arguments["fraction"].constants if "fraction" in event.arguments else None
         value = known[0] if known is not None and len(known) == 1 else None
-        texts = [module.source.text for module in run.machine.program.modules()]
+        texts = [module.code for module in run.machine.program.modules()]
         if event.open or event.may or not isinstance(value, int | float) or not any(map(_DISTRIBUTED.search, texts)):
             continue
         mistake = _invalid(value) or _too_small(run, value) or _of_device(run, found, value)

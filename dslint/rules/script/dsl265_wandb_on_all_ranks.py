@@ -55,7 +55,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for arrival in arrivals(run, "starts-run"):
         event = arrival.event
         modules = (event.module, arrival.start.module)
-        if not event.api.startswith("wandb.") or any(_has_trainer(m.source.text) for m in modules):
+        if not event.api.startswith("wandb.") or any(_has_trainer(m.code) for m in modules):
             continue
         if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):
             continue  # many make an `Accelerator` for its device or its log, in a program of one process

@@ -126,7 +126,7 @@ def _finding(run: RunQuery, event: Event, cut: _Cut, world: int) -> Finding:
 def _places_at_stage_3(run: RunQuery) -> tuple[Location, ...] | None:
     """Return where stage 3 is stated, when the script generates or predicts with it and trains nothing."""
     stage, places = run.stages.stated
-    texts = (entry.module.source.text for entry in run.entries)
+    texts = (entry.module.code for entry in run.entries)
     infers = run.has("generate") or any(_INFERS.search(text) for text in dict.fromkeys(texts))
     return places if stage == 3 and infers and not run.has(*_TRAINS) else None
 

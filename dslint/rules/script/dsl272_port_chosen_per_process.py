@@ -172,7 +172,7 @@ def _judged(run: RunQuery, join: Happening, steps: tuple[Happening, ...]) -> Sev
 
 def _is_started_alone(run: RunQuery, join: Happening) -> bool:
     """Return whether what starts the processes gives them no port: Slurm, or a function that starts processes."""
-    is_slurm = "SLURM_PROCID" in join.event.module.source.text
+    is_slurm = "SLURM_PROCID" in join.event.module.code
     return is_slurm or any(way.started for way in ways_to(run, join))
 
 

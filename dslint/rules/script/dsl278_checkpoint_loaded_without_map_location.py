@@ -73,7 +73,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _has_cuda(run: RunQuery) -> bool:
     """The script uses GPUs, and each process sees all of its machine."""
     modules = {found.event.module for found in run.happenings("starts-group", "wraps-model", "makes-engine", "loads")}
-    texts = [module.source.text for module in modules]
+    texts = [module.code for module in modules]
     return any("cuda" in text for text in texts) and not any("CUDA_VISIBLE_DEVICES" in text for text in texts)
 
 

@@ -149,7 +149,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for entry, tree in run.trees():
         modules = {event.module for event in events(tree)} | {entry.module}
-        if any("add_param_group" in module.source.text for module in modules):
+        if any("add_param_group" in module.code for module in modules):
             continue
         for event, optimizer, frozen in _Reader(run).read(tree):
             if id(event.node) in seen:

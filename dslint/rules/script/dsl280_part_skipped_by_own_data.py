@@ -89,7 +89,7 @@ def _is_allowed(run: RunQuery, found: Skipped) -> bool:
 
 
 def _has_leaves(run: RunQuery) -> bool:
-    return any(_LEAVES.search(module.source.text) for module in run.machine.program.modules())
+    return any(_LEAVES.search(module.code) for module in run.machine.program.modules())
 
 
 def _finding(run: RunQuery, found: Skipped) -> Finding:

@@ -53,12 +53,12 @@ _FIXED = (ast.BinOp, ast.operator, ast.Constant)
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each hash of a text that is cut to a range."""
-    if run.context.is_one_process or not (run.has(*_RANKS) or _ASKS.search(run.entries[0].module.source.text)):
+    if run.context.is_one_process or not (run.has(*_RANKS) or _ASKS.search(run.entries[0].module.code)):
         return
     seen: set[int] = set()
     for module, node, kind in _hashes(run):
         cut = _cut(module, node)
-        if kind == "number" or cut is None or id(cut) in seen or "PYTHONHASHSEED" in module.source.text:
+        if kind == "number" or cut is None or id(cut) in seen or "PYTHONHASHSEED" in module.code:
             continue
         is_harmless = _is_harmless(module, cut)
         if is_harmless and kind == "unknown":

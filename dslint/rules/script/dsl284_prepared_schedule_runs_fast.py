@@ -30,6 +30,7 @@ from dslint.python.events import Event, Loop
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.python.values import Instance
+from dslint.rules.asked import behind
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.runs import Happening, RunQuery
@@ -48,6 +49,10 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+
+# A `continue` says that what comes after it, perhaps the way out, is for the other turns.
+_ENDS = (ast.Break, ast.Return, ast.Continue)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -145,9 +150,11 @@ def _limits(step: Happening, pieces: list[Piece]) -> bool:
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and "range" in ast.unparse(node.iter.func):
             tests += [arg for arg in node.iter.args if isinstance(arg, ast.Name | ast.Attribute)]
         for inner in ast.walk(node):
-            if isinstance(inner, ast.If) and isinstance(inner.body[-1], ast.Break | ast.Return):
+            arms = [arm for arm in (inner.body, inner.orelse) if arm] if isinstance(inner, ast.If) else []
+            if isinstance(inner, ast.If) and any(isinstance(arm[-1], _ENDS) for arm in arms):
                 tests.append(inner.test)
-        if any(_word(part) in words for test in tests for part in ast.walk(test)):
+        asked = (part for test in tests if isinstance(test, ast.expr) for part in behind(loop.module, test))
+        if any(_word(part) in words for test in asked for part in ast.walk(test)):
             return True
     return False
 

@@ -78,7 +78,7 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
     if maker is None or not any(event.node is maker.node for event in events(found.entry.tree)):
         return True  # a method that may run before the one that wraps
     if wrapper.cls == _PREPARED and any(
-        _OTHER_WRAPPERS.search(module.source.text) for module in run.machine.program.modules()
+        _OTHER_WRAPPERS.search(module.code) for module in run.machine.program.modules()
     ):
         return True
     calls = [at for at, node in enumerate(found.around) if isinstance(node, Call)]
@@ -97,7 +97,7 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
 
 def _catches(node: Try, is_near: bool) -> bool:
     """Return whether a `try` expects the attribute to be missing: by its name, or in the same function by any."""
-    handlers = getattr(node.node, "handlers", [])
+    handlers = [h for h in getattr(node.node, "handlers", []) if not isinstance(h.body[-1], ast.Raise)]
     names = {ast.unparse(handler.type) if handler.type is not None else "" for handler in handlers}
     return any("AttributeError" in name for name in names) or (is_near and bool(names & {"", "Exception"}))
 

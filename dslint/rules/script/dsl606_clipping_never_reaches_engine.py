@@ -82,7 +82,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _is_set_somewhere(run: RunQuery) -> bool:
     """Return whether the key stands anywhere in the code of the run."""
     for module in run.machine.program.modules():
-        if _KEY not in module.source.text:
+        if _KEY not in module.code:
             continue
         for node in ast.walk(module.tree):
             words = (getattr(node, "value", None), getattr(node, "arg", None), getattr(node, "attr", None))

@@ -94,7 +94,7 @@ def _lacks_loader(run: RunQuery, found: Happening, accelerator: Event, given: li
     plugin = plugin_of(run, accelerator, "deepspeed_plugin", DEEPSPEED)
     if plugin is None or plugin.open or "hf_ds_config" in plugin.arguments:
         return False
-    if any(_SIZE in module.source.text for module in run.machine.program.modules()):
+    if any(_SIZE in module.code for module in run.machine.program.modules()):
         return False
     is_made_here = any(event is accelerator for event in events(found.entry.tree))
     return is_made_here and not any(True for _ in earlier_prepares(found))

@@ -58,7 +58,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each wrapper and each strategy that makes one unit of a model."""
     if run.context.is_one_process:
         return
-    texts = [module.source.text for module in run.machine.program.modules()]
+    texts = [module.code for module in run.machine.program.modules()]
     if any(map(_WRAPS.search, texts)):
         return
     for event, node in (*_wrappers(run), *(_strategies(run) if any(map(_LAYERS.search, texts)) else ())):
@@ -117,7 +117,7 @@ def _name(strategy: Value) -> str:
 def _has_layers(run: RunQuery, model: Instance) -> bool:
     """Return whether a model certainly has several layers: a library gives it, or its code lists them."""
     if isinstance(model.cls, ClassAtom):
-        return _LAYERS.search(model.cls.module.source.text) is not None
+        return _LAYERS.search(model.cls.module.code) is not None
     maker = run.makers.get(model)
     is_loaded = maker is not None and "loads" in maker.tags
     return is_loaded or (isinstance(model.cls, str) and model.cls.startswith(("transformers.", "torchvision.")))
