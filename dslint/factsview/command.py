@@ -85,6 +85,10 @@ def as_text(facts: Facts, name: str, script: str) -> str:
         lines.append(
             f"{facts.path}: nothing reaches {what} when {script} is interpreted: it is dead code, or no expression"
         )
+        if facts.lost:
+            lines.append("or the interpreter gave up before it came there")
+        elif facts.path == script:
+            lines.append("if another script imports the file, name that one with --script")
     chain: tuple[str, ...] | None = None
     for belief in facts.beliefs:
         if belief.called_from != chain:

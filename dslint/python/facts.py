@@ -103,7 +103,7 @@ def facts_at(files: Files, script: str, path: str, line: int, name: str = "") ->
             facts.beliefs.append(belief)
 
     machine.recorder = record
-    if analysis.script(script) is None:
+    if analysis.script(script, everything=True) is None:
         return None
     if not name:
         _tree_facts(analysis, target, line, facts)

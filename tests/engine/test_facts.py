@@ -99,3 +99,13 @@ def test_a_line_that_nothing_reaches_says_so(project: Path) -> None:
     done = dslint("facts", "train.py:5")
     assert done.code == 1
     assert "nothing reaches line 5" in done.out
+
+
+def test_a_function_that_only_other_files_call_is_asked_with_open_parameters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helpers.py").write_text("def total(a, b):\n    return a + b\n\n\nDONE = True\n")
+    assert "parameter `a`" in dslint("facts", "helpers.py:2", "a").out
+    done = dslint("facts", "helpers.py:3")
+    assert (done.code, "name that one with --script" in done.out) == (1, True)
