@@ -8,9 +8,10 @@ is not compatible with passing a device_map` on every rank, when the model is lo
 
 In a job of several processes without ZeRO, `device_map="auto"` spreads the model of each process over the GPUs of all,
 and accelerate refuses to train it: "You can't train a model that has been loaded with `device_map='auto'` in any
-distributed mode", and for quantised weights "... on a different device than the one you're training on". That several
-processes run it is known from the command, or taken from what only such a script has (`LOCAL_RANK`, `torchrun`,
-`main_process_first`, `ddp_find_unused_parameters`, or `fsdp=`, which transformers refuses in one process).
+distributed mode"; a map to GPU 0 for quantised weights stops all but the first: "... on a different device than the one
+you're training on". That several processes run it is known from the command, or taken from what only such a script has
+(`LOCAL_RANK`, `torchrun`, `main_process_first`, `ddp_find_unused_parameters`, or `fsdp=`, which transformers refuses in
+one process).
 
 At stage 3 the releases of transformers before 5.0 refuse `low_cpu_mem_usage=True` as well; later ones ignore it.
 
@@ -31,17 +32,16 @@ one device in a distributed run (both read from the sources).
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.core.source import Location, Span
 from dslint.model.versions.resolve import covers
 from dslint.python.events import Alt, Event
 from dslint.python.source import Module
 from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.devices import written
+from dslint.rules.devices import device_words, written
+from dslint.rules.intent import intends_several
 from dslint.rules.rankscripts import MAP_FSDP, MAP_PLAIN, MAP_TRAIN, OF_WORLD, QLORA, QLORA_TRAIN
 from dslint.rules.runs import Happening, RunQuery, happenings_of
 from dslint.rules.stagetests import ALL, ZERO3, Stages, outcome, value_behind
@@ -66,13 +66,6 @@ META = RuleMeta(
 
 # The maps that use every GPU that the process sees.
 _SPREADING = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
-# What only a script for several processes has; a map for one process has the number of its device.
-_SEVERAL = re.compile(
-    r"[\"']LOCAL_RANK[\"']|\btorchrun\b|accelerate launch|main_process_first|ddp_find_unused_parameters"
-    r"|init_process_group"
-)
-_SHARDS = ("full_shard", "shard_grad_op", "hybrid_shard")
-_INTENDED = "the script is written for several processes"
 _REFUSES = ">=4.28,<5"
 _MAX_STEPS = 4
 
@@ -136,41 +129,38 @@ def _of_ranks(run: RunQuery, found: Happening, value: Value) -> Finding | None:
     """`"auto"` in a job of several processes on a machine: each spreads the model over the GPUs of all of them."""
     event, processes = found.event, run.context.processes_per_node
     known = value.constants
-    if run.stages.stated[0] == 3 or not known or not set(known) <= _SPREADING:
+    is_spread = bool(known) and set(known or ()) <= _SPREADING
+    if run.stages.stated[0] == 3 or not (is_spread or _is_on_first(run, event, value)):
         return None
-    intended = _intends_several(run) if processes.get_or(0) < 2 else ()
+    intended = intends_several(run) if processes.get_or(0) < 2 else ()
     if processes.get_or(0 if intended else 1) == 1:
         return None
     if not run.has("trainer", "prepares") or any(isinstance(n, Alt) and _is_choice(n) for n in found.around):
         return None
     node = written(event, "device_map")
     who = f"each of {processes.get()} processes on a machine" if processes.is_known else "each process of a machine"
+    does = "spreads every copy of the model over all GPUs" if is_spread else "puts every quantised copy on GPU 0"
     return run.finding(
         META,
         event.module,
         node,
-        f"`device_map={_shown(run, event, node, value)}` in {who} spreads every copy of the model over all GPUs, and"
-        " accelerate refuses to train it",
+        f"`device_map={_shown(run, event, node, value)}` in {who} {does}, and accelerate refuses to train it",
         hint='Drop `device_map`, or give each process its own GPU: `device_map={"": local_rank}`',
         related=(*(place.labelled("several processes are started here") for place in processes.origins), *intended),
         severity=Severity.WARNING,
-        facts={"device_map": "auto in several processes"},
+        facts={"device_map": "auto in several processes" if is_spread else "first device in several processes"},
     )
 
 
-def _intends_several(run: RunQuery) -> tuple[Location, ...]:
-    """Return the place where the code says that it runs in several processes; nothing where it may run in one."""
-    if run.context.is_one_process:
-        return ()
-    for module in run.machine.program.modules():
-        found = _SEVERAL.search(module.code)
-        if found is not None:
-            return (module.source.location(Span(*found.span()), _INTENDED),)
-    for made in (happening.event for happening in run.happenings("training-arguments")):
-        shards = made.arguments["fsdp"].constants if "fsdp" in made.arguments else None
-        if shards and all(isinstance(word, str) and word.startswith(_SHARDS) for word in shards):
-            return (run.location(made.module, made.node, _INTENDED),)
-    return ()
+def _is_on_first(run: RunQuery, event: Event, value: Value) -> bool:
+    """Return whether quantised weights certainly go to GPU 0, from where no other process can train them."""
+    given = [event.arguments.get(name) for name in ("load_in_4bit", "load_in_8bit")]
+    is_quantised = any(flag is not None and flag.constants == (True,) for flag in given)
+    settings = event.arguments.get("quantization_config")
+    kinds = [atom.cls for atom in settings.atoms if isinstance(atom, Instance)] if settings is not None else []
+    is_quantised |= bool(kinds) and all(kind == "transformers.BitsAndBytesConfig" for kind in kinds)
+    named = event.items.get("device_map") or [value]
+    return is_quantised and all(place.atoms and device_words(run, place) == frozenset({"cuda:0"}) for place in named)
 
 
 def _of_memory(run: RunQuery, found: Happening, is_told: bool) -> Finding | None:
@@ -246,6 +236,11 @@ EXAMPLES = (
     ),
     bad("`auto` beside `fsdp`", {"train.py": MAP_FSDP % '"full_shard auto_wrap"'}, "train.py:4 warning"),
     good("an empty `fsdp`", {"train.py": MAP_FSDP % '""'}),
+    bad(
+        "quantised weights on GPU 0 in every process",
+        {"model.py": QLORA % ("", '{"": 0}'), "train.py": QLORA_TRAIN},
+        "model.py:9 warning",
+    ),
     good(
         "Each process has its own GPU",
         {"model.py": QLORA % ("", '{"": int(os.environ["LOCAL_RANK"])}'), "train.py": QLORA_TRAIN},

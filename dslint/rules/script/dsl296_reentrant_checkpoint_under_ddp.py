@@ -3,8 +3,9 @@
 **What.** A model of `DistributedDataParallel` recomputes activations with `use_reentrant=True` (what `checkpoint` does
 when it is not told), and DDP looks for unused parameters (`find_unused_parameters=True`, in the call or in the
 `DistributedDataParallelKwargs` of an Accelerator), or one forward pass runs the
-same checkpointed layers more than once. The same for a Trainer of transformers with `gradient_checkpointing` and
-`ddp_find_unused_parameters=True`.
+same checkpointed layers more than once, as a model does that encodes queries and passages by one encoder. The same for
+a Trainer of transformers with `gradient_checkpointing` and `ddp_find_unused_parameters=True`, which is also its default
+for a model of peft.
 
 **Why it hurts.** Reentrant checkpointing runs the layers without a graph, and once more in the backward pass. DDP,
 which looks through the graph, takes their parameters for unused and marks them ready at once; when the layers are
@@ -14,10 +15,13 @@ recomputed their gradients come all the same. Every rank stops with "Expected to
 `static_graph=True`.
 
 **When it stays quiet.** A setting that cannot be read decides whether layers are checkpointed; `use_reentrant=False`,
-`static_graph=True`, values that cannot be read, FSDP and DeepSpeed.
+`static_graph=True`, values that cannot be read, FSDP and DeepSpeed; a model of peft in a script that nothing shows to
+be written for several processes. Where a setting makes an encoder that runs twice reentrant, that is a finding: no run
+with the setting trains.
 
 **Evidence.** Two gloo ranks, torch 2.13: the first backward pass raises on both ranks, with the search and with layers
-that run twice; without reentrant checkpointing both train.
+that run twice; without reentrant checkpointing both train. transformers 5.23 `Trainer._build_ddp_kwargs`: the search is
+on unless the model is a `PreTrainedModel`.
 """
 
 from __future__ import annotations
@@ -32,8 +36,11 @@ from dslint.python.events import Alt, Call, Event, Loop, Node, children, events,
 from dslint.python.values import Const, Instance, Unknown
 from dslint.python.varies import ASSUMED
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddppasses import PLUGINS, ddp_passes, times_run
 from dslint.rules.ddps import dynamic_wrapper
+from dslint.rules.intent import intends_several
 from dslint.rules.plateaus import instances
+from dslint.rules.reentrantscripts import ADAPTED, ENCODER, HANDLERS, HF, MODEL, ONCE, PEFT, PLAIN, SEARCH, TRAIN, TRUE
 from dslint.rules.runs import RunQuery, happenings_of
 
 if TYPE_CHECKING:
@@ -53,9 +60,8 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-# Accelerate hands these to DDP; with a plugin it wraps models by something else.
+# Accelerate hands these to DDP.
 _HANDLER = "accelerate.DistributedDataParallelKwargs"
-_OTHERS = ("deepspeed_plugin", "fsdp_plugin", "megatron_lm_plugin")
 _CHECKPOINT = "torch.utils.checkpoint."
 
 
@@ -137,30 +143,51 @@ def _executions(node: Node, path: tuple[str, ...] = ()) -> Counter[tuple[int, tu
 
 
 def _trainers(run: RunQuery) -> Iterator[_Found]:
-    """Arguments of a Trainer that ask for both."""
+    """Arguments of a Trainer that ask for both; for a model of peft the search is the default."""
+    adapted = _adapted(run) if intends_several(run) else set()
     for found in run.happenings("training-arguments"):
         event = found.event
-        wants = all(_is_true(event, name) for name in ("gradient_checkpointing", "ddp_find_unused_parameters"))
+        looks = _is_true(event, "ddp_find_unused_parameters")
+        looks |= "ddp_find_unused_parameters" not in event.arguments and not adapted.isdisjoint(instances(event.result))
+        wants = looks and _is_true(event, "gradient_checkpointing") and not event.open
         if wants and _says_reentrant(event) and not {"deepspeed", "fsdp"} & set(event.arguments):
             yield event, event, "looks for unused parameters"
 
 
+def _adapted(run: RunQuery) -> set[Instance]:
+    """Return the arguments of Trainers whose model certainly is one of peft."""
+    found: set[Instance] = set()
+    for made in run.happenings("trainer"):
+        model = made.event.arguments.get("model")
+        kinds = [atom.cls if isinstance(atom, Instance) else None for atom in model.atoms] if model is not None else []
+        if kinds and all(isinstance(kind, str) and kind.startswith("peft.") for kind in kinds):
+            found |= set(instances(made.event.arguments.get("args")))
+    return found
+
+
 def _enabled(run: RunQuery) -> Iterator[_Found]:
-    """`model.gradient_checkpointing_enable({"use_reentrant": True})` before a wrapper that looks."""
+    """`model.gradient_checkpointing_enable({"use_reentrant": True})` before a wrapper that looks, or runs it twice."""
     for _, tree in run.trees():
+        enabled = [event for event in events(tree) if _enables(event)]
         wraps = [event for event in events(tree) if dynamic_wrapper(run, event) is not None and _looks(event)]
         wraps += [event for event in events(tree) if "prepares" in event.tags and _is_told_to_look(run, event)]
-        for event in events(tree) if wraps else ():
-            if "checkpoints-activations" in event.tags and event.receiver is not None and _says_reentrant(event):
-                wrap = next((wrap for wrap in wraps if event.receiver.atoms & wrap.modules), None)
-                if wrap is not None:
-                    yield event, wrap, "looks for unused parameters"
+        for event in enabled:
+            taken = event.receiver.atoms if event.receiver is not None else frozenset()
+            wrap = next((wrap for wrap in wraps if taken & wrap.modules), None)
+            if wrap is not None:
+                yield event, wrap, "looks for unused parameters"
+        for wrap, body in ddp_passes(run, tree) if enabled else ():
+            yield from ((event, wrap, "twice") for event in enabled if times_run(body, event.receiver) > 1)
+
+
+def _enables(event: Event) -> bool:
+    return "checkpoints-activations" in event.tags and event.receiver is not None and _says_reentrant(event)
 
 
 def _is_told_to_look(run: RunQuery, event: Event) -> bool:
     """Return whether the Accelerator of a `prepare` has handlers that let DDP look for unused parameters."""
     makers = [run.makers.get(atom) for atom in instances(event.receiver)]
-    if len(makers) != 1 or makers[0] is None or any(name in makers[0].arguments for name in _OTHERS):
+    if len(makers) != 1 or makers[0] is None or any(name in makers[0].arguments for name in PLUGINS):
         return False
     for value in makers[0].items.get("kwargs_handlers", ()):
         made = next((run.makers[atom] for atom in instances(value) if atom in run.makers), None)
@@ -198,129 +225,43 @@ def _finding(run: RunQuery, event: Event, wrap: Event, why: str) -> Finding:
     )
 
 
-_MODEL = """\
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
-
-    def encode(self, x):
-        for layer in self.layers:
-            if self.training%s:
-                x = checkpoint(layer, x%s)
-        return x
-
-    def forward(self, x, y):
-        return (%s).mean()
-"""
-_TRAIN = """\
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-from model import Net
-
-
-def main(loader, local_rank):
-    dist.init_process_group("nccl")
-    model = DDP(Net().cuda(), device_ids=[local_rank]%s)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for x, y in loader:
-        optimizer.zero_grad()
-        model(x, y).backward()
-        optimizer.step()
-"""
-_SEARCH = ", find_unused_parameters=True"
-_TRUE = ", use_reentrant=True"
-_ONCE = "self.encode(x) - y"
-_HF = """\
-import os
-
-import torch
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-
-
-def arguments():
-    return TrainingArguments(
-        "out",
-        gradient_checkpointing=True,
-        gradient_checkpointing_kwargs={"use_reentrant": %s},
-        ddp_find_unused_parameters=True,
-    )
-
-
-def main(dataset):
-    model = AutoModelForCausalLM.from_pretrained("gpt2")
-    Trainer(model=model, args=arguments(), train_dataset=dataset).train()
-"""
-_PLAIN = """\
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-from transformers import AutoModelForCausalLM
-
-
-def build(local_rank):
-    model = AutoModelForCausalLM.from_pretrained("gpt2").cuda()
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=%s))
-    return DistributedDataParallel(model, device_ids=[local_rank], find_unused_parameters=True)
-
-
-def main(loader, local_rank):
-    dist.init_process_group("nccl")
-    model = build(local_rank)
-    for batch in loader:
-        model(**batch).loss.backward()
-"""
-
-_HANDLERS = """\
-from accelerate import Accelerator, DistributedDataParallelKwargs
-from transformers import AutoModelForCausalLM
-
-
-def main(loader):
-    handler = DistributedDataParallelKwargs(find_unused_parameters=%s)
-    accelerator = Accelerator(kwargs_handlers=[handler])
-    model = AutoModelForCausalLM.from_pretrained("gpt2")
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
-    model, loader = accelerator.prepare(model, loader)
-    for batch in loader:
-        accelerator.backward(model(**batch).loss)
-"""
-
 EXAMPLES = (
-    bad("told by an Accelerator", {"train.py": _HANDLERS % True}, at="train.py:9 warning"),
-    good("the Accelerator does not look", {"train.py": _HANDLERS % False}),
-    bad(
-        "the search", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", _TRUE, _ONCE)}, at="model.py:13 warning"
+    bad("queries and passages", {"train.py": ENCODER % (True, "self.embed(passage)")}, at="train.py:10 warning"),
+    good("queries and passages, not reentrant", {"train.py": ENCODER % (False, "self.embed(passage)")}),
+    good("queries alone", {"train.py": ENCODER % (True, "passage")}),
+    bad("a Trainer of a model of peft", {"train.py": ADAPTED % ("", PEFT)}, at="train.py:6 warning"),
+    good("told not to look", {"train.py": ADAPTED % ("\n        ddp_find_unused_parameters=False,", PEFT)}),
+    good("no model of peft", {"train.py": ADAPTED % ("", 'AutoModelForCausalLM.from_pretrained("gpt2")')}),
+    good(
+        "peft, in a script for one process",
+        {"train.py": (ADAPTED % ("", PEFT)).replace("with args.main_process_first()", "if dataset")},
     ),
-    bad("the default", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", "", _ONCE)}, at="model.py:13 warning"),
+    bad("told by an Accelerator", {"train.py": HANDLERS % True}, at="train.py:9 warning"),
+    good("the Accelerator does not look", {"train.py": HANDLERS % False}),
+    bad("the search", {"train.py": TRAIN % SEARCH, "model.py": MODEL % ("", TRUE, ONCE)}, at="model.py:13 warning"),
+    bad("the default", {"train.py": TRAIN % SEARCH, "model.py": MODEL % ("", "", ONCE)}, at="model.py:13 warning"),
     bad(
         "one encoder for both inputs",
-        {"train.py": _TRAIN % "", "model.py": _MODEL % ("", _TRUE, "self.encode(x) - self.encode(y)")},
+        {"train.py": TRAIN % "", "model.py": MODEL % ("", TRUE, "self.encode(x) - self.encode(y)")},
         at="model.py:13 warning",
     ),
-    bad("a Trainer", {"train.py": _HF % "True"}, at="train.py:12 warning"),
-    bad("a model of transformers", {"train.py": _PLAIN % "True"}, at="train.py:9 warning"),
-    good("not reentrant", {"train.py": _TRAIN % _SEARCH, "model.py": _MODEL % ("", ", use_reentrant=False", _ONCE)}),
+    bad("a Trainer", {"train.py": HF % "True"}, at="train.py:12 warning"),
+    bad("a model of transformers", {"train.py": PLAIN % "True"}, at="train.py:9 warning"),
+    good("not reentrant", {"train.py": TRAIN % SEARCH, "model.py": MODEL % ("", ", use_reentrant=False", ONCE)}),
     good(
         "a setting",
         {
-            "train.py": _TRAIN % _SEARCH,
-            "model.py": (_MODEL % (" and self.saves", _TRUE, _ONCE)).replace(
+            "train.py": TRAIN % SEARCH,
+            "model.py": (MODEL % (" and self.saves", TRUE, ONCE)).replace(
                 "        super().__init__()\n", "        super().__init__()\n        self.saves = load_config().saves\n"
             ),
         },
     ),
-    good("no search", {"train.py": _TRAIN % "", "model.py": _MODEL % ("", _TRUE, _ONCE)}),
+    good("no search", {"train.py": TRAIN % "", "model.py": MODEL % ("", TRUE, ONCE)}),
     good(
         "a static graph",
-        {"train.py": _TRAIN % f"{_SEARCH}, static_graph=True", "model.py": _MODEL % ("", _TRUE, _ONCE)},
+        {"train.py": TRAIN % f"{SEARCH}, static_graph=True", "model.py": MODEL % ("", TRUE, ONCE)},
     ),
-    good("a Trainer without", {"train.py": _HF % "False"}),
-    good("a model of transformers without", {"train.py": _PLAIN % "False"}),
+    good("a Trainer without", {"train.py": HF % "False"}),
+    good("a model of transformers without", {"train.py": PLAIN % "False"}),
 )
