@@ -9,7 +9,7 @@ from dslint.python.events import Alt, Call, Event, Node, Seq, children, events, 
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Instance
 from dslint.rules.accelerators import maker_of
-from dslint.rules.ddps import dynamic_wrapper
+from dslint.rules.ddps import dynamic_wrapper, plain_wrapper
 from dslint.rules.intent import intends_several
 from dslint.rules.plateaus import instances
 
@@ -59,3 +59,37 @@ def times_run(node: Node, module: Value | None) -> int:
         return int(receiver is not None and receiver is mine)
     counted = [times_run(child, module) for child in children(node)]
     return max(counted, default=0) if isinstance(node, Alt) else sum(counted)
+
+
+def waits_for_all(run: RunQuery, wrap: Event) -> bool:
+    """Return whether a call makes a DDP that waits for a gradient of every parameter, as far as the script decides."""
+    if "prepares" in wrap.tags:
+        maker = maker_of(run, wrap.receiver)
+        if maker is None or set(PLUGINS) & set(maker.arguments):
+            return False
+        return "kwargs_handlers" not in maker.arguments or _are_plain(run, maker)
+    if "trainer" not in wrap.tags:
+        return plain_wrapper(run, wrap) is not None
+    made = [run.makers.get(atom) for atom in instances(wrap.arguments.get("args"))]
+    told = made[0] if len(made) == 1 else None
+    if told is None or "training-arguments" not in told.tags or {"deepspeed", "fsdp"} & set(told.arguments):
+        return False
+    looks = told.arguments.get("ddp_find_unused_parameters")
+    return looks is not None and looks.constants == (False,) and not told.open
+
+
+def _are_plain(run: RunQuery, maker: Event) -> bool:
+    """Return whether none of the handlers of an Accelerator lets DDP look for unused parameters."""
+    handlers = maker.items.get("kwargs_handlers", [])
+    made = [run.makers.get(atom) for value in handlers for atom in instances(value)]
+    if not made or len(made) != len(handlers):
+        return False
+    return all(
+        event is not None
+        and not event.open
+        and all(
+            name not in event.arguments or event.arguments[name].constants == (False,)
+            for name in ("find_unused_parameters", "static_graph")
+        )
+        for event in made
+    )

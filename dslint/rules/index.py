@@ -4269,6 +4269,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL642",
+        name="pretrained-part-idle",
+        kind="script",
+        severity="warning",
+        summary="a pooler or tower of a pretrained model gets no gradient under DDP: the second step raises",
+        module="dslint.rules.script.dsl642_pretrained_part_idle",
+        markers=(
+            "DistributedDataParallel|DDP|Accelerator|ddp_find_unused",
+            "transformers|from_pretrained",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL660",
         name="collective-for-each-own-key",
         kind="script",

@@ -67,7 +67,7 @@ class LeftOuts:
         bodies = [body for call in calls for body in self._calls.get(id(call.node), ())]
         if not calls or any(id(call.node) not in self._calls for call in calls):
             return
-        if any(isinstance(node, Lost) for body in bodies for node in walk(body)) or self._is_excused():
+        if any(isinstance(node, Lost) for body in bodies for node in walk(body)) or is_excused(self._m):
             return
         for layer in self._layers():
             found = self._judge(layer, calls[0], bodies)
@@ -86,13 +86,6 @@ class LeftOuts:
             if isinstance(node, Call):
                 found.setdefault(id(node.node), []).append(node)
         return found
-
-    def _is_excused(self) -> bool:
-        """Return whether some module freezes layers, or adds all parameters or nothing times something to a loss."""
-        texts = [module.code for module in self._m.program.modules()]
-        if any("numel" not in line for text in texts for line in _LOOPS.findall(text)):
-            return True
-        return any(_FREEZES.search(text) or _NOTHING.search(text) for text in texts)
 
     # -- the layers ---------------------------------------------------------------------------------------------
 
@@ -183,6 +176,14 @@ class LeftOuts:
                 covered |= sides[0] | sides[1]
                 tests.append(test)
         return LeftOut(layer, call, tests[0], often=True) if all(id(run) in covered for run in runs) else None
+
+
+def is_excused(m: Machine) -> bool:
+    """Return whether some module freezes layers, or adds all parameters or nothing times something to a loss."""
+    texts = [module.source.text for module in m.program.modules()]
+    if any("numel" not in line for text in texts for line in _LOOPS.findall(text)):
+        return True
+    return any(_FREEZES.search(text) or _NOTHING.search(text) for text in texts)
 
 
 def _is_in_arm(node: ast.If | ast.IfExp, use: ast.AST) -> bool:
