@@ -7,7 +7,8 @@ the trainer trains in several processes.
 **Why it hurts.** Lightning gives each rank its share of the validation data and averages the metric over the batches
 of that rank only. Each rank compares its own number: the best model is the best of one share, the ranks disagree on
 whether to save or to stop, and a plateau schedule gives them different learning rates. With `rank_zero_only=True` the
-metric is not even meant to be followed: Lightning documents that it cannot be used as a monitor.
+metric is not even meant to be followed: Lightning documents that it cannot be used as a monitor. What only rank 0 logs
+at all, behind a test, the callbacks of the other ranks do not find, and raise.
 
 **Fix.** `self.log("val_loss", loss, sync_dist=True)`, or log a `torchmetrics` object itself, which reduces its state.
 
@@ -35,6 +36,7 @@ from dslint.python.varies import DATA, LOST
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import adds_sampler, trainers
 from dslint.rules.runs import RunQuery
+from dslint.rules.someranks import some_ranks
 
 META = RuleMeta(
     code="DSL601",
@@ -47,11 +49,14 @@ META = RuleMeta(
         "https://lightning.ai/docs/pytorch/stable/visualize/logging_advanced.html#sync-dist",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/8190",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/19045",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/15852",
     ),
     no_experiment="needs Lightning, which the experiments do not install",
     depends_on_run=True,
 )
 _SUFFIXES = ("", "_epoch", "_step")
+# These raise where nothing has logged what they follow.
+_STRICT = ("ModelCheckpoint", "EarlyStopping")
 _LOGS = "collective-if sync_dist=True"
 
 
@@ -81,6 +86,32 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 told.add(id(event.node))
                 yield _finding(run, event, metric, monitor)
                 break
+    yield from _missing_elsewhere(run, monitors) if monitors else ()
+
+
+def _missing_elsewhere(run: RunQuery, monitors: list[_Monitor]) -> Iterator[Finding]:
+    """Yield what only rank 0 logs although a callback on every rank looks for it."""
+    for found in run.happenings(_LOGS):
+        event = found.event
+        names = _texts(event.arguments.get("name"))
+        monitor = next((m for m in monitors if m.metric in names and m.name in _STRICT), None)
+        if monitor is None or event.open:
+            continue
+        some = some_ranks(run, found)
+        if some is not None and some.who(run) == "only rank 0":
+            yield run.finding(
+                META,
+                event.module,
+                event.node,
+                f"`{monitor.metric}` is logged on rank 0 only: `{monitor.name}` does not find it on the other ranks,"
+                " and raises there",
+                hint="Log it on every rank",
+                related=(
+                    run.location(some.test.module, some.asked, "keeps the other ranks away"),
+                    run.location(monitor.module, monitor.node, f"follows `{monitor.metric}`"),
+                ),
+                facts={"metric": monitor.metric},
+            )
 
 
 def _callbacks(run: RunQuery) -> Iterator[_Monitor]:
@@ -252,6 +283,7 @@ class Net(Base):
         self.report("val", {"loss": out.mean(), "peak": out.max()})
 """
 _LOG = 'self.log(f"{stage}_loss", loss%s)'
+_MAIN = 'if self.trainer.is_global_zero:\n            self.log("val_%s", 1.0)'
 _BEST = 'ModelCheckpoint(monitor="val_loss", save_top_k=3)'
 _DDP = 'devices=4, strategy="ddp"'
 _PLAIN = "optimizer"
@@ -269,6 +301,10 @@ EXAMPLES = (
     bad("the best checkpoint of one share of the data", _files(_LOG % "", _DDP, _BEST), "net.py:17 warning"),
     bad("logged for rank 0, and followed by all ranks",
         _files(_LOG % ", rank_zero_only=True", _DDP, 'EarlyStopping("val_loss")'), "net.py:17 warning"),
+    bad("logged by the main process alone", _files(_MAIN % "loss", _DDP, _BEST),
+        "net.py:18 warning"),
+    good("another metric, logged by the main process alone",
+         _files(_MAIN % "time", _DDP, _BEST)),
     bad("a strategy object, and a dictionary of metrics",
         _files('self.log_dict({"loss": loss, "one": 1.0})', "devices=2, strategy=DDPStrategy()",
                'EarlyStopping(monitor="loss")'), "net.py:17 warning"),

@@ -4,8 +4,9 @@
 `BertModel`, whose pooler then gives nothing; the images of a `CLIPModel`, whose text tower never runs. DDP gets all of
 it, without a word of parameters that are not used.
 
-**Why it hurts.** DDP waits for the gradient of every parameter. The pooler or the tower gets none, and the next forward
-raises `RuntimeError: Expected to have finished reduction in the prior iteration`. On one GPU the same script trains.
+**Why it hurts.** DDP waits for the gradient of every parameter. The pooler or the tower gets none, and the next
+forward raises `RuntimeError: Expected to have finished reduction in the prior iteration`. On one GPU the same script
+trains.
 
 **Fix.** Load what is used (`add_pooling_layer=False`, `CLIPVisionModel`), freeze the rest, or pass
 `find_unused_parameters=True`.
@@ -38,8 +39,8 @@ META = RuleMeta(
     markers=(r"DistributedDataParallel|DDP|Accelerator|ddp_find_unused", r"transformers|from_pretrained"),
     references=(
         "https://github.com/pytorch/pytorch/issues/43259",
-        "https://github.com/huggingface/transformers/issues/8160",
-        "https://discuss.huggingface.co/t/accelerate-parameters-that-were-not-used-in-producing-loss/13306",
+        "https://github.com/huggingface/sentence-transformers/issues/1454",
+        "https://github.com/huggingface/accelerate/issues/2017",
     ),
     depends_on_run=True,
 )
