@@ -78,7 +78,7 @@ def _test(found: Happening) -> Alt | None:
 def _asks(alt: Alt) -> bool:
     """Return whether a test asks for the group itself, or calls a function of the same module that does."""
     text = alt.module.text(getattr(alt.node, "test", alt.node))
-    return _ASKS in text or ("(" in text and _ASKS in alt.module.source.text)
+    return _ASKS in text or ("(" in text and _ASKS in alt.module.code)
 
 
 def _finding(run: RunQuery, event: Event, test: Alt, started: Event) -> Finding:
