@@ -6,7 +6,7 @@ Shared by reference: the tree of a summary hangs in every call that reuses it, s
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,8 @@ class Event:
     members: list[list[Value] | None] = field(default_factory=list)
     # Of calls that need the same shape from all ranks: the arguments whose shape follows from the data of each rank.
     ragged: dict[str, Ragged] = field(default_factory=dict)
+    # Of calls whose path is one of several: what each of them is made of.
+    paths: list[tuple[Hashable, ...]] = field(default_factory=list)
     open: bool = False  # unpacked arguments may fill any parameter
 
 

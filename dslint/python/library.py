@@ -373,6 +373,8 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if "stage" in row.extra:
         receiver = {"self": base} if base is not None else {}
         event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
+    if "path" in row.extra:
+        event.paths = paths.each(m, given.get(str(row.extra["path"])))
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
     m.events.append(event)

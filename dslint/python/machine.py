@@ -11,7 +11,7 @@ from dslint.python.events import Alt, Exit, Lost, Seq
 from dslint.python.jobtests import asks_for_job
 from dslint.python.joins import is_same, join
 from dslint.python.operators import per_rank
-from dslint.python.paths import one_path
+from dslint.python.paths import MADE_OF, one_path
 from dslint.python.store import Key
 from dslint.python.values import (
     NOTHING,
@@ -172,6 +172,8 @@ class Machine(Heap):
             found, lanes = NOTHING, 0
             for outcome in outcomes:
                 value = outcome.changes.get(key, base)
+                if key[1] == MADE_OF and key not in outcome.changes:
+                    continue  # a way that did not make the path knows of that of an earlier turn at most
                 if value is None or not value.atoms:
                     if value is None and self._is_new(key[0], new):
                         continue

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from dslint.python.heap import RECEIVED
 from dslint.python.joins import join
-from dslint.python.values import INPUT, Const, Instance, PerRank, Unknown, Value
+from dslint.python.places import ordered
+from dslint.python.values import INPUT, Const, Instance, PerRank, Unknown, Value, one
 from dslint.python.varies import CLOCK, LOST, RANDOM
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Component = Hashable
 _WORD = "path"
 # Where the store keeps it for an object.
-_MADE_OF = "#path"
+MADE_OF = "#path"
 # A path of more components is not kept.
 _MAX = 24
 
@@ -31,7 +32,7 @@ def known(m: Machine, value: Value) -> Value:
     atom = value.single
     if not isinstance(atom, Instance) or _is_named(value):
         return value
-    stored = m.store.get((atom, _MADE_OF))
+    stored = m.store.get((atom, MADE_OF))
     return _with(value, stored.number) if stored is not None else value
 
 
@@ -39,7 +40,7 @@ def made(m: Machine, value: Value) -> Value:
     """Keep with the object what a path is made of: a method gets the object only."""
     atom = value.single
     if isinstance(atom, Instance) and _is_named(value):
-        m.store.set((atom, _MADE_OF), value)
+        m.store.set((atom, MADE_OF), value)
     return value
 
 
@@ -60,6 +61,24 @@ def components(value: Value | None) -> tuple[Component, ...] | None:
         return None
     tokens = _tokens(value)
     return None if tokens is None else _split(tokens)
+
+
+def each(m: Machine, value: Value | None, depth: int = 4) -> list[tuple[Component, ...]]:
+    """Return what each of several paths is made of, as far as that is known; nothing for one path."""
+    if value is None or _is_named(value) or not depth:
+        return []
+    choice = m.chosen.get(value.number)
+    parts = [one(atom) for atom in ordered(value.atoms) if _is_path(atom)] if len(value.atoms) > 1 else []
+    found: list[tuple[Component, ...]] = []
+    for part in (choice.first, choice.second) if choice is not None else parts:
+        path = components(known(m, part))
+        found += each(m, part, depth - 1) or ([path] if path else [])
+    return found
+
+
+def made_of(value: Value) -> object:
+    """Return what a value says of the path that it is; `None` for any other value."""
+    return value.number if _is_named(value) else None
 
 
 def is_within(inner: tuple[Component, ...], outer: tuple[Component, ...]) -> bool:
@@ -211,4 +230,17 @@ def _component(parts: list[object]) -> Component:
     return parts[0] if len(parts) == 1 else ("mixed", *parts)
 
 
-__all__ = ["components", "derived", "divided", "is_within", "joined", "known", "made", "one_path", "own_part"]
+__all__ = [
+    "MADE_OF",
+    "components",
+    "derived",
+    "divided",
+    "each",
+    "is_within",
+    "joined",
+    "known",
+    "made",
+    "made_of",
+    "one_path",
+    "own_part",
+]

@@ -182,11 +182,18 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         assert isinstance(atom, Instance)
         m.store.set((atom, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
         return made
+    if _is_text(base) and not bits & RANKED:
+        text = frozenset((Unknown(OPAQUE, "part of a text", "builtins.str"),))
+        return Value(text, m.varies(base) | bits, bits, base.made_by, (id(node), m.frame.id, m.turn), m.origin(base))
     keeps = cls if cls in ("torch.Tensor", "numpy.ndarray") else ""
     part = m.thing(node, "part of an unknown value", (base, *parts), keeps, shape=bits)
     if bits & RANKED:
         m.store.set((part.single, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
     return part
+
+
+def _is_text(value: Value) -> bool:
+    return bool(value.atoms) and all(isinstance(a, Unknown) and a.type == "builtins.str" for a in value.atoms)
 
 
 def unpacked(m: Machine, value: Value, count: int, star: int | None, node: ast.AST) -> list[Value]:

@@ -356,6 +356,19 @@ y
     assert held(text, "y")[1] & DIVERGENT
 
 
+def test_a_part_of_a_text_is_a_text() -> None:
+    text = "import hashlib, sys\n%sx = hashlib.sha256(sys.argv[1].encode()).hexdigest()[:16]\nx"
+    (value,) = held(text % "")[0]
+    assert {getattr(atom, "type", "") for atom in value.atoms} == {"builtins.str"}
+    assert not held(text % "")[1] & DIVERGENT
+
+
+def test_a_hash_differs_where_what_it_was_given_does() -> None:
+    text = f"{RANK}import hashlib\nh = hashlib.md5()\nh.update(str(%s).encode())\nx = h.hexdigest()\nx"
+    assert held(text % "rank")[1] & DIVERGENT
+    assert not held(text % "1")[1] & DIVERGENT
+
+
 def test_objects_that_hold_other_data_are_of_one_class() -> None:
     text = RANK + "def f(loader):\n    x = type(loader)\n    x\nf([rank])\n"
     assert not held(text)[1] & DIVERGENT

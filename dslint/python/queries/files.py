@@ -111,7 +111,7 @@ def _concerns(first: Use, second: Use) -> bool:
     if (first if len(a) <= len(b) else second).is_own:
         return False  # each rank has a path of its own
     if first.does == MAKES_FOLDER:
-        return is_within(b, a) and (len(b) > len(a) or second.does == LISTS) and second.does in (WRITES, READS, LISTS)
+        return is_within(b, a) and (len(b) > len(a) or second.does == LISTS) and second.does in (WRITES, LISTS)
     if first.does == WRITES:
         return (a == b and second.does == READS) or (second.does == LISTS and len(a) > len(b) and is_within(a, b))
     if first.does == REMOVES:
@@ -133,6 +133,8 @@ def _is_checked(first: Use, second: Use) -> bool:
             continue
         if isinstance(node, Try) and node.handlers:
             return True
+        if isinstance(node, Alt) and node.test is None and node.varies & DIVERGENT:
+            return True  # one of several paths, which each rank chooses for itself
         test = getattr(node.node, "test", None) if isinstance(node, Alt | Loop) else None
         words = ast.unparse(test) if test is not None else ""
         # Who passes a test of the rank is known, if the test is.
@@ -186,9 +188,11 @@ def _touched(m: Machine, event: Event) -> Iterator[tuple[str, Path, int]]:
     if varies & LOST:
         return
     path = components(event.receiver if parameter == "self" else event.arguments.get(parameter))
+    does = _deed(event, row.returns.word, str(row.extra.get("mode", "")), name)
+    if does == READS and not varies & DIVERGENT:
+        yield from ((does, one, varies) for one in event.paths)
     if not path:
         return
-    does = _deed(event, row.returns.word, str(row.extra.get("mode", "")), name)
     if does is not None:
         yield does, path, varies
     if "moves-file" in event.tags:

@@ -190,6 +190,99 @@ def main(args, model):
     same_start(model, args)
 """
 )
+_LINKS = (
+    "import argparse\nimport hashlib\n"
+    + _HEAD
+    + """\
+
+def download(link, folder):
+    target = folder / (hashlib.sha256(link.encode()).hexdigest()[:16] + ".pt")
+    if dist.get_rank() == 0 and not target.exists():
+        torch.save({"link": link}, target)
+%s    return target
+
+
+def resolved(source, folder):
+    if source.startswith("https://"):
+        return download(source, folder)
+    return Path(source)
+
+
+def loaded(path):
+    return path.read_text()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sources", nargs="+")
+    parser.add_argument("--folder", type=Path)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    for source in args.sources:
+        record = loaded(resolved(source, args.folder))
+
+
+main()
+"""
+)
+_TWO = (
+    _HEAD
+    + """\
+
+def loaded(path):
+    return torch.load(path)
+
+
+def main(args, model):
+    dist.init_process_group("gloo")
+    start, last = os.path.join(args.out, "start.pt"), os.path.join(args.out, "last.pt")
+    model.load_state_dict(loaded(start))
+    if dist.get_rank() == 0:
+        torch.save(model.state_dict(), %s)
+    model.load_state_dict(loaded(last))
+"""
+)
+_OLDER = (
+    _HEAD
+    + """\
+
+def main(args, model):
+    dist.init_process_group("gloo")
+    path = os.path.join(args.out, "start.pt")
+    if args.fresh:
+        path = os.path.join(args.out, "fresh.pt")
+        if dist.get_rank() == 0:
+            torch.save(model.state_dict(), path)
+%s    model.load_state_dict(torch.load(path))
+"""
+)
+_RESUMED = (
+    _HEAD
+    + """\
+
+def main(args, model):
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        os.makedirs(args.out, exist_ok=True)
+    if args.resume:
+        model.load_state_dict(torch.load(os.path.join(args.out, "last.pt")))
+"""
+)
+_OF_EACH = (
+    _HEAD
+    + """\
+
+def main(args):
+    dist.init_process_group("gloo")
+    made, given = Path(args.folder) / "made.txt", Path(args.given)
+    if dist.get_rank() == 0:
+        made.write_text("done")
+        source = made
+    else:
+        source = given
+    record = source.read_text()
+"""
+)
 _BARRIER = "    dist.barrier()\n"
 
 EXAMPLES = (
@@ -201,9 +294,16 @@ EXAMPLES = (
     ),
     bad("rank 0 merges what the others are still writing", {"train.py": _MERGE % ""}, "train.py:15"),
     bad("rank 0 removes what others still read", {"train.py": _REMOVED % ""}, "train.py:16"),
+    bad("a file that was fetched, or one that was there", {"train.py": _LINKS % ""}, "train.py:25"),
+    bad("a text that names one of two files", {"train.py": _OLDER % ""}, "train.py:16"),
+    bad("one of two files that a function reads", {"train.py": _TWO % "last"}, "train.py:10"),
     good("a barrier in between", {
         "train.py": _GRAPH % _BARRIER, "merge.py": _MERGE % _BARRIER, "start.py": _REMOVED % _BARRIER,
-        "parts.py": _PARTS % "", "infer.py": _INFER % _BARRIER}),
+        "parts.py": _PARTS % "", "infer.py": _INFER % _BARRIER, "links.py": _LINKS % _BARRIER,
+        "older.py": _OLDER % _BARRIER}),
+    good("a folder that is there when a run goes on from a file in it", {"train.py": _RESUMED}),
+    good("only the rank that made it reads it", {"train.py": _OF_EACH}),
+    good("a function reads another file", {"train.py": _TWO % "start"}),
     good("every rank makes the folder", {"parts.py": (_PARTS % ", exist_ok=True").replace(
         "        if rank == 0:\n            if os.path.isdir(self.folder):\n"
         "                shutil.rmtree(self.folder)\n            os", "        os"), "infer.py": _INFER % ""}),
