@@ -115,7 +115,7 @@ class Retriever(nn.Module):
 
 def main(loader, optimizer):
     accelerator = Accelerator()
-    model, optimizer, loader = accelerator.prepare(Retriever("bert-base-uncased"), optimizer, loader)
+    model, optimizer, loader = accelerator.prepare(Retriever("distilbert-base-uncased"), optimizer, loader)
     for batch in loader:
         accelerator.backward(model(batch["query"], batch["passage"]))
         optimizer.step()
