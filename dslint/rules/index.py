@@ -1323,7 +1323,6 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

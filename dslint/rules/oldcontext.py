@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dslint.model.script.across.imported import Imported
     from dslint.model.script.collective.summaries import Summaries
     from dslint.model.script.constants import Constants
-    from dslint.model.script.data.loaders import Loaders
-    from dslint.model.script.data.uneven import UnevenLoops
     from dslint.model.script.names import Names
     from dslint.model.script.objects.objects import Objects
     from dslint.model.script.ranks.guards import Guard, Guards
@@ -122,27 +120,11 @@ class OldContext:
         )
 
     @cached_property
-    def uneven_loops(self) -> UnevenLoops:
-        """Loops over the part of one rank that wait for all ranks in each iteration."""
-        from dslint.model.script.data.uneven import UnevenLoops
-
-        return UnevenLoops(
-            self.tree, self.names, self.guards, self.constants, self.objects, self.summaries, self.run.world_size
-        )
-
-    @cached_property
     def zero(self) -> ZeroStages:
         """Which ZeRO stages a node may run under."""
         from dslint.model.script.zero.zero3 import ZeroStages
 
         return ZeroStages(self.doc, self.tree, self.names, self.constants, self.run)
-
-    @cached_property
-    def loaders(self) -> Loaders:
-        """The data loaders, their samplers, and the loops over them."""
-        from dslint.model.script.data.loaders import Loaders
-
-        return Loaders(self.tree, self.names)
 
     @cached_property
     def zero3(self) -> ZeroModels:

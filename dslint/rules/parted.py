@@ -51,7 +51,7 @@ def partings(run: RunQuery, *, is_supposed: bool = False, of_releases: bool = Fa
             continue
         if not parting.is_certain and not _is_by_chance(run, entry, parting):
             continue
-        if _ASKS_STAGE.search(parting.test.module.text(test_node(parting))):
+        if not parting.is_loop and _ASKS_STAGE.search(parting.test.module.text(test_node(parting))):
             continue
         if entry.kind == "function" and _HALVES.fullmatch(getattr(entry.node, "name", "")):
             continue

@@ -10,37 +10,23 @@ from typing import TYPE_CHECKING
 from dslint.python.events import Event, Loop
 from dslint.python.values import ClassAtom, Instance
 from dslint.python.varies import MISSING
-from dslint.rules import parted
+from dslint.rules import evened, parted
 
 if TYPE_CHECKING:
     from dslint.python.queries.parting import Parting
     from dslint.python.source import Module
     from dslint.rules.runs import RunQuery
 
-# Words of code that gives all ranks the same number of items ...
-_FILLED = (
-    r"(?<!tokenizer\.)(?<!processor\.)\bpad|[Pp]adding|drop_last|even_batches|\bJoin\b|\.join\(\)|min_len|max_len"
-    r"|truncate"
-)
-_EVENED = re.compile(rf"//|%(?!\()|ceil|{_FILLED}")
-# ... where consecutive parts are cut these alone: the sizes of the parts come out of a division.
-_FILLS = re.compile(rf"%(?!\()|{_FILLED}")
-# What deals items out, one by one: `i % world_size == rank` is no division that comes out even.
-_DEALS = re.compile(r"%(?!\()\s*[\w.]+(?:\(\))?\s*[=!]=\s*(?!\d)[\w.]+")
-# Every so many turns; room around an image; a place in a text.
-_OTHERS = re.compile(
-    r"(?i)\b[\w.]*(?:step|iter|epoch|idx|batch|count)[\w.]*(?:\s*\+\s*1\s*\))?\s*%\s*"
-    r"(?![\w.]*(?:world|rank|proc|repl|size|gpu))[\w.]+|\bpadding(?:_idx|_mode)?\s*=\s*[\d'\"(]|%[.\d]*[sdfrge]\b|%\s*\d+\b(?!\s*[*)])"
-)
 # The size of a part is rounded up: the last ones are shorter.
 _ROUNDED_UP = re.compile(r"ceil|-\s*\(\s*-|//[^\n]*\+\s*1\b|-\s*1\s*\)\s*//")
 _RANGE = re.compile(r"range\([^,]*,\s*(\d+)\s*,")
 # How many assignments lead from a loop to where its items are cut.
 _MOST_NAMES = 4
-_BY_RANK = re.compile(r"(?i)rank|process_index")
+_BY_RANK = re.compile(r"(?i)rank|process_index|split_between_processes")
 # As many groups as there are machines: no share of any work.
 _OF_WORLD = re.compile(r"(?i)%[^\n]*(?:world|num_proc|nproc)")
 _GROUPS = re.compile(r"(?i)world_?size(?:\(\))?\s*//")
+_RANKS = re.compile(r"(?i)world_?size|num_replicas|num_proc|n_?gpu")
 _WORDS = re.compile(r"[^\W\d]\w*")
 
 
@@ -52,69 +38,100 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
         return False  # what the batch of a rank lacks is no share of the work
     asked = parted.test_node(parting)
     text = parting.test.module.text(asked)
-    known = _RANGE.search(text)
-    if known is not None:  # whether it comes out even is a sum
-        ranks = run.context.world_size.get_or(0)
-        return bool(ranks) and int(known[1]) % ranks != 0
+    total = known_total(parting)
+    if total is not None:  # whether it comes out even is a sum; an odd number does for no even number of ranks
+        return total % run.context.world_size.get_or(2) != 0
+    if isinstance(parting.test.node, ast.While) and not _counts_share(parting, parting.test.node):
+        return False
     if parting.is_loop and (_may_break(parting.test.node) or _GROUPS.search(text) or _is_bounded(asked)):
         return False
-    around = _code_around(run, parting).replace(text, "")
-    for node in _definitions(parting):
-        around = around.replace(parting.test.module.text(node), "")
+    cuts = [asked, *_definitions(parting)]
+    if any(map(evened.is_filled, cuts)):
+        return False
+    told = frozenset(id(node) for each in cuts for node in ast.walk(each))
+    around = list(_around(run, parting))
     if parting.is_share:
-        around = _OTHERS.sub("", around)
-        return not _EVENED.search(around)
-    around = around if isinstance(parting.test.node, ast.While) else _plain(around)
+        return not any(evened.evens(scope, told) for scope in around)
     sizes = _sizes(parting)
     if sizes is not None:
-        return _ROUNDED_UP.search(sizes) is not None and not _FILLS.search(around)
+        return _ROUNDED_UP.search(sizes) is not None and not any(evened.fills(scope, told) for scope in around)
     loaders = list(_loaders(run, parting))
-    sources = [_plain(text) for event in loaders for text in _code(event)]
-    if loaders and not run.has("shards-data") and not any(map(_BY_RANK.search, sources)):
+    sources = [place for event in loaders for place in _code(event)]
+    if loaders and not run.has("shards-data") and not any(_BY_RANK.search(m.text(n)) for m, n in sources):
         return False  # what ranks have made on ways of their own is mostly the same
-    return not any(map(_EVENED.search, (around, *sources, *_own_class(parting), *_evened_before(run, parting))))
+    scopes = (*around, *(node for _, node in sources), *_own_class(parting))
+    return not any(evened.evens(scope, told) for scope in scopes) and not _is_evened_before(run, parting)
 
 
-def _own_class(parting: Parting) -> Iterator[str]:
-    """Yield the code of the class of the project over whose object a loop goes."""
+def known_total(parting: Parting) -> int | None:
+    """Return the number of items that a range names which deals them out."""
+    known = _RANGE.search(parting.test.module.text(parted.test_node(parting)))
+    return int(known[1]) if known is not None else None
+
+
+def _counts_share(parting: Parting, loop: ast.While) -> bool:
+    """Return whether a loop goes through items of the rank: a counter that goes on where it was left is no share."""
+    module = parting.test.module
+    counters = [n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.value, ast.Constant)]
+    counted = {ast.unparse(n.target) for n in counters}
+    names = {ast.unparse(n) for n in ast.walk(loop.test) if isinstance(n, ast.Name | ast.Attribute)}
+    if not names & counted or "len(" in module.text(loop.test):
+        return True
+    function = parted.function_around(module, loop) or module.tree
+    given = (n for n in ast.walk(function) if isinstance(n, ast.Assign))
+    return any(
+        _BY_RANK.search(module.text(n.value))
+        for n in given
+        if any(ast.unparse(target) in names for target in n.targets)
+    )
+
+
+def _own_class(parting: Parting) -> Iterator[ast.AST]:
+    """Yield the class of the project over whose object a loop goes."""
     subject = parting.test.subject.single if isinstance(parting.test, Loop) and parting.test.subject else None
     if isinstance(subject, Instance) and isinstance(subject.cls, ClassAtom):
-        yield _plain(subject.cls.module.text(subject.cls.node))
+        yield subject.cls.node
 
 
-def _plain(text: str) -> str:
-    """Return code without what looks like a division and is none that comes out even."""
-    return _OTHERS.sub("", _DEALS.sub("", text))
-
-
-def _evened_before(run: RunQuery, parting: Parting) -> Iterator[str]:
-    """Yield lines that divide by the number of ranks, of functions that call the one with the loop."""
+def _is_evened_before(run: RunQuery, parting: Parting) -> bool:
+    """Return whether a function that calls the one with the loop divides by the number of ranks."""
     function = parted.function_around(parting.test.module, parting.test.node)
     if function is None:
-        return
+        return False
     for module in run.machine.program.modules():
         if f"{function.name}(" not in module.code:
             continue
         calls = (n for n in ast.walk(module.tree) if isinstance(n, ast.Call))
         for call in (n for n in calls if ast.unparse(n.func).rpartition(".")[2] == function.name):
-            text = module.text(parted.function_around(module, call) or module.tree)
-            yield from (line for line in text.split("\n") if _OF_WORLD.search(line))
+            if evened.divides_by_ranks(parted.function_around(module, call) or module.tree):
+                return True
+    return False
 
 
-def _code_around(run: RunQuery, parting: Parting) -> str:
-    """Return the code of the function of the loop, and of the one in which the items are cut."""
+def _around(run: RunQuery, parting: Parting) -> Iterator[ast.AST]:
+    """Yield the function of the loop, and the one in which the items are cut; the module where there is none."""
+    module = parting.test.module
+    yield parted.function_around(module, parting.test.node) or module.tree
+    called = {ast.unparse(n.func) for n in _definitions(parting) if isinstance(n, ast.Call)}
+    for other in run.machine.program.modules() if called else ():
+        yield from (n for n in ast.walk(other.tree) if isinstance(n, ast.FunctionDef) and n.name in called)
     place = parted.origin(run, parting)
-    if place is None:
-        return parted.around(parting)
-    module, node = place
-    function = parted.function_around(module, node)
-    text = module.source.text if function is None else module.text(function)
-    around = parted.around(parting)
-    return around if text in around else f"{around}\n{text}"
+    if place is not None:
+        yield parted.function_around(*place) or place[0].tree
 
 
-def cut(parting: Parting) -> tuple[Module, ast.AST]:
-    """Return where the items are cut into shares, in the function of the loop; else what the loop goes through."""
+def cut(run: RunQuery, parting: Parting) -> tuple[Module, ast.AST]:
+    """Return where the items are cut into shares: by the data set, or in the function of the loop.
+
+    Where nothing there says so, it is what the loop goes through.
+    """
+    for loader in _loaders(run, parting):
+        for home, code in (place for source in loader.sources for place in source.code):
+            cuts = [n for n in ast.walk(code) if isinstance(n, ast.Call | ast.Subscript | ast.Compare)]
+            texts = {n: ast.unparse(n) for n in cuts}
+            shares = [n for n in cuts if _BY_RANK.search(texts[n]) and _RANKS.search(texts[n])]
+            if shares:
+                return home, shares[-1]
     module = parting.test.module
     found = [node for node in _definitions(parting) if _BY_RANK.search(module.text(node))]
     return module, found[-1] if found else parted.test_node(parting)
@@ -127,10 +144,15 @@ def _definitions(parting: Parting) -> Iterator[ast.expr | ast.AST]:
     if not isinstance(parting.test, Loop):
         return
     function = parted.function_around(parting.test.module, parting.test.node) or parting.test.module.tree
-    assigns = [n for n in ast.walk(function) if isinstance(n, ast.Assign) and len(n.targets) == 1]
+    given: list[tuple[ast.expr | None, ast.expr]] = []
+    for n in ast.walk(function):
+        if isinstance(n, ast.Assign) and len(n.targets) == 1:
+            given.append((n.targets[0], n.value))
+        elif isinstance(n, ast.With | ast.AsyncWith):
+            given += [(item.optional_vars, item.context_expr) for item in n.items]
     for _ in range(_MOST_NAMES):
         name = _subject(node)
-        values = [a.value for a in assigns if isinstance(a.targets[0], ast.Name) and a.targets[0].id == name]
+        values = [value for target, value in given if isinstance(target, ast.Name) and target.id == name]
         if len(values) != 1 or not isinstance(values[0], ast.Subscript | ast.Call | ast.ListComp):
             return
         node = values[0]
@@ -140,7 +162,10 @@ def _definitions(parting: Parting) -> Iterator[ast.expr | ast.AST]:
 def _subject(node: ast.AST) -> str:
     """Return the variable that is iterated over: `mine`, `enumerate(mine)`, `tqdm(mine)`, `DataLoader(mine)`."""
     for _ in range(_MOST_NAMES):
-        if isinstance(node, ast.Call) and node.args and not isinstance(node.func, ast.Attribute):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "range" and node.args:
+            end = node.args[min(len(node.args) - 1, 1)]  # the items are counted: `range(0, len(mine), size)`
+            node = end if ast.unparse(end).startswith("len(") else node.args[0]
+        elif isinstance(node, ast.Call) and node.args and not isinstance(node.func, ast.Attribute):
             node = node.args[0]
         elif isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
             node = node.value
@@ -148,9 +173,11 @@ def _subject(node: ast.AST) -> str:
 
 
 def _sizes(parting: Parting) -> str | None:
-    """Return the code that says how large consecutive parts are; `None` where no such slice is in sight."""
-    found = [n for node in _definitions(parting) for n in ast.walk(node) if isinstance(n, ast.Slice)]
-    bounds = [part for n in found if n.step is None for part in (n.lower, n.upper) if part is not None]
+    """Return the code that says how large consecutive parts are; `None` where no such slice or range is in sight."""
+    found = [n for node in _definitions(parting) for n in ast.walk(node)]
+    slices = [(n.lower, n.upper) for n in found if isinstance(n, ast.Slice) and n.step is None]
+    ranges = [tuple(n.args) for n in found if isinstance(n, ast.Call) and ast.unparse(n.func) == "range"]
+    bounds = [part for pair in (*slices, *(r for r in ranges if len(r) == 2)) for part in pair if part is not None]
     if not bounds:
         return None
     module = parting.test.module
@@ -197,16 +224,16 @@ def _loaders(run: RunQuery, parting: Parting) -> Iterator[Event]:
             yield happening.event
 
 
-def _code(loader: Event) -> Iterator[str]:
+def _code(loader: Event) -> Iterator[tuple[Module, ast.AST]]:
     """Yield the code of the data sets and samplers behind a loader, and what else of the project it gets."""
     for source in loader.sources:
-        yield from (module.text(node) for module, node in source.code)
+        yield from source.code
     for name, value in loader.arguments.items():
         for atom in value.atoms if name in loader.nodes else ():
             if isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom):
-                yield atom.cls.module.text(atom.cls.node)
+                yield atom.cls.module, atom.cls.node
         if name in loader.nodes:
-            yield from map(loader.module.text, _behind(loader, loader.nodes[name]))
+            yield from ((loader.module, node) for node in _behind(loader, loader.nodes[name]))
 
 
 def _behind(loader: Event, node: ast.expr) -> Iterator[ast.expr]:

@@ -12,7 +12,6 @@ from dslint.engine.imports import lead_to_waits
 from dslint.model.context import Context
 from dslint.model.script.precheck import has_guarded_collective
 from dslint.model.script.quick import Flat, derived
-from dslint.model.script.strided import has_strided_work
 from dslint.model.script.zero.statedstage import may_know_stage
 from dslint.python.program import Texts
 from dslint.python.project import Project
@@ -47,28 +46,6 @@ def _inside(body: str) -> ast.Module:
 )
 def test_a_collective_may_stand_behind_a_test_of_the_rank(body: str, found: bool) -> None:
     assert has_guarded_collective(_inside(body)) is found
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("for item in items[rank::world_size]:\n    save(item)", True),
-        ("for i in range(rank, len(items), world_size):\n    model(i).backward()", True),
-        ("r, n = dist.get_rank(), world()\nfor i in items:\n    if i % n != r:\n        continue\n    save(i)", True),
-        ("i, step = rank, dist.get_world_size()\nwhile i < 9:\n    save(i)\n    i += step", True),
-        ("i = rank\nwhile i < 9:\n    save(i)\n    i += step", False),
-        ("share = n // world_size\nlow = rank * share\nfor i in items[low : low + share]:\n    save(i)", True),
-        ("low = rank * share\nfor i in items[low : low + share]:\n    save(i)", False),  # who knows the share
-        ("for part in items.chunk(n, dim=axis):\n    save(part)", False),
-        ("parts = np.array_split(items, world_size)\nfor item in parts[rank]:\n    save(item)", True),
-        ("for i in items[tp_rank::tp_size]:\n    save(i)", False),  # within a subgroup
-        ("save(items[rank::world_size])", False),  # no loop waits
-        ("for item in items:\n    save(item[0::2])", False),  # every other element, on every rank
-        ("for i in range(0, len(items), size):\n    save(i)", False),
-    ],
-)
-def test_a_loop_over_one_part_a_rank_may_wait(body: str, found: bool) -> None:
-    assert has_strided_work(_inside(body)) is found
 
 
 def test_modules_in_which_no_run_begins_are_interpreted_where_ranks_may_part() -> None:

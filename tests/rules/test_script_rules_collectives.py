@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from textwrap import indent
 
 import pytest
 from script_helpers import document, findings
@@ -301,6 +302,17 @@ def test_dsl201_markers_let_every_guard_through(test: str) -> None:
 
 # -- DSL207 -------------------------------------------------------------------------------------------------------
 
+SHARES = """\
+import os
+from itertools import islice
+import numpy as np
+import torch.distributed as dist
+from accelerate import Accelerator
+from tqdm import tqdm
+def main(data, x, n, k, g, r, f, model, out):
+    accelerator = Accelerator()
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+"""
 CUTS = [
     "for i in range(rank, len(data), world_size):",
     "for i in range(dist.get_rank(), n, dist.get_world_size()):",
@@ -317,25 +329,24 @@ CUTS = [
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_dsl207_fires_on_every_way_to_deal_out_the_work(cut: str) -> None:
-    (found,) = findings(dsl207, f"{DIST}{cut}\n    dist.all_reduce(f(x))\n")
+    (found,) = findings(dsl207, SHARES + indent(f"{cut}\n    dist.all_reduce(f(x))\n", "    "))
     assert found.severity is Severity.ERROR
-    assert found.location.region.line == 2
-    assert found.related[0].region.line == 3
+    assert found.location.region.line == 10
+    assert found.related[0].region.line == 11
 
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_dsl207_quiet_when_the_gather_follows_the_loop(cut: str) -> None:
-    assert findings(dsl207, f"{DIST}{cut}\n    r.append(model(x))\ndist.all_gather_object(out, r)\n") == []
+    code = f"{cut}\n    r.append(model(x))\ndist.all_gather_object(out, r)\n"
+    assert findings(dsl207, SHARES + indent(code, "    ")) == []
 
 
 def test_dsl207_follows_a_name_and_a_context_manager() -> None:
-    code = DIST + "mine = data[rank::world_size]\nfor x in mine:\n    dist.all_reduce(x)\n"
-    (found,) = findings(dsl207, code)
-    assert (found.location.region.line, [r.region.line for r in found.related]) == (2, [3, 4])
-    code = code.replace("in mine", "in range(0, len(mine), batch_size // world_size)")
-    assert len(findings(dsl207, code)) == 1
-    code = ACCELERATE + "with accelerator.split_between_processes(data) as part:\n    for x in part:\n"
-    (found,) = findings(dsl207, code + "        accelerator.gather(x)\n")
+    code = "    mine = data[rank::world_size]\n    for x in mine:\n        dist.all_reduce(x)\n"
+    (found,) = findings(dsl207, SHARES + code)
+    assert (found.location.region.line, [r.region.line for r in found.related]) == (10, [11, 12])
+    code = "    with accelerator.split_between_processes(data) as part:\n        for x in part:\n"
+    (found,) = findings(dsl207, SHARES + code + "            accelerator.gather(x)\n")
     assert "apply_padding=True" in found.hint
 
 
@@ -345,7 +356,6 @@ def test_dsl207_follows_a_name_and_a_context_manager() -> None:
         "for i in range(0, n, world_size):\n    dist.all_reduce(x)",
         "for i in range(rank, n):\n    dist.all_reduce(x)",
         "for i in range(rank * k, (rank + 1) * k):\n    dist.all_reduce(x)",
-        "for x in data[rank::stride]:\n    dist.all_reduce(x)",
         "assert len(data) % world_size == 0\nfor x in data[rank::world_size]:\n    dist.all_reduce(x)",
         "n = len(data) // world_size * world_size\nfor i in range(rank, n, world_size):\n    dist.all_reduce(x)",
         "n = ceil(len(data) / world_size) * world_size\nfor i in range(rank, n, world_size):\n    dist.all_reduce(x)",
@@ -358,18 +368,19 @@ def test_dsl207_follows_a_name_and_a_context_manager() -> None:
     ],
 )
 def test_dsl207_quiet_on_look_alikes(code: str) -> None:
-    assert findings(dsl207, DIST + code + "\n") == []
+    assert findings(dsl207, SHARES + indent(code, "    ")) == []
 
 
-def test_dsl207_quiet_when_the_numbers_divide() -> None:
-    code = DIST + "for i in range(rank, 64, world_size):\n    dist.all_reduce(x)\n"
+def test_dsl207_counts_where_the_numbers_are_known() -> None:
+    code = SHARES + "    for i in range(rank, 64, world_size):\n        dist.all_reduce(x)\n"
     assert findings(dsl207, code, Context(world_size=known(8))) == []
-    assert len(findings(dsl207, code, Context(world_size=known(6)))) == 1
-    assert len(findings(dsl207, code)) == 1
+    (found,) = findings(dsl207, code, Context(world_size=known(6)))
+    assert "(64 items, 6 ranks)" in found.message
 
 
 def test_dsl207_knows_that_stage_3_makes_a_forward_collective() -> None:
-    code = ENGINE + "for x in data[rank::world_size]:\n    engine.module.generate(x)\n"
+    code = "    engine, *_ = deepspeed.initialize(model=model)\n    for x in data[rank::world_size]:\n"
+    code = "import deepspeed\n" + SHARES + code + "        engine.module.generate(x)\n"
     assert len(findings(dsl207, code, STAGE3)) == 1
     assert findings(dsl207, code, STAGE2) == []
     assert findings(dsl207, code) == []
@@ -377,12 +388,13 @@ def test_dsl207_knows_that_stage_3_makes_a_forward_collective() -> None:
 
 def test_dsl207_warns_on_the_backward_of_a_ddp_model() -> None:
     code = (
-        "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n"
-        "for x in data[rank::world_size]:\n    loss = model(x)\n    loss.backward()\n"
+        "from torch.nn.parallel import DistributedDataParallel as DDP\n" + SHARES + "    model = DDP(model)\n"
+        "    for x in data[rank::world_size]:\n        model(x).backward()\n"
     )
     (found,) = findings(dsl207, code)
     assert found.severity is Severity.WARNING
-    assert findings(dsl207, code.replace("for x", "with model.join():\n  for x").replace("    loss", "     loss")) == []
+    joined = code.replace("    for x", "    with model.join():\n     for x")
+    assert findings(dsl207, joined) == []
 
 
 def test_dsl201_counts_the_calls_of_both_sides() -> None:
@@ -392,7 +404,14 @@ def test_dsl201_counts_the_calls_of_both_sides() -> None:
     assert "rank 0 calls it 2 times and the other ranks once" in found.message
 
 
-LOOP_HEAD = "import torch.distributed as dist\ndef f(data, x, rank, world_size, opt):\n"
+LOOP_HEAD = """\
+import os
+import torch.distributed as dist
+from datasets import load_dataset
+from datasets.distributed import split_dataset_by_node
+from torch.utils.data import DataLoader, DistributedSampler, Subset
+def f(data, x, rank, world_size, opt):
+"""
 
 
 @pytest.mark.parametrize(
@@ -406,6 +425,7 @@ LOOP_HEAD = "import torch.distributed as dist\ndef f(data, x, rank, world_size, 
         "    i = rank\n    while i < len(data):\n        dist.all_reduce(x)\n        i += world_size\n",
         "    out = [dist.all_reduce(d) for d in data[rank::world_size]]\n",
         "    data = data[rank::world_size]\n    for d in data:\n        dist.all_reduce(x)\n",
+        "    data = load_dataset('rows', split='train')\n"
         "    for d in data.shard(num_shards=world_size, index=rank):\n        dist.all_reduce(x)\n",
         "    for d in split_dataset_by_node(data, rank=rank, world_size=world_size):\n        dist.all_reduce(x)\n",
         "    for d in DataLoader(data[rank::world_size], batch_size=4):\n        dist.all_reduce(x)\n",
@@ -437,12 +457,6 @@ def test_dsl207_fires_on_every_way_to_take_turns(body: str) -> None:
 )
 def test_dsl207_quiet_when_taking_turns_is_even_or_alone(body: str) -> None:
     assert findings(dsl207, LOOP_HEAD + body) == []
-
-
-def test_dsl207_says_the_numbers_when_they_are_known() -> None:
-    code = "import torch.distributed as dist\nfor i in range(rank, 6, world_size):\n    dist.all_reduce(x)\n"
-    (found,) = findings(dsl207, code, Context(world_size=known(4)))
-    assert "(6 items, 4 ranks)" in found.message
 
 
 DISPLAY = """\

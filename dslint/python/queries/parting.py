@@ -26,6 +26,7 @@ class Parting:
     number for certain. `path` are the calls that lead to the test. `order`: both make the same calls, `against` is
     where the others are. `times` is how often the two sides make a call of this kind. `is_alone`: some ranks do not
     come to the test at all. `behind` are the other calls that wait on that side, where the other side makes none.
+    `in_batches`: a test in the loop makes the call, when enough items have come.
     """
 
     test: Alt | Loop
@@ -44,6 +45,7 @@ class Parting:
     chain: tuple[Block, ...] = ()
     is_alone: bool = False
     behind: tuple[Step, ...] = ()
+    in_batches: bool = False
 
     @property
     def is_certain(self) -> bool:

@@ -19,7 +19,7 @@ from dslint.python.queries.differences import calls_of, difference, leaves_when_
 from dslint.python.queries.parting import Block, Parting
 from dslint.python.queries.steps import BREAK, CONTINUE, END, LOST, RAISE, RETURN, Step, Steps, Way, is_endless, tags_of
 from dslint.python.queries.waits import Waits
-from dslint.python.varies import DIVERGENT, OWN, RANKED
+from dslint.python.varies import DIVERGENT, OWN, RANKED, WORLD
 from dslint.python.varies import LOST as LOST_BIT
 
 # So many pairs of ranks are compared at a test, and so many tests that both depend on are answered in each way.
@@ -184,12 +184,29 @@ class Partings:
             lane = self.machine.worlds.groups[0][0]
             steps, _ = self.steps.of(loop.body.items, Way(lane, {}), self._is_local(chain))
             first = next((step for step in steps if step.event is not None), None)
+            batched = self._batched(loop, lane, chain) if first is None else None
+            first = first or batched
             if first is not None and first.event is not None and not is_endless(loop):
                 found = Parting(loop, first.event, loop.varies, True, "", False, True, calls_of(chain), first.via)
-                found.chain = chain
+                found.chain, found.in_batches = chain, batched is not None
                 self.found.append(found)
         self._walk(loop.body.items, (*chain, Block("loop", [], loop)))
         self._walk(loop.orelse.items, chain)
+
+    def _batched(self, loop: Loop, lane: int, chain: tuple[Block, ...]) -> Step | None:
+        """Return the first wait of a test in a loop which only the items decide that the rank has met so far.
+
+        `if len(batch) == size: yield batch`: ranks with other items make other numbers of batches.
+        """
+        for alt in loop.body.items:
+            is_own = isinstance(alt, Alt) and bool(alt.varies & RANKED) and not alt.varies & ~(RANKED | WORLD)
+            if not isinstance(alt, Alt) or not is_own or alt.then_lanes != alt.else_lanes:
+                continue
+            steps, _ = self.steps.of(alt.then.items, Way(lane, {}), self._is_local(chain))
+            first = next((step for step in steps if step.event is not None), None)
+            if first is not None:
+                return first
+        return None
 
     def _is_joined(self, chain: tuple[Block, ...]) -> bool:
         """Return whether a context around makes ranks that run out of data take part (`Join`)."""

@@ -29,21 +29,19 @@ by `break` or `return` at `i >= n` times out too; dslint leaves these alone: it 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.data.uneven import UnevenLoop
-from dslint.model.script.strided import cuts_by_rank, has_strided_work
 from dslint.python.events import Loop
 from dslint.rules import parted, shares
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.lonelycalls import family, name
 from dslint.rules.unevenscripts import DDP_HEAD, FLOORED, JOINED, OWN_ROWS, READER, SAMPLER_THAT_ROUNDS, STREAM
-from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
+    from dslint.python.queries.parting import Parting
     from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -70,106 +68,59 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-precheck = has_strided_work
-precheck_imports = cuts_by_rank
-
-
-class Check(ScriptCheck):
-    """Reports every loop over the share of one rank that waits for the others."""
-
-    def finish(self) -> None:
-        """Judge the loops of the file."""
-        for found in self.ctx.uneven_loops.all():
-            self._report(found)
-
-    def _report(self, found: UnevenLoop) -> None:
-        cut, event = found.partition.node, found.event
-        what, related = "the backward of a DDP model", [self.ctx.location(found.call, "needs every rank each time")]
-        if event is not None:
-            what = f"`{self.ctx.text(found.call.func)}`"
-            what += "" if event.through is None else f", which runs `{event.collectives[0].key}`"
-            if event.collectives[0].needs_stage3:
-                what += ", which gathers parameters under ZeRO stage 3"
-                related += self.ctx.zero3_evidence.origins
-        if not self.ctx.tree.contains(found.loop, cut):
-            related.insert(0, self.ctx.location(found.loop, "the ranks run this loop a different number of times"))
-        text = " ".join(self.ctx.text(cut).split())
-        self.report(
-            cut,
-            f"`{text}` gives the ranks different numbers of items{self._numbers(found)}, and each iteration runs "
-            f"{what}: ranks with an item more wait for the others until the process-group timeout",
-            hint=_hint(cut, what),
-            related=tuple(related),
-            severity=Severity.WARNING if _averages(found) else Severity.ERROR,
-            facts=self._facts(found),
-        )
-
-    def _facts(self, found: UnevenLoop) -> dict[str, str | int | float | bool | None]:
-        """The call in the loop (``ddp`` for the backward of a DDP model) and the numbers, where they are known."""
-        total, world = found.partition.total.get_or(-1), self.ctx.run.world_size
-        call = found.event.collectives[0] if found.event is not None and not _averages(found) else None
-        return {
-            "collective": call.key if call else "ddp",
-            "family": call.family if call else "torch",
-            "stage": self.ctx.stage,
-            "items": total if total >= 0 else None,
-            "world": world.get_or(None),
-        }
-
-    def _numbers(self, found: UnevenLoop) -> str:
-        """The sum that does not come out even, or the condition under which it would."""
-        total, world = found.partition.total, self.ctx.run.world_size
-        if total.is_known and total.get() >= 0 and world.is_known:
-            return f" ({total.get()} items, {world.get()} ranks)"
-        return " unless their number is a multiple of the world size"
-
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Yield loops over the share of a rank in which something waits for all ranks."""
     for parting in parted.partings(run):
         if not shares.is_uneven(run, parting):
             continue
-        module, node = shares.cut(parting)
-        is_backward = "backward" in parting.event.tags
+        module, node = shares.cut(run, parting)
+        is_backward = "backward" in parting.event.tags and family(parting.event) in ("torch", "accelerate")
         what = "the backward of a DDP model" if is_backward else f"`{parted.called(run, parting)}`"
         what += f", which runs `{parted.key(parting.event)}`" if parting.via is not None else ""
         wait = run.waits.of(parting.event)
         what += f", which gathers parameters under {wait.needs}" if wait is not None and wait.needs else ""
-        asked = parted.test_node(parting)
-        loop = (run.location(module, asked, "the ranks run this loop a different number of times"),)
+        asked, turn = parted.test_node(parting), "batch of them" if parting.in_batches else "iteration"
+        loop = run.location(module, asked, "the ranks run this loop a different number of times")
+        share = run.origin(parting.test.subject if isinstance(parting.test, Loop) else None, "the share of this rank")
+        here = run.location(module, node)
         yield run.finding(
             META,
             module,
             node,
-            f"`{run.text(module, node)}` gives the ranks different numbers of items unless their number is a multiple"
-            f" of the world size, and each iteration runs {what}: ranks with an item more wait for the others until the"
-            " process-group timeout",
-            hint="Give every rank the same number of batches, or wrap the loop in `with model.join():`"
-            if is_backward
-            else "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the"
-            " loop",
+            f"`{run.text(module, node)}` gives the ranks different numbers of items{_numbers(run, parting)}, and each"
+            f" {turn} runs {what}: ranks with an item more wait for the others until the process-group timeout",
+            hint=_hint(node, is_backward=is_backward),
             related=(
-                *(loop if node is not asked else ()),
+                *((loop,) if node is not asked else ()),
                 run.location(*parted.place(parting), "needs every rank each time"),
-                *run.origin(parting.test.subject if isinstance(parting.test, Loop) else None, "the share of this rank"),
+                *(place for place in share if (place.path, place.span) != (here.path, here.span)),
             ),
             severity=Severity.WARNING if is_backward else Severity.ERROR,
             varies=parting.varies,
             origin=parted.origin(run, parting),
-            facts={"collective": parted.key(parting.event), "family": "run", "stage": run.stage},
+            facts={
+                "collective": "ddp" if is_backward else name(parting.event),
+                "family": family(parting.event),
+                "stage": run.stage,
+                "items": shares.known_total(parting),
+                "world": run.context.world_size.get_or(None),
+            },
         )
 
 
-def _averages(found: UnevenLoop) -> bool:
-    """The call is a backward that averages gradients: of a DDP model, or of one that accelerate may have wrapped."""
-    call = found.event.collectives[0] if found.event is not None else None
-    return call is None or call.averages or (call.key == "backward" and call.family == "accelerate")
+def _numbers(run: RunQuery, parting: Parting) -> str:
+    """Return the sum that does not come out even, or when it would."""
+    total, ranks = shares.known_total(parting), run.context.world_size.get_or(0)
+    if total is not None and ranks:
+        return f" ({total} items, {ranks} ranks)"
+    return " unless their number is a multiple of the world size"
 
 
-def _hint(cut: cst.CSTNode, what: str) -> str:
-    if isinstance(cut, cst.Call) and isinstance(cut.func, cst.Attribute):
+def _hint(cut: ast.AST, *, is_backward: bool) -> str:
+    if isinstance(cut, ast.Call) and ast.unparse(cut.func).endswith("split_between_processes"):
         return "Pass `apply_padding=True` and drop the surplus results, or collect once after the loop"
-    if "DDP" in what:
+    if is_backward:
         return "Give every rank the same number of batches, or wrap the loop in `with model.join():`"
     return "Pad the items to a multiple of the world size and drop the surplus results, or collect once after the loop"
 

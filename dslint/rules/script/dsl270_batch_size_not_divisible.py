@@ -73,7 +73,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if world < 2 or run.has("asks-rest"):
         return
     # The loop over it is the mistake, and has a finding of its own.
-    told = {id(shares.cut(parting)[1]) for parting in parted.partings(run) if shares.is_uneven(run, parting)}
+    told = {id(shares.cut(run, parting)[1]) for parting in parted.partings(run) if shares.is_uneven(run, parting)}
     for found in run.happenings("shares", "shards-data"):
         cut = _cut(found.event)
         if cut is not None and cut.size % world and id(found.event.node) not in told:

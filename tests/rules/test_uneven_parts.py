@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 from script_helpers import findings
 
@@ -14,22 +16,23 @@ import torch
 import torch.distributed as dist
 from itertools import islice
 from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
-rank, world_size = dist.get_rank(), dist.get_world_size()
+def main(data, n, model):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
 """
 BODY = "    dist.all_reduce(model(item))\n"
 UNEVEN = {
     "Subset": "for item in DataLoader(Subset(data, range(rank, len(data), world_size))):\n",
     "parts by name": "parts = torch.chunk(data, world_size)\nfor item in parts[rank]:\n",
-    "a list of strided parts": "parts = [data[i::world_size] for i in range(world_size)]\nfor item in parts[rank]:\n",
     "ceil": "share = math.ceil(n / world_size)\nfor item in data[rank * share : (rank + 1) * share]:\n",
     "int of ceil": "share = int(np.ceil(n / world_size))\nfor item in data[share * rank : share * (rank + 1)]:\n",
     "negated floor": "share = -(-n // world_size)\nfor item in data[rank * share : rank * share + share]:\n",
     "one more": "share = n // world_size + 1\nstart = rank * share\nfor item in data[start : start + share]:\n",
     "filled": "share = (n + world_size - 1) // world_size\nfor item in data[rank * share : (rank + 1) * share]:\n",
-    "a sampler": "class S(Sampler):\n    def __iter__(self):\n"
-    "        return iter(range(self.rank, 9, self.world_size))\n"
+    "a sampler": "class S(Sampler):\n    def __init__(self, data):\n        self.rank = rank\n"
+    "    def __iter__(self):\n        return iter(range(self.rank, 9, world_size))\n"
     "for item in DataLoader(data, sampler=S(data)):\n",
-    "an iterable data set": "class D(IterableDataset):\n    def __iter__(self):\n"
+    "an iterable data set": "class D(IterableDataset):\n    def __init__(self, rows):\n"
+    "        self.rows, self.rank, self.world_size = rows, rank, world_size\n    def __iter__(self):\n"
     "        for i, x in enumerate(self.rows):\n"
     "            if i % self.world_size == self.rank:\n                yield x\n"
     "for item in DataLoader(D(data)):\n",
@@ -51,13 +54,13 @@ EVEN = {
 @pytest.mark.parametrize("name", UNEVEN)
 def test_uneven_parts_are_found(name: str) -> None:
     """One finding, whatever the way to cut."""
-    assert len(findings(rule, HEAD + UNEVEN[name] + BODY)) == 1
+    assert len(findings(rule, HEAD + indent(UNEVEN[name] + BODY, "    "))) == 1
 
 
 @pytest.mark.parametrize("name", EVEN)
 def test_even_parts_are_left_alone(name: str) -> None:
     """The same number of items on every rank, or nobody knows."""
-    assert findings(rule, HEAD + EVEN[name] + BODY) == []
+    assert findings(rule, HEAD + indent(EVEN[name] + BODY, "    ")) == []
 
 
 def test_backward_of_a_prepared_model() -> None:
