@@ -46,6 +46,7 @@ GROUPS = {
     "Modules and names": "source scopes names passed search project program shared moduleruns entries launches",
     "Values and the state": (
         "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"
+        " ranknames"
     ),
     "Expressions and statements": (
         "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements"

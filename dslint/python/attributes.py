@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 
-from dslint.python import ragged
-from dslint.python.environment import ENVIRONMENT, rank_field
+from dslint.python import ragged, ranknames
+from dslint.python.environment import ENVIRONMENT
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
 from dslint.python.joins import join
 from dslint.python.machine import Machine
@@ -237,7 +237,7 @@ def _of_instance(m: Machine, atom: Instance, name: str, node: ast.AST) -> Value:
         return library
     if isinstance(cls, ClassAtom):
         return _missing(m, atom, cls, name, node)
-    return child(m, atom, name)
+    return child(m, atom, name, node)
 
 
 def _of_project_object(
@@ -292,10 +292,10 @@ def _missing(m: Machine, atom: Instance, cls: ClassAtom, name: str, node: ast.AS
             return result
     if name == "__dict__":
         return m.dictionary_of(one(atom))
-    return child(m, atom, name)
+    return child(m, atom, name, node)
 
 
-def child(m: Machine, atom: Instance, name: str) -> Value:
+def child(m: Machine, atom: Instance, name: str, node: ast.AST | None = None) -> Value:
     """Return the object in a field that nothing has set yet: the same one at every place that reads it."""
     content = m.content(atom)
     number = ("field", atom, name)
@@ -305,7 +305,8 @@ def child(m: Machine, atom: Instance, name: str) -> Value:
         varies, shape, made_by, origin = content.varies, content.shape, content.made_by, content.origin
     else:
         kind, varies, shape, made_by, origin = OPAQUE, 0, 0, frozenset(), None
-    ranked = rank_field(m, name) if kind != LOST_VALUE and not atom.cls else None
+    is_open = kind != LOST_VALUE and (not atom.cls or isinstance(atom.cls, ClassAtom))
+    ranked = ranknames.field(m, name, node) if is_open else None
     if ranked is not None:
         return ranked
     inner = m.instance(atom.node, m.context((atom, name)), "", atom.loop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from dslint.python import ranknames
 from dslint.python.binding import Arguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, LENGTH
@@ -41,21 +42,6 @@ def _word(node: ast.AST | None) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-# Decorators of functions that the first process runs alone.
-_FIRST = frozenset(
-    {"rank_zero_only", "rank0_only", "master_only", "main_process_only", "only_main_process", "on_master_only"}
-)
-
-
-def runs_first_rank(decorator: Value, node: ast.expr) -> bool:
-    """Return whether a decorator that nobody can read lets the first process alone run the function."""
-    called = node.func if isinstance(node, ast.Call) else node
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return name in _FIRST and all(
-        isinstance(a, Unknown) or (isinstance(a, Instance) and not a.cls) for a in decorator.atoms
-    )
-
-
 # What everybody calls the object of a library, with a word of modules in which the name means it.
 _OBJECTS = (
     ("accelerator", "accelerate.Accelerator", re.compile(r"accelerat")),
@@ -88,7 +74,10 @@ def yields_own(m: Machine, loader: Instance, name: str, module: Module, node: as
 
 
 def assigned(m: Machine, name: str, value: Value, target: ast.AST) -> Value:
-    """Return what a variable holds that is called a loader, where code without a model has made it."""
+    """Return what a variable holds that is called a loader or a rank, where code without a model has made it."""
+    ranked = ranknames.assigned(m, name, value, target)
+    if ranked is not None:
+        return ranked
     atom = value.single
     if not names_loader(name) or not isinstance(atom, Instance) or atom.cls:
         return value

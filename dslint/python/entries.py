@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dslint.python import attributes
+from dslint.python import attributes, ranknames
 from dslint.python.binding import Arguments, annotation_of, default_of
 from dslint.python.budgets import OPEN, SCRIPT
 from dslint.python.bynames import class_of, names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
-from dslint.python.environment import by_rank
 from dslint.python.events import Lost, Node, Seq
 from dslint.python.heap import CONTENT, Frame, Outcome, OutOfBudgetError
 from dslint.python.hooks import first_name, hook_lanes, passed
@@ -35,7 +34,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, NAMED_DATA, NAMED_RANK
+from dslint.python.varies import DATA, NAMED_DATA
 
 
 @dataclass(slots=True)
@@ -270,10 +269,6 @@ def _open_star(star: ast.arg | None) -> Value | None:
 # Parameters of these names and another default mean something else: the rank of a matrix.
 _UNRANKED = (None, -1, 0, 1)
 _SCALARS = {"int": "builtins.int", "float": "builtins.float", "str": "builtins.str", "bool": "builtins.bool"}
-# The rank of a process, by the names that everybody gives to a parameter.
-_RANKS = {"rank": 0, "global_rank": 0, "local_rank": 1, "world_size": 3}
-# Whether the process is the first one, by the names that everybody gives to a parameter.
-_MAINS = frozenset({"is_main_process", "is_main", "is_master", "is_rank_zero", "is_rank0", "main_process"})
 # Parameters that hold each rank's own part of the data by convention, whatever their length ...
 _OWN_DATA = frozenset(
     {
@@ -289,13 +284,9 @@ def open_value(
     m: Machine, function: Function, name: str, annotation: ast.expr | None = None, *, is_own: bool = False
 ) -> Value:
     """Return the value of a parameter that nobody knows: an input, the same on all ranks unless it is named a rank."""
-    default = default_of(function.node.args, name) if name in _RANKS else None
-    if name in _RANKS and (not isinstance(default, ast.Constant) or default.value in _UNRANKED):
-        return _by_name(by_rank(m, _RANKS[name]), function, name)
-    if name in _MAINS:
-        from dslint.python.comparisons import compared
-
-        return _by_name(compared(m, ast.Eq, by_rank(m, 0), const(0), function.node), function, name)
+    ranked = ranknames.parameter(m, name, function.module, _parameter(function, name))
+    if ranked is not None and not (ranknames.is_rank(name) and _is_of_matrix(function, name)):
+        return ranked
     stated = default_of(function.node.args, name)
     if isinstance(stated, ast.Constant):
         m.defaults["parameter", id(function.node), name] = const(stated.value)
@@ -324,8 +315,10 @@ def open_value(
     return found
 
 
-def _by_name(value: Value, function: Function, name: str) -> Value:
-    return value.with_(NAMED_RANK, origin=(function.module, _parameter(function, name)))
+def _is_of_matrix(function: Function, name: str) -> bool:
+    """Return whether the default of a parameter says that its rank is another one."""
+    default = default_of(function.node.args, name)
+    return isinstance(default, ast.Constant) and default.value not in _UNRANKED
 
 
 def _parameter(function: Function, name: str) -> ast.AST:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from dslint.python.events import Event
 from dslint.python.joins import join
@@ -94,24 +93,3 @@ def by_rank(m: Machine, column: int, *, text: bool = False) -> Value:
     if isinstance(atom, Const) and column == COLUMNS["world-size"]:
         return Value(frozenset((atom,)), m.worlds.varies(values, m.worlds.full), 0, frozenset(), WORLD)
     return one(atom, m.worlds.varies(values, m.worlds.full))
-
-
-# Fields that hold a rank whatever the object is; `rank` alone may be that of a matrix (LoRA).
-_RANKS = {"global_rank": 0, "local_rank": 1, "world_size": 3}
-# Words of modules that speak of processes.
-_OF_PROCESSES = re.compile(
-    r"distributed|deepspeed|accelerat|process_group|horovod|lightning|mmengine|DataParallel|Trainer[()]"
-)
-
-
-def rank_field(m: Machine, name: str) -> Value | None:
-    """Return the rank that a field of this name holds in an object that nobody knows; `None` for other names."""
-    if name in _RANKS or (name == "rank" and not _is_of_matrices(m)):
-        return by_rank(m, _RANKS.get(name, 0))
-    return None
-
-
-def _is_of_matrices(m: Machine) -> bool:
-    """Return whether `rank` may be that of a matrix: the module is about LoRA, or does not speak of processes."""
-    text = m.frame.module.source.text
-    return "lora" in text.lower() or not _OF_PROCESSES.search(text)

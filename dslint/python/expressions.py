@@ -16,10 +16,10 @@ from dslint.python import (
     invoke,
     paths,
     ragged,
+    ranknames,
     subscripts,
     writing,
 )
-from dslint.python.environment import rank_field
 from dslint.python.events import Alt, Seq
 from dslint.python.heap import OutOfBudgetError
 from dslint.python.joins import join
@@ -41,7 +41,6 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import NAMED_RANK
 
 
 def evaluate(m: Machine, node: ast.expr) -> Value:
@@ -87,9 +86,9 @@ def read_name(m: Machine, name: str, node: ast.AST) -> Value:
         return one(Api(f"builtins.{name}"))
     if name in ("__file__", "__name__", "__doc__"):
         return unknown(INPUT, f"`{name}`", type_="builtins.str")
-    ranked = rank_field(m, name) if scope is None or name not in scope.locals else None
+    ranked = ranknames.named(m, name, m.frame.module, node) if scope is None or name not in scope.locals else None
     if ranked is not None:
-        return ranked.with_(NAMED_RANK, origin=(m.frame.module, node))
+        return ranked
     return unknown(OPAQUE, f"nothing binds `{name}` before this place")
 
 

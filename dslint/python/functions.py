@@ -110,6 +110,15 @@ def _computed(function: Callable[..., Any], type_: str) -> Special:
     return handler
 
 
+def _divmod(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
+    from dslint.python.arithmetic import binary
+
+    if len(arguments.positional) != 2 or arguments.rest is not None:
+        return None
+    left, right = arguments.positional
+    return one(Tuple((binary(m, ast.FloorDiv, left, right, node), binary(m, ast.Mod, left, right, node))))
+
+
 def _length(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     from dslint.python.invoke import call_method
 
@@ -277,7 +286,7 @@ FUNCTIONS: dict[str, Special] = {
     "builtins.abs": _special("__abs__", _computed(abs, "builtins.float")),
     "builtins.round": _special("__round__", _computed(round, "builtins.float")),
     "builtins.hash": _special("__hash__", lambda m, arguments, node: None),
-    "builtins.divmod": _computed(divmod, ""),
+    "builtins.divmod": _divmod,
     "builtins.min": higher.least(min),
     "builtins.max": higher.least(max),
     "builtins.sum": higher.least(sum),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from dslint.python import attributes, bynames, containers, dictionaries, effects, frames, models, ragged
+from dslint.python import attributes, bynames, containers, dictionaries, effects, frames, models, ragged, ranknames
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.joins import join
@@ -355,9 +355,10 @@ def opaque_call(
     m: Machine, arguments: Arguments, node: ast.AST, reason: str, receiver: Value | None = None, kind: str = OPAQUE
 ) -> Value:
     """Return the result of code without a model: assumed the same where all that goes in is the same."""
-    operands = arguments.all()
-    if receiver is not None:
-        operands.append(receiver)
+    ranked = ranknames.called(m, _name_of_call(node), arguments, node)
+    if ranked is not None:
+        return ranked
+    operands = [*arguments.all(), *((receiver,) if receiver is not None else ())]
     for operand in operands:
         attributes.escape(m, operand)
         _call_back(m, operand, node)
@@ -366,7 +367,6 @@ def opaque_call(
     for operand in operands:
         varies |= m.deep_varies(operand)
     if _AGREES.search(_name_of_call(node)):
-        # By its name it makes the ranks agree.
         return m.thing(node, reason, varies=UNMODELLED | (varies & LOST), kind=kind)
     return m.thing(node, reason, operands, varies=varies, kind=kind)
 

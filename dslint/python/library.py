@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, containers, durations, orders, paths, ragged, seeds
+from dslint.python import attributes, containers, durations, orders, paths, ragged, ranknames, seeds
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
@@ -61,7 +61,7 @@ def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Val
     method = m.libraries.method(owner, name)
     if method is not None:  # a method that is called on its class
         return call_row(m, method, arguments, None, node, None, owner)
-    return opaque_call(m, arguments, node, f"no row for `{path}`")
+    return ranknames.called(m, name, arguments, node) or opaque_call(m, arguments, node, f"no row for `{path}`")
 
 
 def construct_library(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:

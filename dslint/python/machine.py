@@ -261,7 +261,7 @@ class Machine(Heap):
         if first_lanes & second_lanes:
             if not varies & (DIVERGENT | LOST):
                 ranked = _rank_or_constant(first, second)
-                if ranked is not None and self._asked_for_job():
+                if ranked is not None and first_lanes == second_lanes and self._asked_for_job():
                     return ranked
                 if _is_told(first, second):
                     return self._told(first, second, is_job=self._asked_for_job())

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dslint.python import attributes, bynames, containers, dictionaries, exceptional, subscripts, writing
+from dslint.python import attributes, bynames, containers, dictionaries, exceptional, ranknames, subscripts, writing
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.comparisons import narrow
@@ -234,10 +234,11 @@ def _decorated(m: Machine, function: Value, value: Value, node: ast.expr) -> Val
     from dslint.python.values import Api, Bound
 
     atom = function.single
-    if bynames.runs_first_rank(function, node):
+    lanes = ranknames.decorated(m, function, node)
+    if lanes is not None:
         from dslint.python.restrictions import restrict
 
-        restrict(m, value, m.worlds.mask(lambda lane: m.worlds.lanes[lane][0] == 0))
+        restrict(m, value, lanes)
         return value
     if isinstance(atom, Api | Instance):
         path = m.libraries.canonical(atom.path) if isinstance(atom, Api) else str(atom.cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from dslint.python import containers, dictionaries, shares
+from dslint.python import containers, dictionaries, ranknames, shares
 from dslint.python.binding import Arguments
 from dslint.python.enums import looked_up, named_items
 from dslint.python.heap import ITEMS, LENGTH
@@ -134,6 +134,9 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
     held = _library_items(m, atom)
     if held is not None:
         return held
+    ranked = ranknames.item(m, key, node) if not atom.cls else None
+    if ranked is not None:
+        return ranked
     cls = "torch.Tensor" if atom.cls == "torch.Tensor" else ""
     shape = m.varies(key) if m.store.get((atom, "#parts")) is not None else 0
     return m.thing(node, "item of an object", (one(atom), key), cls, shape=shape)

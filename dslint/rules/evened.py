@@ -96,7 +96,11 @@ def _innermost(node: ast.expr) -> ast.expr:
 
 
 def _rounds(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _last(node.func) in _ROUNDS
+    """Return whether a number is rounded, or is that of the shortest of several lists: `min(map(len, parts))`."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = _last(node.func)
+    return name in _ROUNDS or (name == "min" and len(node.args) == 1 and "len" in ast.unparse(node.args[0]))
 
 
 def _fills(node: ast.AST) -> bool:
