@@ -57,8 +57,8 @@ GROUPS = {
     ),
     "Calls": "invoke binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed effects ragged seeds orders hooks restrictions wrappers models parts sources"
-        " parsers dataclass_parsers environment configs configfiles"
+        "libraries library results handed effects ragged seeds orders hooks restrictions wrappers models gradients"
+        " parts sources parsers dataclass_parsers environment configs configfiles"
     ),
     "What happens": "events facts beliefs",
 }

@@ -13,6 +13,7 @@ from dslint.python import (
     connectives,
     containers,
     dictionaries,
+    gradients,
     invoke,
     paths,
     ragged,
@@ -167,7 +168,9 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
 
 
 def _attribute(m: Machine, node: ast.Attribute) -> Value:
-    return attributes.read(m, evaluate(m, node.value), node.attr, node)
+    base = evaluate(m, node.value)
+    found = attributes.read(m, base, node.attr, node)
+    return gradients.perhaps(m, base, found) if node.attr == gradients.GRAD else found
 
 
 def _subscript(m: Machine, node: ast.Subscript) -> Value:

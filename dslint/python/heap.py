@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 CONTENT, ITEMS, REST, LENGTH, BASES, ESCAPED = "#content", "#items", "#rest", "#length", "#bases", "#escaped"
 # Why the shape of a tensor follows from the data of each rank (`ragged.py`).
 RAGGED = "#ragged"
+# Whether a layer has run, so that its parameters have gradients (`gradients.py`).
+RAN = "#ran"
 CONTAINERS = frozenset({"builtins.list", "builtins.dict", "builtins.set", "builtins.tuple", "collections.deque"})
 
 

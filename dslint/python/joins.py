@@ -17,6 +17,7 @@ from dslint.python.values import (
     Unknown,
     Value,
 )
+from dslint.python.varies import RANKED
 
 # More atoms than this become unknown.
 MAX_ATOMS = 8
@@ -70,6 +71,21 @@ def join_all(values: Iterable[Value]) -> Value:
     for value in values:
         found = join(found, value)
     return found
+
+
+def rank_or_constant(first: Value, second: Value) -> Value | None:
+    """Return the rank of `get_rank() if is_initialized() else 0`: the constant is for a run of one process."""
+    for value, other in ((first, second), (second, first)):
+        atom, constant = value.single, other.single
+        is_rank = isinstance(atom, PerRank) and bool(value.varies & RANKED) and not isinstance(atom.values[0], bool)
+        if (
+            is_rank
+            and isinstance(constant, Const)
+            and constant.value in (0, -1, None)
+            and not isinstance(constant.value, bool)
+        ):
+            return value
+    return None
 
 
 def _fewer(atoms: frozenset[Atom], varies: int) -> frozenset[Atom]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, containers, durations, orders, paths, ragged, ranknames, seeds
+from dslint.python import attributes, containers, durations, gradients, orders, paths, ragged, ranknames, seeds
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
@@ -373,6 +373,10 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if "stage" in row.extra:
         receiver = {"self": base} if base is not None else {}
         event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
+    if "forward" in row.tags and not row.tags & WRAPPERS:
+        gradients.note_run(m, base)
+    elif "parameters" in row.tags:
+        gradients.note_parameters(m, base, result)
     if "path" in row.extra:
         event.paths = paths.each(m, given.get(str(row.extra["path"])))
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:

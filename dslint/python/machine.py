@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from dslint.python import formulas
 from dslint.python.events import Alt, Exit, Lost, Seq
+from dslint.python.heap import (
+    CONTAINERS,
+    ITEMS,
+    LENGTH,
+    RAN,
+    RECEIVED,
+    REST,
+    UNFINISHED,
+    Heap,
+    Outcome,
+    OutOfBudgetError,
+)
 from dslint.python.jobtests import asks_for_job
-from dslint.python.joins import is_same, join
+from dslint.python.joins import is_same, join, rank_or_constant
 from dslint.python.operators import per_rank
 from dslint.python.paths import MADE_OF, one_path
 from dslint.python.store import Key
 from dslint.python.values import (
+    FALSE,
     NOTHING,
     OPAQUE,
     TRUE,
@@ -30,10 +42,6 @@ from dslint.python.values import (
     one,
 )
 from dslint.python.varies import DIVERGENT, LOST, NAMED_RANK, RANKED, TOLD, WORLD
-
-if TYPE_CHECKING:
-    pass
-from dslint.python.heap import CONTAINERS, ITEMS, LENGTH, RECEIVED, REST, UNFINISHED, Heap, Outcome, OutOfBudgetError
 
 
 class Machine(Heap):
@@ -244,6 +252,8 @@ class Machine(Heap):
         from dslint.python import attributes
 
         owner, name = key
+        if name == RAN:
+            return FALSE
         if not isinstance(owner, Instance) or not isinstance(name, str) or name.startswith("#"):
             return None
         if isinstance(owner.cls, ClassAtom):
@@ -260,7 +270,7 @@ class Machine(Heap):
             return path
         if first_lanes & second_lanes:
             if not varies & (DIVERGENT | LOST):
-                ranked = _rank_or_constant(first, second)
+                ranked = rank_or_constant(first, second)
                 if ranked is not None and first_lanes == second_lanes and self._asked_for_job():
                     return ranked
                 if _is_told(first, second):
@@ -377,21 +387,6 @@ class Machine(Heap):
 
 def _is_told(first: Value, second: Value) -> bool:
     return any(isinstance(a, Unknown) and a.reason == RECEIVED for a in (*first.atoms, *second.atoms))
-
-
-def _rank_or_constant(first: Value, second: Value) -> Value | None:
-    """Return the rank of `get_rank() if is_initialized() else 0`: the constant is for a run of one process."""
-    for value, other in ((first, second), (second, first)):
-        atom, constant = value.single, other.single
-        is_rank = isinstance(atom, PerRank) and bool(value.varies & RANKED) and not isinstance(atom.values[0], bool)
-        if (
-            is_rank
-            and isinstance(constant, Const)
-            and constant.value in (0, -1, None)
-            and not isinstance(constant.value, bool)
-        ):
-            return value
-    return None
 
 
 def _raises(seq: Seq) -> bool:

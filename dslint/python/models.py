@@ -18,12 +18,23 @@ _MODULE = "torch.nn.Module"
 _OPTIONAL = re.compile(r"pixel|image|vision|video|audio|speech|mel_|input_features|multimodal", re.I)
 # ... but for what was computed before: that is there, or not, for every batch.
 _COMPUTED = re.compile(r"hidden_states|features_list|embeds|_token")
+# Layers without parameters: whether they run concerns nobody.
+_EMPTY = frozenset(
+    {"ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "Dropout", "Identity", "Flatten", "Upsample"}
+    | {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveAvgPool1d", "CrossEntropyLoss", "MSELoss", "BCELoss"}
+    | {"BCEWithLogitsLoss", "L1Loss", "NLLLoss", "KLDivLoss", "SmoothL1Loss", "CosineSimilarity", "LeakyReLU", "ELU"}
+)
 _RUNS_MODEL = re.compile(r"forward|^prepare_inputs|^get_\w*embed|^_?merge")
 # Layers that read it, by the names that everybody gives them, and methods that compute something else.
 _LAYER = re.compile(r"vision|visual|image|video|audio|speech|vpm|apm|resampl|projector|connector|whisper|vit\b", re.I)
 _NO_LAYER = re.compile(
     r"^_?(?:pre_?)?process|^_?prepare|^_?merge|token|mask|size|grid|_ids?$|index|position|rope|config"
 )
+
+
+def has_parameters(path: str) -> bool:
+    """Return whether a layer of a library may have parameters."""
+    return path.rpartition(".")[2] not in _EMPTY
 
 
 def may_lack(function: Function, name: str) -> bool:
@@ -120,6 +131,11 @@ def note_wrapper(m: Machine, inner: Value | None, wrapper: Instance) -> None:
     for atom in _atoms(inner):
         if atom is not wrapper:
             m.store.set((atom, _WRAPPED), one(wrapper))
+
+
+def is_wrapped(m: Machine, model: Instance) -> bool:
+    """Return whether a wrapper averages the gradients of a model."""
+    return m.store.get((model, _WRAPPED)) is not None
 
 
 def past_wrapper(m: Machine, atom: Instance, name: str, found: Value, arguments: Arguments, node: ast.AST) -> Value:

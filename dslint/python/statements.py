@@ -6,7 +6,17 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dslint.python import attributes, bynames, containers, dictionaries, exceptional, ranknames, subscripts, writing
+from dslint.python import (
+    attributes,
+    bynames,
+    containers,
+    dictionaries,
+    exceptional,
+    gradients,
+    ranknames,
+    subscripts,
+    writing,
+)
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.comparisons import narrow
@@ -53,6 +63,8 @@ def assign(m: Machine, target: ast.expr, value: Value) -> None:
             freezing(m, base, value, target)
         elif target.attr == "data":
             writing_data(m, base, target)
+        elif target.attr == gradients.GRAD:
+            gradients.note_written(m, base, value)
     elif isinstance(target, ast.Subscript):
         base = evaluate(m, target.value)
         writing_item(m, base, target)

@@ -275,3 +275,34 @@ args = TrainingArguments("out", fsdp=%s)
 model = AutoModelForCausalLM.from_pretrained("gpt2", device_map="auto")
 Trainer(model=model, args=args, train_dataset=[]).train()
 """
+GRADIENTS_OF_SOME = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+class Captions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(64, 32)
+        self.encoder = nn.Linear(20, 32)
+
+    def forward(self, batch):
+        x = self.embed(batch["text"])
+        %s
+        return x.mean()
+
+
+def train(rows, optimizer):
+    model = Captions()
+    for batch in DataLoader(rows, sampler=DistributedSampler(rows)):
+        optimizer.zero_grad()
+        model(batch).backward()
+        for p in model.parameters():
+            %s
+        optimizer.step()
+"""
+SUMMED = "if p.grad is not None:\n                dist.all_reduce(p.grad)"
+FILLED = "if p.grad is None:\n                p.grad = torch.zeros_like(p)\n            dist.all_reduce(p.grad)"
+SERIES = "if batch['series'].numel() > 0:\n            x = x + self.encoder(batch['series']).mean(0)"

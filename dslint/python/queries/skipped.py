@@ -26,16 +26,11 @@ from dslint.python.events import (
     walk,
 )
 from dslint.python.machine import Machine
+from dslint.python.models import has_parameters
 from dslint.python.values import ClassAtom, Instance
 from dslint.python.varies import DATA, DIVERGENT, MISSING
 
 _WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
-# Modules without parameters: whether they run concerns nobody.
-_EMPTY = frozenset(
-    {"ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "Dropout", "Identity", "Flatten", "Upsample"}
-    | {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveAvgPool1d", "CrossEntropyLoss", "MSELoss", "BCELoss"}
-    | {"BCEWithLogitsLoss", "L1Loss", "NLLLoss", "KLDivLoss", "SmoothL1Loss", "CosineSimilarity", "LeakyReLU", "ELU"}
-)
 # Whether these are passed says who calls, and not what a batch holds.
 _OF_CALLER = re.compile(r"embeds|position_ids|token_type|past_key|cache|encoder_|hidden_states|head_mask|labels?\b")
 _FROZEN = re.compile(r"'(?:no_grad|inference_mode)'")
@@ -212,5 +207,4 @@ class _Search:
         atom = event.receiver.single
         if not isinstance(atom, Instance) or isinstance(atom.cls, ClassAtom):
             return None
-        name = atom.cls.rpartition(".")[2]
-        return None if name in _EMPTY else (atom.node, atom.context)
+        return (atom.node, atom.context) if has_parameters(atom.cls) else None

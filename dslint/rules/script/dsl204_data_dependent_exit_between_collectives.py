@@ -48,13 +48,17 @@ from dslint.rules.rankscripts import (
     DRAWS_OWN,
     DRAWS_SAME,
     EMPTY_BATCH,
+    FILLED,
+    GRADIENTS_OF_SOME,
     OWN_MINIBATCHES,
+    SERIES,
     SHARE_DEALT,
     SHARE_EMPTY_GOES_ON,
     SHARE_OF_NOTHING,
     SHARE_RETURNS,
     SHARE_USED,
     STOP_OF_A_LIST,
+    SUMMED,
 )
 from dslint.rules.snippets import (
     DDP_LOOP,
@@ -310,6 +314,12 @@ EXAMPLES = (
         "It is normalised on every rank",
         {"loss.py": LOSS_OF_POSITIVES % ("", "return losses[found].sum() / mean(found)")},
     ),
+    bad(
+        "A layer runs for some batches, and gradients that are there are added up",
+        {"train.py": GRADIENTS_OF_SOME % (SERIES, SUMMED)},
+        "train.py:26",
+    ),
+    good("The gradient of a layer that did not run is zero", {"train.py": GRADIENTS_OF_SOME % (SERIES, FILLED)}),
     good("Rank 0 tells the others", {"train.py": STOP_OF_A_LIST}),
     good("Rank 0 tells the others in a list, and keeps its own value", {"train.py": STOP_THAT_IS_TOLD}),
     good(
