@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ _STEPS = "gradient_accumulation_steps"
 _BATCH, _MICRO = "train_batch_size", "train_micro_batch_size_per_gpu"
 # A dictionary with none of these may be no whole configuration.
 _SECTIONS = frozenset({"zero_optimization", "optimizer", "fp16", "bf16"})
+# A strategy of Lightning by its name: `deepspeed_stage_3_offload`.
+_STRATEGY = re.compile(r"deepspeed_stage_(\d)")
 _MOST_SETTINGS, _DEEPEST = 200, 3
 
 
@@ -93,7 +96,8 @@ def named_stage(m: Machine, names: Sequence[str], given: Mapping[str, Value]) ->
     known = value.constants if value is not None else None
     if known is not None and len(known) == 1 and type(known[0]) is int:
         return known[0]
-    return stage_of(m, value)
+    word = _STRATEGY.match(str(known[0])) if known is not None and len(known) == 1 else None
+    return int(word[1]) if word is not None else stage_of(m, value)
 
 
 def _item(m: Machine, value: Value | None, key: str) -> Value | None:

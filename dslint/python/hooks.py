@@ -12,6 +12,7 @@ from dslint.python.environment import by_rank
 from dslint.python.events import Event
 from dslint.python.libraries import Row, parse_returns
 from dslint.python.machine import Machine
+from dslint.python.parts import modules_in
 from dslint.python.results import Place
 from dslint.python.values import NOTHING, Atom, Bound, ClassAtom, Function, Instance, Value, one
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, NODE, RANDOM, RANK
@@ -205,7 +206,10 @@ def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundA
                     call_hook(m, atom, name, method, node)
 
     if found:
+        begun = next((e for e in reversed(m.events) if isinstance(e, Event) and e.node is node), None)
         repeat(m, node, turn)
+        if begun is not None and "model" in bound.given:
+            begun.modules = modules_in(m, (bound.given["model"],))  # hooks may have built them
 
 
 def _hooks(m: Machine, atom: Instance) -> list[tuple[str, Value]]:

@@ -36,7 +36,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, DIVERGENT, LOST, RANK
+from dslint.python.varies import DATA, DIVERGENT, HOST, LOST, NAMED_RANK, OWN_FILE, RANK, RANKED
 
 WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gather"})
 
@@ -253,7 +253,8 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
                 return varies
     if row.varies == 0:
         return 0
-    return row.varies | (varies & LOST)
+    asks_own = "path" in row.extra and row.varies & HOST and varies & RANKED
+    return row.varies | (varies & LOST) | (varies & NAMED_RANK | OWN_FILE if asks_own else 0)
 
 
 _PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})

@@ -24,9 +24,11 @@ MISSING = 8192  # whether something is there follows from each rank's own data
 NAMED_RANK = 16384  # the number of the process, by the name of a parameter
 # No difference in what is there, only in its order: one that each process may have drawn for itself.
 ORDER = 32768
+# Whether a file is there that no other rank asks for: its name has the rank in it.
+OWN_FILE = 65536
 
 RANKED = NODE | LOCAL | RANK
-OWN = DATA | CLOCK | RANDOM | HOST
+OWN = DATA | CLOCK | RANDOM | HOST | OWN_FILE
 # The value was read, but not for certain ...
 UNSURE = NAMED_DATA | UNMODELLED | TOLD | GROUPED | MISSING
 # ... or it rests on any assumption at all.
@@ -49,6 +51,7 @@ _WORDS = {
     CLOCK: "clock",
     RANDOM: "random numbers",
     HOST: "files or state of each host",
+    OWN_FILE: "a file that each rank has for itself",
     LOST: "lost",
     WORLD: "assumed number of ranks",
     UNSURE: "assumed the same",

@@ -1352,8 +1352,8 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl209_z3_generate_without_synced_gpus",
         markers=(
             "\\.generate",
-            "deepspeed",
-            "initialize",
+            "deepspeed|DeepSpeed",
+            "initialize|[Ll]ightning|accelerat",
         ),
         fix="safe",
         since="0.1.0",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dslint.python.events import Alt, Event, Loop, walk
 from dslint.python.queries.differences import leaves
-from dslint.python.varies import CLOCK, DATA, HOST, OWN, RANDOM, RANKED, UNSURE
+from dslint.python.varies import CLOCK, DATA, HOST, OWN, OWN_FILE, RANDOM, RANKED, UNSURE
 from dslint.rules.markers import RANKS, WAITS
 
 if TYPE_CHECKING:
@@ -149,13 +149,13 @@ def _is_told(parting: Parting) -> bool:
 def is_about_data(parting: Parting) -> bool:
     """Return whether what each rank has for itself decides."""
     if parting.is_loop:
-        return bool(parting.varies & (DATA | CLOCK | RANDOM)) and not is_share_of_work(parting)
+        return bool(parting.varies & (DATA | CLOCK | RANDOM | OWN_FILE)) and not is_share_of_work(parting)
     return bool(parting.varies & OWN) or is_told_to_some(parting)
 
 
 def is_share_of_work(parting: Parting) -> bool:
     """Return whether a loop goes through what each rank has to do: a flag or what it drew is no share."""
-    own = OWN if isinstance(parting.test.node, ast.While) else CLOCK | RANDOM
+    own = OWN if isinstance(parting.test.node, ast.While) else CLOCK | RANDOM | OWN_FILE
     return bool(parting.varies & RANKED) and not parting.varies & own
 
 
@@ -284,7 +284,17 @@ def asked(test: Alt | Loop) -> ast.AST:
 def origin(run: RunQuery, parting: Parting) -> tuple[Module, ast.AST] | None:
     """Return where the difference between the ranks comes from."""
     value = parting.test.subject if isinstance(parting.test, Loop) else parting.test.test
-    return run.machine.origin(value) if value is not None else None
+    found = run.machine.origin(value) if value is not None else None
+    if found is None and parting.varies & OWN_FILE:
+        asks = (h.event for h in run.happenings("reads-file") if h.event.result and h.event.result.varies & OWN_FILE)
+        found = next(((event.module, event.node) for event in asks), None)
+    return found
+
+
+def begins(run: RunQuery, parting: Parting, label: str) -> tuple[Location, ...]:
+    """Return where the difference between the ranks comes from, as a related place."""
+    found = origin(run, parting)
+    return (run.location(*found, label),) if found is not None else ()
 
 
 def test_place(run: RunQuery, parting: Parting) -> Location:
@@ -306,6 +316,8 @@ def cause(parting: Parting) -> tuple[str, str]:
     varies = parting.varies
     if varies & DATA:
         return "looks at the data of this rank alone", "each rank has data of its own from here"
+    if varies & OWN_FILE:
+        return "depends on a file that this rank alone looks for", "each rank looks for a file of its own here"
     if parting.asks_share:
         return "asks for the share of items of this rank alone", "each rank takes a share of its own here"
     if parting.is_alone and not varies & (CLOCK | RANDOM):

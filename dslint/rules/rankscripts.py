@@ -306,3 +306,31 @@ def train(rows, optimizer):
 SUMMED = "if p.grad is not None:\n                dist.all_reduce(p.grad)"
 FILLED = "if p.grad is None:\n                p.grad = torch.zeros_like(p)\n            dist.all_reduce(p.grad)"
 SERIES = "if batch['series'].numel() > 0:\n            x = x + self.encoder(batch['series']).mean(0)"
+RESUMES = """\
+import json
+import os
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def first_step(folder):
+    path = os.path.join(folder, %s)
+    found = torch.tensor(int(os.path.exists(path)))
+    %s
+    if not found.item():
+        return 0
+    with open(path) as file:
+        return json.load(file)["step"]
+
+
+def train(net, optimizer, folder, steps):
+    model = DDP(net)
+    step = first_step(folder)
+    while step < steps:
+        optimizer.zero_grad()
+        model(torch.randn(8, 8)).mean().backward()
+        optimizer.step()
+        step += 1
+"""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.python.events import Event, Loop
+from dslint.python.queries.derived import Derived
 from dslint.python.values import ClassAtom, Instance
 from dslint.python.varies import MISSING
 from dslint.rules import evened, parted
@@ -37,12 +38,12 @@ def is_uneven(run: RunQuery, parting: Parting) -> bool:
     if parting.varies & MISSING:
         return False  # what the batch of a rank lacks is no share of the work
     asked = parted.test_node(parting)
+    if isinstance(parting.test.node, ast.While) and _is_read(run, parting.test.module, asked):
+        return False  # the number of a step that a file says
     text = parting.test.module.text(asked)
     total = known_total(parting)
     if total is not None:  # whether it comes out even is a sum; an odd number does for no even number of ranks
         return total % run.context.world_size.get_or(2) != 0
-    if isinstance(parting.test.node, ast.While) and not _counts_share(parting, parting.test.node):
-        return False
     if parting.is_loop and (_may_break(parting.test.node) or _GROUPS.search(text) or _is_bounded(asked)):
         return False
     cuts = [asked, *_definitions(parting)]
@@ -69,21 +70,14 @@ def known_total(parting: Parting) -> int | None:
     return int(known[1]) if known is not None else None
 
 
-def _counts_share(parting: Parting, loop: ast.While) -> bool:
-    """Return whether a loop goes through items of the rank: a counter that goes on where it was left is no share."""
-    module = parting.test.module
-    counters = [n for n in ast.walk(loop) if isinstance(n, ast.AugAssign) and isinstance(n.value, ast.Constant)]
-    counted = {ast.unparse(n.target) for n in counters}
-    names = {ast.unparse(n) for n in ast.walk(loop.test) if isinstance(n, ast.Name | ast.Attribute)}
-    if not names & counted or "len(" in module.text(loop.test):
-        return True
-    function = parted.function_around(module, loop) or module.tree
-    given = (n for n in ast.walk(function) if isinstance(n, ast.Assign))
-    return any(
-        _BY_RANK.search(module.text(n.value))
-        for n in given
-        if any(ast.unparse(target) in names for target in n.targets)
-    )
+def _is_read(run: RunQuery, module: Module, asked: ast.AST) -> bool:
+    """Return whether a test compares something that was read from a file."""
+    if not isinstance(asked, ast.Compare):
+        return False
+    reads = {id(found.event.node) for found in run.occurrences("reads-file")}
+    derived = Derived(run.machine.program.modules(), (tree for _, tree in run.trees())) if reads else None
+    pieces = derived.of(module, [asked]) if derived is not None else None
+    return any(id(node) in reads for _, piece in pieces or () for node in ast.walk(piece))
 
 
 def _own_class(parting: Parting) -> Iterator[ast.AST]:

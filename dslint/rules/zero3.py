@@ -36,6 +36,7 @@ class Spread:
     trained: set[Instance] = field(default_factory=set)
     engines: dict[Instance, Event] = field(default_factory=dict)  # by what each engine and its model was made
     trainers: dict[Instance, list[Instance]] = field(default_factory=dict)  # the models that Trainers will train
+    strategies: dict[Instance, Event] = field(default_factory=dict)  # trainers of Lightning at stage 3
     owners: dict[int, set[Instance]] = field(default_factory=dict)
 
     def read(self) -> Iterator[Happening]:
@@ -66,6 +67,8 @@ class Spread:
 
     def _note_engine(self, event: Event) -> None:
         """Note the models that an engine has taken: of a Trainer when it trains."""
+        if self._note_lightning(event):
+            return
         if event.tags & {"makes-engine", "prepares"} and self.run.stages.of(event) == 3:
             models = [*event.modules, *instances(event.arguments.get("model"))]
             if "makes-engine" in event.tags:
@@ -80,6 +83,16 @@ class Spread:
         elif "trainer-train" in event.tags and self.live is not None:
             for model in (m for trainer in instances(event.receiver) for m in self.trainers.get(trainer, ())):
                 self.engines.setdefault(model, self.live)
+
+    def _note_lightning(self, event: Event) -> bool:
+        """Note a trainer of Lightning at stage 3, or the models that it takes; return whether it is one."""
+        if "trainer" in event.tags and event.stage == 3:
+            self.strategies.update(dict.fromkeys(instances(event.result), event))
+            return True
+        found = [self.strategies[atom] for atom in instances(event.receiver) if atom in self.strategies]
+        for model in event.modules if found else ():
+            self.engines.setdefault(model, found[0])
+        return bool(found)
 
     def engine_of(self, value: Value | None) -> Event | None:
         """Return by what the engine was made that a value certainly is, or has taken for its model."""

@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[1] / "fixtures" / "recall"
 TABLE: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "table.toml").read_text())
 SCRIPT_RULES = frozenset(rule.code for rule in RULES if rule.kind == "script")
 # By set: the first was there when the rules were written, the others were not.
-FOUND_AT_LEAST = {1: 40, 2: 53, 3: 23}
+FOUND_AT_LEAST = {1: 40, 2: 53, 3: 25}
 # The finding may stand at the guard, the call or the loop that the root cause is made of.
 NEAR = 8
 

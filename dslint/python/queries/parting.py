@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from dslint.python.events import Alt, Call, Event, Loop, Node
 from dslint.python.queries.steps import Step
 from dslint.python.values import PerRank
-from dslint.python.varies import CLOCK, DATA, RANDOM, RANKED, WORLD
+from dslint.python.varies import CLOCK, DATA, OWN_FILE, RANDOM, RANKED, WORLD
 
 # What gives each rank a share of the items.
 _SHARES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# What differs from turn to turn on each rank for certain.
-OWN_TURNS = DATA | CLOCK
+# What differs on each rank for certain, from turn to turn.
+OWN_TURNS = DATA | CLOCK | OWN_FILE
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Parting:
         """Return whether the ranks part for certain, by their numbers or by data, clocks or chance of their own."""
         # Random numbers mostly come from one seed; how many items a dictionary has mostly is the same everywhere.
         if self.is_loop:
-            own = OWN_TURNS if isinstance(self.test.node, ast.While) else 0
+            own = OWN_TURNS if isinstance(self.test.node, ast.While) else OWN_FILE
             return bool(self.varies & (RANKED | own))
         if self.is_share or self.is_membership:
             return True

@@ -12,7 +12,8 @@ steps are averaged without a word.
 let all of them skip; or keep the graph and multiply the loss by 0.
 
 A rank whose share of the items is empty (`if not paths[rank::world_size]: return`) parts from the others in the same
-way as soon as there are fewer items than ranks.
+way as soon as there are fewer items than ranks. A rank that does not find the state file of its own
+(`state_{rank}.json`) begins at step 0, and makes more steps than the others.
 
 The loops of `transformers` and Lightning look at flags (`control.should_training_stop`, `trainer.should_stop`) that are
 each rank's own: setting one behind a test of the rank is the same mistake.
@@ -36,12 +37,12 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt
-from dslint.python.queries.order import following
 from dslint.python.queries.parting import Parting
-from dslint.python.varies import CLOCK, DATA, HOST, MISSING, RANKED
+from dslint.python.varies import HOST, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.loneflags import lone_flags
 from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.rankscripts import (
     BUFFER_EMPTIED,
@@ -51,6 +52,7 @@ from dslint.rules.rankscripts import (
     FILLED,
     GRADIENTS_OF_SOME,
     OWN_MINIBATCHES,
+    RESUMES,
     SERIES,
     SHARE_DEALT,
     SHARE_EMPTY_GOES_ON,
@@ -72,7 +74,7 @@ from dslint.rules.snippets import (
 )
 
 if TYPE_CHECKING:
-    from dslint.rules.runs import Happening, RunQuery
+    from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL204",
@@ -98,7 +100,6 @@ META = RuleMeta(
 
 
 _BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")
-_TELLS = re.compile(r"reduce|gather|broadcast|bcast")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -118,7 +119,6 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
         does = "makes" if parting.on_true else "skips"
         others = "the other ranks do not come" if parting.on_true else "the other ranks wait for it there"
         name = parted.called(run, parting)
-        value = parting.test.test if isinstance(parting.test, Alt) else parting.test.subject
         yield run.finding(
             META,
             module,
@@ -129,7 +129,7 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
             " them decide alike; or multiply the loss by 0",
             related=(
                 run.location(*parted.place(parting), "what the ranks do not share"),
-                *run.origin(value, label),
+                *parted.begins(run, parting, label),
             ),
             severity=Severity.INFO if _is_guess(parting, test) else META.severity,
             varies=parting.varies,
@@ -140,14 +140,8 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
 
 def _flags(run: RunQuery) -> Iterator[Finding]:
     """`trainer.should_stop = True` of Lightning, `control.should_training_stop = True` of transformers."""
-    for happening in run.happenings("steers-loop"):
+    for happening, tests in lone_flags(run):
         event = happening.event
-        value = event.arguments.get("value")
-        if value is None or value.constants != (True,) or not isinstance(event.node, ast.Attribute):
-            continue
-        tests = [n for n in happening.around if isinstance(n, Alt) and _is_own(run, n)]
-        if not (tests or parted.are_some(run, event.lanes)) or _is_told(happening):
-            continue
         test = tests[-1].test if tests else None
         yield run.finding(
             META,
@@ -164,20 +158,6 @@ def _flags(run: RunQuery) -> Iterator[Finding]:
             origin=run.machine.origin(test) if test is not None else None,
             facts={"collective": "flag", "family": event.api.partition(".")[0]},
         )
-
-
-def _is_own(run: RunQuery, test: Alt) -> bool:
-    """Return whether a test lets some ranks pass and others not: by their number, or by what each has for itself."""
-    sides = test.then_lanes, test.else_lanes
-    return bool(test.varies & (RANKED | DATA | CLOCK)) or any(parted.are_some(run, lanes) for lanes in sides)
-
-
-def _is_told(happening: Happening) -> bool:
-    """Return whether the function hands values on among the ranks afterwards."""
-    event = happening.event
-    if any("collective" in e.tags and "barrier" not in e.tags for e in following(happening.entry.tree, event)):
-        return True
-    return _TELLS.search(parted.code_after(event.module, event.node)) is not None
 
 
 def _expressions(parting: Parting) -> Iterator[ast.AST]:
@@ -320,6 +300,16 @@ EXAMPLES = (
         "train.py:26",
     ),
     good("The gradient of a layer that did not run is zero", {"train.py": GRADIENTS_OF_SOME % (SERIES, FILLED)}),
+    bad(
+        "Each rank looks for a state file of its own, and begins at the start without it",
+        {"train.py": RESUMES % ('f"state_{dist.get_rank()}.json"', "pass")},
+        "train.py:22",
+    ),
+    good(
+        "The ranks agree on whether all of them have their file",
+        {"train.py": RESUMES % ('f"state_{dist.get_rank()}.json"', "dist.all_reduce(found, op=dist.ReduceOp.MIN)")},
+    ),
+    good("One file for all ranks", {"train.py": RESUMES % ('"state.json"', "pass")}),
     good("Rank 0 tells the others", {"train.py": STOP_OF_A_LIST}),
     good("Rank 0 tells the others in a list, and keeps its own value", {"train.py": STOP_THAT_IS_TOLD}),
     good(

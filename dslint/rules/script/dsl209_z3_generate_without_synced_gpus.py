@@ -1,8 +1,9 @@
 """`generate` at ZeRO stage 3, where each rank stops after its own answer.
 
 **What.** `engine.module.generate(...)` (or `engine.generate`) without `synced_gpus=True`, on a model that
-`deepspeed.initialize` partitioned at stage 3 while transformers does not know of it: no live `HfDeepSpeedConfig`, no
-`TrainingArguments`, no `Accelerator`. With transformers before 4.28 it does not matter whether there is one.
+`deepspeed.initialize`, or the `DeepSpeedStrategy` of Lightning, partitioned at stage 3 while transformers does not know
+of it: no live `HfDeepSpeedConfig`, no `TrainingArguments`, no `Accelerator` (Lightning makes none of these). With
+transformers before 4.28 it does not matter whether there is one.
 
 **Why it hurts.** Every forward at stage 3 gathers the weights from all ranks. A rank whose answer is complete leaves
 the loop, and the ranks with longer answers wait for it until the process-group timeout. It happens with the first batch
@@ -46,7 +47,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="`generate` at ZeRO stage 3 lets each rank stop after its own answer",
     fix="safe",
-    markers=(r"\.generate", r"deepspeed", r"initialize"),
+    markers=(r"\.generate", r"deepspeed|DeepSpeed", r"initialize|[Ll]ightning|accelerat"),
     versions=("transformers",),
     references=(
         "https://github.com/huggingface/transformers/pull/22242",
@@ -59,6 +60,8 @@ META = RuleMeta(
 _SINCE = "4.28"
 _TELLERS = ("HfDeepSpeedConfig", "TrainingArguments", "Accelerator", "HfTrainer")
 _MAX_STEPS = 8
+# What turns a model into an engine, and tells transformers nothing.
+_MAKES = {"makes-engine", "trainer"}
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -70,7 +73,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         for found in spread.read():
             event = found.event
             maker = spread.engine_of(event.receiver) if "generate" in event.tags else None
-            if maker is None or id(event.node) in seen or not ("makes-engine" in maker.tags or _is_off(event)):
+            if maker is None or id(event.node) in seen or not (maker.tags & _MAKES or _is_off(event)):
                 continue
             is_read = not event.open or _is_off(event)
             if is_read and not is_gathered(found) and _stops_alone(run, spread, found, maker):
@@ -218,6 +221,24 @@ def answers(prompts, path):
     for prompt in prompts:
         yield engine.module.generate(prompt, max_new_tokens=256%s)
 """
+_LIGHTNING = """\
+import lightning as L
+from lightning.pytorch.strategies import DeepSpeedStrategy
+from transformers import T5ForConditionalGeneration
+
+
+class Writer(L.LightningModule):
+    def configure_model(self):
+        self.model = T5ForConditionalGeneration.from_pretrained("t5-base")
+
+    def validation_step(self, batch, batch_idx):
+        return self.model.generate(batch["input_ids"], max_new_tokens=64%s)
+
+
+def main(loader):
+    trainer = L.Trainer(accelerator="gpu", devices=4, strategy=%s)
+    trainer.fit(Writer(), loader, loader)
+"""
 _FIXED = """\
 import deepspeed
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -268,6 +289,20 @@ EXAMPLES = (
         },
         at="chat.py:14 error",
     ),
+    bad(
+        "Lightning, which tells transformers nothing",
+        {"write.py": _LIGHTNING % ("", "DeepSpeedStrategy(stage=3)")},
+        at="write.py:11 error",
+        fixed={"write.py": _LIGHTNING % (", synced_gpus=True", "DeepSpeedStrategy(stage=3)")},
+    ),
+    bad(
+        "Lightning, and the strategy by its name",
+        {"write.py": _LIGHTNING % ("", '"deepspeed_stage_3_offload"')},
+        at="write.py:11 error",
+        fixed={"write.py": _LIGHTNING % (", synced_gpus=True", '"deepspeed_stage_3_offload"')},
+    ),
+    good("Lightning at stage 2", {"write.py": _LIGHTNING % ("", "DeepSpeedStrategy(stage=2)")}),
+    good("Lightning with DDP", {"write.py": _LIGHTNING % ("", '"ddp"')}),
     good("stage 2: every rank has the whole model", {"chat.py": _CHAT % (2, "")}),
     good("told so", {"chat.py": _CHAT % (3, ", synced_gpus=True")}),
     good("all answers are equally long", {"chat.py": _CHAT % (3, ", min_new_tokens=256")}),
