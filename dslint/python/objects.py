@@ -91,7 +91,7 @@ def is_dataclass(m: Machine, cls: ClassAtom) -> bool:
     for decorator in cls.node.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
-        if name == "dataclass":
+        if "dataclass" in (name, cls.module.path_of(target).rpartition(".")[2]):
             return True
     return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from dslint.core.source import SourceFile
@@ -148,6 +148,22 @@ class Program:
             self._seen.add(path)
             self._unindexed.append(module)
         return module
+
+    def with_imports(self, modules: Iterable[Module]) -> list[Module]:
+        """Return modules and those of the project that they import, each once."""
+        found = {id(module): module for module in modules}
+        for module in list(found.values()):
+            homes = {home for origins in module.imported.values() for home, _ in origins}
+            for inner in filter(None, (self.named(module, home) for home in sorted(homes))):
+                found.setdefault(id(inner), inner)
+        return list(found.values())
+
+    def named(self, importer: Module, name: str) -> Module | None:
+        """Return the module of the project that an import means, without running it."""
+        path = self.resolve(importer, name)
+        if path:
+            self.noted.asked.add(("file", path))
+        return self._loaded(path) if path else None
 
     def modules(self) -> list[Module]:
         """Return the modules that were read for this machine."""

@@ -128,6 +128,58 @@ class Module:
         span = self.span(node)
         return self.source.text[span.start : span.end]
 
+    def lines(self, first: int, last: int) -> str:
+        """Return these lines of the text, the last one included; a form feed ends none, as for Python."""
+        return "\n".join(self._lines[max(first - 1, 0) : last])
+
+    @cached_property
+    def _statements(self) -> dict[int, ast.stmt]:
+        found: dict[int, ast.stmt] = {}
+        pending: list[tuple[ast.AST, ast.stmt | None]] = [(self.tree, None)]
+        while pending:
+            node, inside = pending.pop()
+            inside = node if isinstance(node, ast.stmt) else inside
+            if inside is not None:
+                found[id(node)] = inside
+            pending.extend((child, inside) for child in ast.iter_child_nodes(node))
+        return found
+
+    @cached_property
+    def _functions(self) -> dict[int, ast.AST]:
+        found: dict[int, ast.AST] = {}
+        pending: list[tuple[ast.AST, ast.AST | None]] = [(self.tree, None)]
+        while pending:
+            node, inside = pending.pop()
+            inside = node if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) else inside
+            if inside is not None:
+                found[id(node)] = inside
+            pending.extend((child, inside) for child in ast.iter_child_nodes(node))
+        return found
+
+    def function(self, node: ast.AST) -> ast.AST | None:
+        """Return the innermost function around a node, or the node itself where it is one."""
+        return self._functions.get(id(node))
+
+    def statement(self, node: ast.AST) -> ast.AST:
+        """Return the statement in which an expression stands; itself where that statement has a body."""
+        found = self._statements.get(id(node), node)
+        return node if hasattr(found, "body") else found
+
+    def code_after(self, node: ast.AST, scope: ast.AST) -> str:
+        """Return the code of a scope that stands after the statement of a node."""
+        end = len(self.code) if isinstance(scope, ast.Module) else self.span(scope).end
+        return self.code[self.span(self.statement(node)).end : end]
+
+    def code_before(self, node: ast.AST, scope: ast.AST) -> str:
+        """Return the code of the body of a function that stands before the statement of a node."""
+        body = getattr(scope, "body", None)
+        start = self.span(body[0]).start if isinstance(body, list) and body else self.span(scope).start
+        return self.code[start : self.span(self.statement(node)).start]
+
+    def code_between(self, first: ast.AST, second: ast.AST) -> str:
+        """Return the code between the statements of two nodes."""
+        return self.code[self.span(self.statement(first)).end : self.span(self.statement(second)).start]
+
     def __repr__(self) -> str:
         return f"Module({self.path})"
 

@@ -24,9 +24,7 @@ def variable_of(maker: Event, at: ast.AST) -> str:
 
 def function_of(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, else the module."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    outer = [n for n in ast.walk(module.tree) if isinstance(n, kinds) and any(inner is node for inner in ast.walk(n))]
-    return outer[-1] if outer else module.tree
+    return module.function(node) or module.tree
 
 
 def can_replace(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from dslint.python.events import RAISE, Alt, Call, Context, Event, Exit, Loop, Node, Seq, Try, children, events
+from dslint.python.queries.asked import in_words
 from dslint.python.queries.steps import tags_of
 from dslint.python.values import Instance, Value
 from dslint.python.varies import DIVERGENT, HOST, LOST, RANKED, UNSURE
@@ -22,6 +23,7 @@ _RANKED = re.compile(
     r"(?i)rank|world_?size|is_?main|main_?(?:process|rank|node)|master|primary|leader|should_(?:save|log|write)|lock|gpu|worker"
 )
 _TURNS = frozenset({"main-first", "local-main-first", "rank-zero-only"})
+_DEEPEST = 4
 _RUNS_SCRIPT = re.compile(r"(?:ddp|fsdp|deepspeed)(?!.*(?:spawn|fork|notebook))")
 
 
@@ -131,8 +133,7 @@ _PARTS = (DIVERGENT & ~HOST) | LOST | UNSURE
 
 def _is_common(alt: Alt) -> bool:
     """The test may not send ranks different ways, as far as it can be read."""
-    test = getattr(alt.node, "test", alt.node)
-    return not alt.varies & _PARTS and not _RANKED.search(alt.module.text(test))
+    return not alt.varies & _PARTS and not _RANKED.search(in_words(alt))
 
 
 def _is_lock(manager: Value) -> bool:
@@ -163,6 +164,7 @@ def _in_order(tree: Seq) -> Iterator[tuple[Event, tuple[Node, ...]]]:
             inner, within = [], around
             for item in node.items:
                 inner.append((item, within))
+                item = _last_test(item)
                 if isinstance(item, Alt) and _waits_on_one_side(item):
                     # Between two such tests the ranks go one after the other.
                     turns = [n for n in within if isinstance(n, Alt) and n not in around and _waits_on_one_side(n)]
@@ -175,6 +177,19 @@ def _in_order(tree: Seq) -> Iterator[tuple[Event, tuple[Node, ...]]]:
             pending.extend(
                 (c, (*around, node, c) if isinstance(node, Alt) else (*around, node)) for c in reversed(children(node))
             )
+
+
+def _last_test(item: Node) -> Node:
+    """Return the test that all come to at the end of a call, or of the only side that a test leaves open."""
+    for _ in range(_DEEPEST):
+        block = item.body if isinstance(item, Call) else None
+        if isinstance(item, Alt) and not (item.then_lanes and item.else_lanes):
+            block = item.then if item.then_lanes else item.orelse
+        last = next((inner for inner in reversed(block.items if block else ()) if not isinstance(inner, Exit)), None)
+        if last is None:
+            break
+        item = last
+    return item
 
 
 def _leaves(alt: Alt) -> bool:

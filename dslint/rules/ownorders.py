@@ -62,7 +62,13 @@ def is_seeded(run: RunQuery, found: Happening, library: str = "numpy") -> bool:
         if "trainer" in event.tags or ("seeds" in event.tags and _seeds(event, library)):
             return True
     around = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
-    return any(SEEDS.search(module.code) for module in around)
+    return any(SEEDS.search(module.code) or _imports_seeding(module) for module in around)
+
+
+def _imports_seeding(module: Module) -> bool:
+    """Return whether a module imports a function that seeds by its name, under another one."""
+    pairs = ((name, original) for name, origins in module.imported.items() for _, original in origins)
+    return any(name != original and "seed" in original.lower() for name, original in pairs)
 
 
 def _seeds(event: Event, library: str) -> bool:

@@ -169,8 +169,7 @@ def around(parting: Parting) -> str:
 def code_after(module: Module, node: ast.AST) -> str:
     """Return the code of the function around a node that stands after it."""
     function = function_around(module, node) or module.tree
-    lines = module.source.text.split("\n")
-    return "\n".join(lines[getattr(node, "end_lineno", 0) : getattr(function, "end_lineno", len(lines))])
+    return module.code_after(node, function)
 
 
 def function_around(module: Module, node: ast.AST) -> ast.FunctionDef | None:

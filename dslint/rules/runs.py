@@ -195,6 +195,13 @@ class RunQuery:
                             found.setdefault(inner, event)
         return found
 
+    def likely(self, value: Value | None) -> tuple[object, ...] | None:
+        """Return the constants that a value may be; of an open parameter or an option its default."""
+        if value is None or value.constants is not None:
+            return value.constants if value is not None else None
+        default = self.machine.defaults.get(value.number)
+        return default.constants if default is not None else None
+
     def has(self, *tags: str) -> bool:
         """Return whether any event has one of the tags."""
         return any(tag in self._tagged for tag in tags)

@@ -11,9 +11,9 @@ from itertools import pairwise
 from dslint.python import formulas
 from dslint.python.events import Alt, Event, events
 from dslint.python.queries.arms import Arm, other_arms
+from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.order import following
 from dslint.python.source import Module
-from dslint.rules.asked import expressions_of
 from dslint.rules.runs import Happening, RunQuery
 
 # A test of whether there are several processes: there are.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _STATES = ("makes-engine", "training-arguments", "live-config", "starts-group", "prepares")
 _STAGED = re.compile(r"stage")
 _SECTION = "zero_optimization"
+_MOST_FLAGS = 4
 _EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex")
 
 
@@ -125,14 +126,25 @@ class Stages:
 
     def _is_passed_by(self, arm: Arm) -> bool:
         """The stage is that of certain commands, and none of these comes there: they do not pass the switch."""
-        context, number = self.run.context, arm.alt.test.number if arm.alt.test is not None else None
+        context, (number, holds) = self.run.context, self._asked_option(arm)
         if context.launcher.is_absent or context.zero_stage.is_absent or not isinstance(number, tuple):
             return False
         name = str(number[-1])
         default = self.run.machine.defaults.get(number)
         known = (default.constants if default is not None else None) or ()
         is_left = number[0] == "option" and len(known) == 1 and name not in context.arguments
-        return is_left and bool(known[0]) is arm.holds
+        return is_left and bool(known[0]) is holds
+
+    def _asked_option(self, arm: Arm) -> tuple[object, bool]:
+        """Return the number of what a test asks, past `not` and flags, and its answer on this side."""
+        number, holds = arm.alt.test.number if arm.alt.test is not None else None, arm.holds
+        for _ in range(_MOST_FLAGS):
+            choice = self.run.machine.chosen.get(number)
+            if isinstance(number, tuple) and number[0] == "not":
+                number, holds = number[1], not holds
+            elif choice is not None and {choice.first.constants, choice.second.constants} == {(True,), (False,)}:
+                number, holds = choice.test.number, holds is (choice.first.constants == (True,))
+        return number, holds
 
     def _place(self, event: Event) -> Location:
         node = event.nodes.get("config") or event.nodes.get("deepspeed") or event.node
@@ -156,18 +168,33 @@ def _is_hidden(event: Event) -> bool:
 
 def _sections(tree: ast.Module) -> Iterator[tuple[ast.AST, int | None]]:
     for node in ast.walk(tree):
-        for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-            if isinstance(key, ast.Constant) and key.value == _SECTION:
+        for key, value in _items(node) or ():
+            if key == _SECTION:
                 yield value, _stage_in(value)
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        key = target.slice if isinstance(target, ast.Subscript) else None
+        if isinstance(key, ast.Constant) and key.value == _SECTION and isinstance(node, ast.Assign):
+            yield node.value, _stage_in(node.value)
 
 
 def _stage_in(section: ast.expr) -> int | None:
-    if not isinstance(section, ast.Dict):
+    items = _items(section)
+    if items is None:
         return None
-    for key, value in zip(section.keys, section.values, strict=True):
-        if isinstance(key, ast.Constant) and key.value == "stage":
+    for key, value in items:
+        if key == "stage":
             return value.value if isinstance(value, ast.Constant) and type(value.value) is int else None
-    return 0 if all(isinstance(key, ast.Constant) for key in section.keys) else None
+    return 0 if all(key is not None for key, _ in items) else None
+
+
+def _items(node: ast.AST) -> list[tuple[object, ast.expr]] | None:
+    """Return the keys and values of `{...}` or `dict(...)`, `None` for a key that is no constant."""
+    if isinstance(node, ast.Dict):
+        keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        return list(zip(keys, node.values, strict=True))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        return [*((keyword.arg, keyword.value) for keyword in node.keywords), *((None, part) for part in node.args)]
+    return None
 
 
 def _side(told: Outcome, holds: bool) -> frozenset[int]:
@@ -208,17 +235,17 @@ def _does_at_3(module: Module, scope: ast.AST, does: re.Pattern[str]) -> bool:
     for node in ast.walk(scope):
         if isinstance(node, ast.Match):
             asks = _STAGED.search(module.text(node.subject))
-            if asks and any(_is_3(case.pattern) and _calls(case.body, does) for case in node.cases):
+            if asks and any(_is_3(case.pattern) and _calls(module, case.body, does) for case in node.cases):
                 return True
         elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
             told = outcome(module, node.values[0]) or (ALL, ALL)
-            if told[0 if isinstance(node.op, ast.And) else 1] == ZERO3 and _calls([node.values[1]], does):
+            if told[0 if isinstance(node.op, ast.And) else 1] == ZERO3 and _calls(module, [node.values[1]], does):
                 return True
         elif isinstance(node, ast.If | ast.IfExp):
             told = outcome(module, node.test) or (ALL, ALL)
             for arm, stages in ((node.body, told[0]), (node.orelse, told[1])):
                 parts = arm if isinstance(arm, list) else [arm]
-                if stages == ZERO3 and _calls(parts, does):
+                if stages == ZERO3 and _calls(module, parts, does):
                     return True
             if told[1] == ZERO3 and isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return | ast.Raise):
                 return True  # what follows is for stage 3
@@ -229,6 +256,16 @@ def _is_3(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchValue) and isinstance(pattern.value, ast.Constant) and pattern.value.value == 3
 
 
-def _calls(parts: Sequence[ast.AST], does: re.Pattern[str]) -> bool:
-    calls = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Call))
-    return any(does.search(ast.unparse(call.func).rpartition(".")[2]) for call in calls)
+def _calls(module: Module, parts: Sequence[ast.AST], does: re.Pattern[str]) -> bool:
+    """Return whether code calls such a thing, or a function of its module does that it calls."""
+    seen: set[ast.AST] = set()
+    pending = list(parts)
+    while pending:
+        calls = [node for node in ast.walk(pending.pop()) if isinstance(node, ast.Call)]
+        called = {ast.unparse(call.func).rpartition(".")[2] for call in calls}
+        if any(map(does.search, called)):
+            return True
+        inner = [f for f in module.tree.body if isinstance(f, ast.FunctionDef) and f.name in called and f not in seen]
+        seen.update(inner)
+        pending += inner
+    return False

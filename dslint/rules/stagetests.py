@@ -67,6 +67,7 @@ class _Names:
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=list)
     values: dict[tuple[ast.AST | None, str], list[ast.expr | None]] = field(default_factory=dict)
     fields: dict[str, list[ast.expr]] = field(default_factory=dict)
+    flags: dict[tuple[ast.AST | None, str], list[ast.expr]] = field(default_factory=dict)
 
     def around(self, line: int) -> ast.AST | None:
         """Return the innermost function around a line."""
@@ -78,11 +79,20 @@ class _Names:
         if isinstance(node, ast.Name):
             scope = self.around(node.lineno)
             found = self.values.get((scope, node.id)) or self.values.get((None, node.id)) or []
+            found = [value for value in found if not _is_none(value)] or found  # `x = None` before it gets its value
             return found[0] if len(found) == 1 else None
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             given = self.fields.get(node.attr, [])
             return given[0] if len(given) == 1 else None
         return None
+
+    def flag(self, node: ast.expr) -> ast.expr | None:
+        """Return the test that decides whether a name becomes True, where it is False before and nothing else."""
+        key = (self.around(node.lineno), node.id) if isinstance(node, ast.Name) else None
+        given = self.values.get(key, []) if key is not None else []
+        found = self.flags.get(key, []) if key is not None else []
+        truths = [_truth(value) for value in given if value is not None]
+        return found[0] if len(given) == 2 and set(truths) == {True, False} and len(found) == 1 else None
 
     def returned(self, name: str) -> ast.expr | None:
         """Return what the only function of a name returns, where it does nothing else."""
@@ -105,6 +115,13 @@ def _names_of(module: Module) -> _Names:
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 _note(found, scope, target, node.value)
+        elif isinstance(node, ast.If) and not node.orelse:
+            for inner in node.body:
+                if isinstance(inner, ast.Assign) and _truth(inner.value) is True:
+                    names = [t.id for t in inner.targets if isinstance(t, ast.Name)]
+                    found.flags.update(
+                        {(scope, name): [*found.flags.get((scope, name), []), node.test] for name in names}
+                    )
         pending.extend((child, scope) for child in ast.iter_child_nodes(node))
     found.functions.sort(key=lambda f: (f.lineno, -(f.end_lineno or 0)))
     return found
@@ -142,6 +159,10 @@ def outcome(module: Module, test: ast.expr, steps: int = 0) -> Outcome | None:
         return outcome(module, test.value, steps + 1)
     if isinstance(test, ast.BoolOp):
         return _both(module, test, steps)
+    same = _same(test)
+    if same is not None:
+        found = outcome(module, same[0], steps + 1)
+        return found and (found if same[1] else (found[1], found[0]))
     if isinstance(test, ast.Compare):
         return _comparison(module, test)
     if isinstance(test, ast.Call):
@@ -149,6 +170,25 @@ def outcome(module: Module, test: ast.expr, steps: int = 0) -> Outcome | None:
     if isinstance(test, ast.Name | ast.Attribute):
         return _named(module, test, steps)
     return _other(module, test)
+
+
+def _same(test: ast.expr) -> tuple[ast.expr, bool] | None:
+    """Return what a test asks in other words, and whether it means that: `x is True`, `True if x else False`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.Eq):
+        side = _truth(test.comparators[0])
+        return (test.left, side) if side is not None else None
+    if isinstance(test, ast.IfExp):
+        sides = _truth(test.body), _truth(test.orelse)
+        return (test.test, bool(sides[0])) if set(sides) == {True, False} else None
+    return None
+
+
+def _is_none(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _truth(node: ast.expr) -> bool | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
 
 
 def _both(module: Module, test: ast.BoolOp, steps: int) -> Outcome | None:
@@ -207,8 +247,8 @@ def _call(module: Module, test: ast.Call, steps: int) -> Outcome | None:
 
 
 def _named(module: Module, test: ast.Name | ast.Attribute, steps: int) -> Outcome | None:
-    behind = _names_of(module).value(test)
-    if isinstance(behind, ast.Compare | ast.Call | ast.BoolOp | ast.UnaryOp | ast.Name | ast.Attribute):
+    behind = _names_of(module).value(test) or _names_of(module).flag(test)
+    if isinstance(behind, ast.Compare | ast.Call | ast.BoolOp | ast.UnaryOp | ast.Name | ast.Attribute | ast.IfExp):
         found = outcome(module, behind, steps + 1)
         if found is not None and found != _NOTHING:
             return found

@@ -87,7 +87,21 @@ class TrainerClasses:
                 return True
             inner = (n for n in ast.walk(node) if isinstance(n, ast.Name)) if steps < _MOST_STEPS else iter(())
             pending += [(b.value, steps + 1) for n in inner for b in self._names.bindings(n) if b.value is not None]
+            if steps < _MOST_STEPS:
+                pending += [(deciding, steps + 1) for deciding in self._elsewhere(node)]
         return False
+
+    def _elsewhere(self, test: ast.AST) -> Iterator[ast.expr]:
+        """What functions of the file return that a test calls, and the tests that set its flags."""
+        called = {n.func.id for n in ast.walk(test) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+        for node in ast.walk(self._names.tree):
+            if isinstance(node, ast.FunctionDef) and node.name in called:
+                yield from (n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None)
+            elif isinstance(node, ast.If):
+                given = (t for s in node.body if isinstance(s, ast.Assign) for t in s.targets)
+                if any(isinstance(t, ast.Name) and t.id in names for t in given):
+                    yield node.test
 
     def states_release(self, library: str) -> bool:
         """The file itself asks for releases up to one: `require_version("trl>=0.8.6,<=0.9.6")`, or imports flax.

@@ -15,7 +15,7 @@ import pytest
 from metamorphic.examples import CASES, Case
 from metamorphic.judge import generator_of, judged, misfixed, pick, rewritten
 from metamorphic.subject import REWRITES
-from metamorphic.table import TABLE, allowed
+from metamorphic.table import MENDED, TABLE, allowed
 
 # How many compositions of an example are judged; ``DSLINT_METAMORPHIC`` sets another number.
 COMPOSITIONS = int(os.environ.get("DSLINT_METAMORPHIC", "1"))
@@ -54,6 +54,15 @@ def test_what_the_table_says_is_missed(rewrite: str, tmp_path: Path, monkeypatch
         if "missed" not in kinds:
             found_again.append(code)
     assert found_again == []
+
+
+@pytest.mark.parametrize("rewrite", MENDED)
+def test_what_was_mended_stays_silent(rewrite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for case in (case for code in MENDED[rewrite] for case in BY_RULE[code] if not case.is_bad):
+        subject = rewritten(case, [REWRITES[rewrite]], generator_of(case, rewrite))
+        verdict = judged(tmp_path / "project", case, subject) if subject is not None else None
+        assert verdict is None or verdict.kind != "false alarm", (case.name, subject, verdict)
 
 
 @pytest.mark.parametrize("code", [c for c, cases in BY_RULE.items() if any(case.example.fixed for case in cases)])

@@ -25,6 +25,8 @@ _READ = tomllib.loads((Path(__file__).parent / "abstentions.toml").read_text())
 TABLE = {e["name"]: Abstention(e["name"], e["why"], tuple(e["rules"])) for e in _READ.get("rewrite", ())}
 # Rewrites that are followed alone, and hide something together.
 TOGETHER = [(frozenset(e["names"]), frozenset(e["rules"])) for e in _READ.get("together", ())]
+# After which rewrites the good examples of which rules were once loud.
+MENDED: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "mended.toml").read_text())
 
 
 def allowed(code: str, rewrites: Sequence[str]) -> bool:

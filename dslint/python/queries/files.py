@@ -154,7 +154,7 @@ def _between(first: Use, second: Use) -> Iterator[str]:
     depth = sum(a is b for a, b in zip(first.calls, second.calls, strict=False))
     start, end = _place(first, depth), _place(second, depth)
     if start[0] is end[0]:
-        yield _lines(start[0], getattr(start[1], "end_lineno", 0) + 1, getattr(end[1], "lineno", 0) - 1)
+        yield start[0].code_between(start[1], end[1])
     for use, is_first in ((first, True), (second, False)):
         for at in range(depth, len(use.calls)):
             function = use.calls[at].function
@@ -162,19 +162,15 @@ def _between(first: Use, second: Use) -> Iterator[str]:
                 continue
             node = _place(use, at + 1)[1]
             if is_first:
-                yield _lines(function.module, getattr(node, "end_lineno", 0) + 1, function.node.end_lineno or 0)
+                yield function.module.code_after(node, function.node)
             else:
-                yield _lines(function.module, function.node.lineno + 1, getattr(node, "lineno", 0) - 1)
+                yield function.module.code_before(node, function.node)
 
 
 def _place(use: Use, depth: int) -> tuple[Module, ast.AST]:
     """Return where a use stands in the function of that depth: the call that leads to it, or itself."""
     node: Call | Event = use.calls[depth] if depth < len(use.calls) else use.event
     return node.module, node.node
-
-
-def _lines(module: Module, first: int, last: int) -> str:
-    return "\n".join(line.partition("#")[0] for line in module.code.splitlines()[first - 1 : last])
 
 
 def _touched(m: Machine, event: Event) -> Iterator[tuple[str, Path, int]]:

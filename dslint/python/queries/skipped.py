@@ -27,6 +27,7 @@ from dslint.python.events import (
 )
 from dslint.python.machine import Machine
 from dslint.python.models import has_parameters
+from dslint.python.queries.asked import in_words
 from dslint.python.values import ClassAtom, Instance
 from dslint.python.varies import DATA, DIVERGENT, MISSING
 
@@ -154,7 +155,7 @@ class _Search:
     def _alternative(self, alt: Alt, rest: tuple[list[Node], ...]) -> Skipped | None:
         if not alt.varies & DIVERGENT or not alt.then_lanes & alt.else_lanes:
             return None
-        if alt.varies & MISSING and _OF_CALLER.search(alt.module.text(getattr(alt.node, "test", alt.node))):
+        if alt.varies & MISSING and _OF_CALLER.search(in_words(alt)):
             return None
         then, then_exit = self._parts(alt.then.items)
         orelse, else_exit = self._parts(alt.orelse.items)

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt
+from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.parting import Parting
 from dslint.python.varies import HOST, MISSING, RANKED
 from dslint.rules import parted
-from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.loneflags import lone_flags
 from dslint.rules.markers import OWN_DATA, WAITS

@@ -165,13 +165,13 @@ def _is_same_everywhere(event: Event) -> bool:
 def _is_written(module: Module, node: ast.expr) -> bool:
     """Return whether a constant of the file is all that an expression is made of."""
     for _ in range(_MAX_STEPS):
-        if isinstance(node, ast.Constant):
+        if _is_constant(module, node):
             return True
         if isinstance(node, ast.Call):
             is_moved = isinstance(node.func, ast.Attribute) and node.func.attr == "to"
             prompt = node.args[0] if node.args and not is_moved else None
             prompt = (value_behind(module, prompt) or prompt) if prompt is not None else None
-            if isinstance(prompt, ast.Constant):
+            if prompt is not None and _is_constant(module, prompt):
                 return True
             if not isinstance(node.func, ast.Attribute):
                 return False
@@ -183,6 +183,21 @@ def _is_written(module: Module, node: ast.expr) -> bool:
             if behind is None:
                 return False
             node = behind
+    return False
+
+
+def _is_constant(module: Module, node: ast.expr, steps: int = _MAX_STEPS) -> bool:
+    """Return whether an expression is made of constants, also of those that an object or a class of the file holds."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.value, ast.Name):
+        held = value_behind(module, node.value)
+        parts = held.values if isinstance(held, ast.Dict) else [k.value for k in getattr(held, "keywords", ())]
+        classes = (c for c in module.tree.body if isinstance(c, ast.ClassDef) and c.name == node.value.id)
+        given = [s.value for c in classes for s in c.body if isinstance(s, ast.Assign)]
+        return bool([*parts, *given]) and all(_is_constant(module, part, 0) for part in (*parts, *given))
+    if isinstance(node, ast.BinOp) and steps:
+        return _is_constant(module, node.left, steps - 1) and _is_constant(module, node.right, steps - 1)
     return False
 
 

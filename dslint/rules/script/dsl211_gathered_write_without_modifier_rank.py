@@ -276,7 +276,7 @@ def _gather_of(run: RunQuery, found: Happening) -> Event | None:
     if maker is None or maker.open or row is None or row.constructor.extra.get("modifier") != "modifier_rank":
         return None
     enabled = maker.arguments.get("enabled")
-    return maker if enabled is None or not {False, None} & set(enabled.constants or ()) else None
+    return maker if enabled is None or not {False, None} & set(run.likely(enabled) or ()) else None
 
 
 def _left_out(run: RunQuery, event: Event, gather: Event) -> Finding:

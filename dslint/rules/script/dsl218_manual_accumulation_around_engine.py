@@ -27,8 +27,8 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, Loop, events, walk
+from dslint.python.queries.asked import expressions_of
 from dslint.python.values import Instance
-from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from dslint.core.finding import Finding, Severity
 from dslint.python import attributes
 from dslint.python.events import Alt, Call, Event, Node, children, events, walk
+from dslint.python.queries.asked import in_words
 from dslint.python.source import Module
 from dslint.python.values import Atom, Bound, ClassAtom, Function, Instance, Partial
 from dslint.rules.base import RuleMeta, bad, good
@@ -153,7 +154,7 @@ def _asks_for_worker(call: Call) -> bool:
     called = {n.node: n.function for n in nodes if isinstance(n, Call) and isinstance(n.function, Function)}
     for test in (node for node in nodes if isinstance(node, Alt)):
         inner = (called[n] for n in ast.walk(asked(test)) if n in called)
-        texts = (test.module.text(asked(test)), *(f.module.text(f.node) for f in inner))
+        texts = (in_words(test), *(f.module.text(f.node) for f in inner))
         if any(map(_ASKS_WORKER.search, texts)):
             return True
     return False

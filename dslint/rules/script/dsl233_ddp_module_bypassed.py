@@ -27,8 +27,9 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.python.events import Alt, Event, Loop
+from dslint.python.events import Event, Loop
 from dslint.python.models import INSIDE
+from dslint.python.queries.arms import other_arms
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
@@ -53,7 +54,7 @@ _GRADIENT = re.compile(r"\bgrad\b|gradients?\b")
 _AVERAGES = re.compile(
     r"\.grad\b[\s\S]{0,400}?\b(?:all_?reduce|reduce|average)\w*\("
     r"|\b(?:all_?reduce|reduce|average)\w*\([^)]{0,80}?grad|average_gradients"
-    r"|\.all_?reduce\b[\s\S]*?\.grad\b"
+    r"|\.all_?reduce\b[\s\S]*?\.grad\b|\.grad\b[\s\S]{0,400}?\.all_?reduce\b"
 )
 _LINES_BEFORE = 8
 _MODES = re.compile(r"\.(train|eval)\(")
@@ -83,10 +84,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _reduces_gradients(event: Event) -> bool:
     """Return whether a collective gets gradients, or what the lines before have made of them."""
-    lines = event.module.source.text.splitlines()
     first, last = getattr(event.node, "lineno", 1), getattr(event.node, "end_lineno", 1)
     is_reduction = "reduce" in event.api or "gather" in event.api
-    return is_reduction and bool(_GRADIENT.search("\n".join(lines[max(first - _LINES_BEFORE, 0) : last])))
+    return is_reduction and bool(_GRADIENT.search(event.module.lines(first - _LINES_BEFORE + 1, last)))
 
 
 def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[Happening]:
@@ -122,8 +122,7 @@ def _is_excused(call: Happening, backward: Happening) -> bool:
         return True
     functions = [c.function.node for c in call.calls if isinstance(c.function, Function)]
     first = getattr(functions[-1], "lineno", 1) if functions else getattr(call.entry.node, "lineno", 1)
-    lines = call.event.module.source.text.splitlines()[first - 1 : getattr(call.event.node, "lineno", 1)]
-    modes = _MODES.findall("\n".join(lines))
+    modes = _MODES.findall(call.event.module.lines(first, getattr(call.event.node, "lineno", 1)))
     return bool(modes) and modes[-1] == "eval"
 
 
@@ -159,7 +158,8 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
 
 def _is_choice(wrap: Happening) -> bool:
     """Return whether only some runs wrap the model."""
-    return any(isinstance(node, Alt) and node.then_lanes and node.else_lanes for node in wrap.around)
+    arms = other_arms(wrap.entry.tree, wrap.around, wrap.event)
+    return any(arm.alt.then_lanes and arm.alt.else_lanes for arm in arms)
 
 
 def _fix(run: RunQuery, event: Event, func: ast.AST) -> Fix | None:

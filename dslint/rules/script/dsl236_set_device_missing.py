@@ -171,15 +171,25 @@ def _is_choice(run: RunQuery, event: Event) -> bool:
     return any(words is None or any(":" in word for word in words) for words in known)
 
 
-def _calls_stranger(run: RunQuery, module: Module) -> bool:
-    """Return whether a module imports a function of such a name that is not there to be read."""
+def _calls_stranger(run: RunQuery, module: Module, only: frozenset[str] | None = None) -> bool:
+    """Return whether a module imports a function of such a name that is not there to be read; `only`: of these names.
+
+    A module of the project may hand on what it imports itself.
+    """
     libraries, program = run.machine.libraries, run.machine.program
     for name, origins in module.imported.items():
-        for home, original in origins:
+        for home, original in origins if only is None or name in only else ():
             root = home.partition(".")[0]
-            if root == "torch" or root in sys.stdlib_module_names or program.resolve(module, home):
+            if root == "torch" or root in sys.stdlib_module_names:
                 continue
-            called = re.findall(rf"\b{re.escape(name)}\.(\w+)\(", module.source.text) if not original else [original]
+            before = r"\b" if original == "*" else rf"\b{re.escape(name)}\."
+            is_name = original not in ("", "*")
+            called = [original] if is_name else re.findall(rf"{before}(\w+)\(", module.source.text)
+            inner = program.named(module, home)
+            if inner is not None:
+                if only is None and _calls_stranger(run, inner, frozenset(called)):
+                    return True
+                continue
             for word in called:
                 if _MAY_CHOOSE.search(word) and libraries.function(f"{home}.{word}") is None:
                     return True

@@ -50,7 +50,7 @@ META = RuleMeta(
 )
 
 _TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
-_THIS_MACHINE = re.compile(r"[\"']MASTER_ADDR[\"']\]? *[=,] *[\"'](?:localhost|127\.0\.0\.1)[\"']")
+_THIS_MACHINE = re.compile(r"[\"']MASTER_ADDR[\"']\]? *[=,][ (]*[\"'](?:localhost|127\.0\.0\.1)[\"']")
 # Where nothing starts a job, its state is unknown: only the rank itself counts.
 _ASKED = re.compile(r"get_rank\(|process_index|RANK")
 _RANK = re.compile(r"rank|process_index", re.I)

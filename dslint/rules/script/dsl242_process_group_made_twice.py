@@ -25,9 +25,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import RAISE, Call, Event, Try
+from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.order import Before, ends
 from dslint.python.values import Value
-from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.groups import (
     after_group,

@@ -20,11 +20,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event
-from dslint.rules.asked import expressions_of, is_followed
+from dslint.python.queries.asked import expressions_of, is_followed
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.ways import Decided, ways_to
@@ -114,10 +113,32 @@ def _is_unwrapped(event: Event) -> bool:
         if isinstance(node, ast.Attribute) and node.value is event.node:
             return node.attr == "module"
         body = getattr(node, "body", None)
-        for one, other in pairwise(body) if isinstance(body, list) else ():
-            if isinstance(one, ast.Assign) and one.value is event.node and isinstance(other, ast.Assign):
-                return ast.unparse(other) == f"{ast.unparse(one.targets[0])} = {ast.unparse(one.targets[0])}.module"
+        statements = body if isinstance(body, list) else []
+        for at, one in enumerate(statements):
+            if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is event.node:
+                return _takes_off(_target(one), statements[at + 1 :])
     return False
+
+
+def _takes_off(name: str, after: list[ast.stmt]) -> bool:
+    """Return whether the first thing done with a variable, or with another name of it, is `x = x.module`."""
+    names = {name}
+    for statement in after:
+        value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+        if value is None:
+            return False
+        if ast.unparse(value) not in names:
+            target = _target(statement)
+            return ast.unparse(value) == f"{target}.module" and target in names
+        names.add(_target(statement))
+    return False
+
+
+def _target(statement: ast.stmt) -> str:
+    """Return what a statement assigns to, as code."""
+    if isinstance(statement, ast.Assign):
+        return ast.unparse(statement.targets[0])
+    return ast.unparse(statement.target) if isinstance(statement, ast.AnnAssign) else ""
 
 
 _HEAD = "import torch\nimport torch.distributed as dist\nfrom torch import nn\n\n\ndef main(args, model):\n"

@@ -54,7 +54,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     for arrival in arrivals(run, "starts-run"):
         event = arrival.event
-        modules = (event.module, arrival.start.module)
+        modules = run.machine.program.with_imports((event.module, arrival.start.module))
         if not event.api.startswith("wandb.") or any(_has_trainer(m.code) for m in modules):
             continue
         if arrival.start.api.startswith("accelerate.") and not run.has("prepares"):

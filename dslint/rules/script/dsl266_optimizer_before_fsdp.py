@@ -139,7 +139,8 @@ def _is_same_by_name(made: Event, wrap: Event) -> bool:
     if not any(isinstance(f, ast.Attribute) and f.attr in _GIVES and ast.unparse(f.value) == text for f in calls):
         return False
     between = range(made.node.lineno + 1, wrap.node.lineno)  # type: ignore[attr-defined]
-    assigned = (target for node in ast.walk(scope) if isinstance(node, ast.Assign) for target in node.targets)
+    given = (node for node in ast.walk(scope) if isinstance(node, ast.Assign | ast.AnnAssign))
+    assigned = (target for node in given for target in (getattr(node, "targets", None) or [node.target]))  # type: ignore[union-attr]
     return made.node.lineno <= wrap.node.lineno and not any(  # type: ignore[attr-defined]
         target.lineno in between and ast.unparse(target) == text for target in assigned
     )

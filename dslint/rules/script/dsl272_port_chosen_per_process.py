@@ -28,10 +28,10 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.binding import default_of
 from dslint.python.environment import SET
 from dslint.python.events import Alt, Event
+from dslint.python.queries.asked import expressions_of
 from dslint.python.queries.order import following
 from dslint.python.values import Instance, Tuple, Value
 from dslint.python.varies import ASSUMED, HOST
-from dslint.rules.asked import expressions_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
@@ -50,7 +50,7 @@ META = RuleMeta(
 
 _TEST = re.compile(r"(?:^|/)(?:tests?|unit_tests)/|(?:^|/)test_[^/]*$|_test\.py$|conftest\.py$")
 _PORT_TEST = re.compile(r"MASTER_PORT|\bport\b|free_port|port_free|available_port|port_in_use", re.I)
-_HANDS_ON = re.compile(r"(?:bcast|broadcast|scatter|all_gather)\w*\(")
+_HANDS_ON = re.compile(r"(?:bcast|broadcast|scatter|all_gather)\w*\b")
 
 
 def applies(path: str, _context: object) -> bool:
@@ -138,8 +138,9 @@ def _is_given(join: Happening, name: str) -> bool:
     event, value = join.event, join.event.arguments[name]
     node, function = event.nodes.get(name), join.entry.node
     is_open = isinstance(function, ast.FunctionDef) and function_around(event.module, event.node) is function
-    if is_open and isinstance(node, ast.Name) and isinstance(function, ast.FunctionDef):
-        default = default_of(function.args, node.id)
+    if is_open and isinstance(node, ast.Name | None) and isinstance(function, ast.FunctionDef):
+        # What a dictionary holds mostly comes from the parameter of the same name.
+        default = default_of(function.args, node.id if node is not None else name)
         if isinstance(default, ast.Constant) and isinstance(default.value, int):
             return False
     return value.constants is None or (name == "world_size" and value.constants != (1,))

@@ -100,7 +100,7 @@ def _works(run: RunQuery, event: Event) -> bool:
     for found in run.happenings("starts-group"):
         if found.event.api == "accelerate.Accelerator" and set(instances(found.event.result)) & set(owners):
             given = [found.event.arguments.get(name) for name in _ACCUMULATES]
-            return any(value is not None and value.constants not in ((1,), (None,)) for value in given)
+            return any(value is not None and run.likely(value) not in ((1,), (None,)) for value in given)
     return False
 
 

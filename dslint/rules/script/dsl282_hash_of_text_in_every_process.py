@@ -124,8 +124,7 @@ def _is_harmless(module: Module, cut: ast.BinOp) -> bool:
         return True
     if isinstance(right, ast.BinOp) and all(isinstance(n, _FIXED) for n in ast.walk(right)):
         return True
-    lines = module.source.text.splitlines()
-    return bool(_HARMLESS.search(lines[cut.lineno - 1])) if cut.lineno <= len(lines) else False
+    return _HARMLESS.search(module.text(module.statement(cut))) is not None
 
 
 _INFER = """\

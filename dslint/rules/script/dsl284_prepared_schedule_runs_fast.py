@@ -27,10 +27,10 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, Loop
+from dslint.python.queries.asked import behind
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.source import Module
 from dslint.python.values import Instance
-from dslint.rules.asked import behind
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import PLATEAU, instances, multiplying, wrapped_by
 from dslint.rules.runs import Happening, RunQuery

@@ -148,7 +148,7 @@ def _origin(run: RunQuery, event: Event) -> tuple[Module, ast.AST] | None:
 
 
 def _is_day(module: Module, node: ast.AST) -> bool:
-    text = module.source.text.splitlines()[getattr(node, "lineno", 1) - 1]
+    text = module.text(module.statement(node))
     if _DAY.search(text) or _TIME.search(text) or "strftime" not in text:
         return bool(_DAY.search(text)) and not _TIME.search(text)
     # The format is written elsewhere: any that the module holds may be the one.

@@ -7,20 +7,40 @@ from collections.abc import Iterator
 
 from dslint.python.events import Alt
 from dslint.python.source import Module
-from dslint.rules.enginenames import function_of
 
 _DEPTH = 3
 
 
 def expressions_of(alt: Alt) -> Iterator[ast.expr]:
     """Yield the expressions behind a test, nearest first."""
+    for test in _tests(alt):
+        yield from behind(alt.module, test)
+
+
+def in_words(alt: Alt) -> str:
+    """Return the code of a test, and what it is where it stands elsewhere: in a variable, a flag or a function."""
+    node = getattr(alt.node, "test", alt.node)
+    texts = [alt.module.text(node)]
+    pending = [(test, 0) for test in _tests(alt)]
+    while pending:
+        test, depth = pending.pop()
+        texts.append(ast.unparse(test))
+        if isinstance(test, ast.UnaryOp):
+            pending.append((test.operand, depth))
+        elif depth < _DEPTH:
+            found = [*_same(test)]
+            found += _given(alt.module, test) if isinstance(test, ast.Name) else ()
+            found += _returned(alt.module, test) if isinstance(test, ast.Call) else ()
+            pending += [(inner, depth + 1) for inner in found]
+    return "\n".join(texts)
+
+
+def _tests(alt: Alt) -> list[ast.expr]:
     node = alt.asks or alt.node
     tests = (
         node.values[:-1] if isinstance(node, ast.BoolOp) else [getattr(node, "test", getattr(node, "subject", None))]
     )
-    for test in tests:
-        if isinstance(test, ast.expr):
-            yield from behind(alt.module, test)
+    return [test for test in tests if isinstance(test, ast.expr)]
 
 
 def is_followed(alt: Alt, name: ast.Name) -> bool:
@@ -60,10 +80,12 @@ def _same(node: ast.expr) -> Iterator[ast.expr]:
 
 def _given(module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """Yield what is assigned to a name in its function, and the tests that decide on a flag."""
-    function = function_of(module, name)
+    function = module.function(name) or module.tree
     for node in (*ast.walk(function), *(module.tree.body if function is not module.tree else ())):
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
             yield node.value
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and getattr(node.target, "id", "") == name.id:
+            yield from (node.value,) if node.value is not None else ()
         elif isinstance(node, ast.If) and any(
             isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in n.targets)
             for n in node.body
