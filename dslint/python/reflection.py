@@ -127,6 +127,10 @@ def _setattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         single = name.single
         if isinstance(single, Const) and isinstance(single.value, str):
             attributes.write(m, base, single.value, value, node)
+        elif names := [text for text in name.constants or () if isinstance(text, str)]:
+            for text in names:  # one of these; the others keep what they hold
+                held = attributes.read(m, base, text, node)
+                attributes.write(m, base, text, join(held, value), node)
         else:
             attributes.escape(m, base)
             reopened(m, base)

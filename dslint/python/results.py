@@ -27,7 +27,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, DIVERGENT, RANK
+from dslint.python.varies import DATA, DIVERGENT, RANK, RANKED
 
 # What nobody knows of a number that counts within a group of ranks.
 GROUP_RANK, GROUP_SIZE = "rank in a group", "size of a group"
@@ -194,7 +194,18 @@ class Place:
             from dslint.python.handed import contents
 
             contents(m, row, self.bound, atom, self.node)
+            self._keep_share(atom)
         return made
+
+    def _keep_share(self, made: Instance) -> None:
+        """Give what a method makes of a part that a rank has the shape of that part: `share.map(f)`."""
+        m, base = self.m, self.receiver
+        if not self.row.extra.get("same_class") or not isinstance(base, Instance):
+            return
+        old, new = m.content(base), m.content(made)
+        share = m.shape(one(base)) & RANKED if old is not None else 0
+        if share and new is not None:
+            m.store.set((made, CONTENT), new.with_(0, share))
 
     def _class_of(self, path: str) -> ClassAtom | str:
         """Return the class of a new object: `same_class` and `engine_of` may name another."""

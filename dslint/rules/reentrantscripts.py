@@ -103,7 +103,7 @@ from transformers import AutoModel
 class Retriever(nn.Module):
     def __init__(self, name):
         super().__init__()
-        self.encoder = AutoModel.from_pretrained(name)
+        self.encoder = AutoModel.from_pretrained(name, add_pooling_layer=False)
         self.encoder.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": %s})
 
     def embed(self, inputs):

@@ -19,6 +19,8 @@ from dslint.rules.trainingloaders import trained_loaders
 ITERABLE = "torch.utils.data.IterableDataset"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
+# A stream divides its items among the workers of a loader, and among ranks only where it is told so.
+_STREAM = "datasets.IterableDataset"
 _LIBRARIES = ("torch.utils.data.", "torchvision.", "datasets.")
 # What is said of code is no code.
 _TEXT = re.compile(r"\"\"\"(?:.|\n)*?\"\"\"")
@@ -85,7 +87,8 @@ def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
     """Return whether a source that knows no rank means that all ranks see the same items."""
     if source.role == "dataset":
         if ITERABLE in source.bases:
-            return source.is_own and iterates(source) and event.arguments.get("worker_init_fn") is None
+            known = iterates(source) if source.is_own else source.path == _STREAM
+            return known and event.arguments.get("worker_init_fn") is None
         is_list = source.path == "builtins.list" and isinstance(source.made, ast.ListComp)
         return not adds_sampler and (source.is_own or is_list or source.path.startswith(_LIBRARIES))
     return not adds_sampler and (source.is_own or source.path in _PLAIN_SAMPLERS)

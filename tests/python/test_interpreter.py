@@ -99,6 +99,12 @@ def test_a_field_that_one_branch_writes_keeps_its_other_value() -> None:
     assert constants(text) == {1, 2}
 
 
+def test_setattr_with_one_of_several_names_leaves_the_other_fields_alone() -> None:
+    text = "class S:\n    a: int = 1\n    b: int = 2\n    c: int = 3\ns = S()\nfor n in ('a', 'b'):\n    setattr(s, n, 9)\n"
+    assert 9 in constants(text + "x = s.a\nx\n")
+    assert constants(text + "x = s.c\nx\n") == {3}
+
+
 def test_enumerations_and_named_tuples() -> None:
     head = "import enum, typing\nclass M(enum.Enum):\n    A = 1\n    B = 2\n"
     assert constants(f"{head}x = M.B.value\nx") == {2}

@@ -2,15 +2,16 @@
 
 **What.** A training loop over several ranks runs over a loader whose items and order come from code without the rank:
 an `IterableDataset` that divides its items among the workers of the loader only, or draws them from a generator that
-every rank seeds alike; an own sampler or batch sampler that was made without rank and number of ranks; no sampler at
-all, because a helper adds one for another strategy only. (DSL254 speaks where nobody has thought of a sampler.)
+every rank seeds alike; a stream of datasets that `split_dataset_by_node` did not divide; an own sampler or batch
+sampler that was made without rank and number of ranks; no sampler at all, because a helper adds one for another
+strategy only. (DSL254 speaks where nobody has thought of a sampler.)
 
 **Why it hurts.** Nothing fails. Every rank goes through all items, so eight GPUs need as long for an epoch as one.
 Where the order is the same, all ranks compute the same gradients, and averaging them gains nothing.
 
-**Fix.** Divide by rank and worker together: `items[rank * workers + worker :: world_size * workers]`; put the rank into
-the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`. Parts of
-different length need `Join`, or a cut to the shortest (DSL207).
+**Fix.** Divide by rank and worker together: `items[rank * workers + worker :: world_size * workers]`; put the rank
+into the seed of the generator; give the sampler the rank and the number of ranks, or use `DistributedSampler`. Parts
+of different length need `Join`, or a cut to the shortest (DSL207).
 
 **When it stays quiet.** The rank takes part in the data set, the sampler or what they are made of; a distributed
 sampler; random draws from the generator of the process, which each rank may seed for itself; loaders that accelerate,
@@ -18,8 +19,10 @@ Fabric, a Trainer or DeepSpeed gets hold of; Lightning, where it adds a sampler 
 iterable data set; model, tensor, pipeline or sequence parallel scripts; evaluation; one process; anything that is not
 certain.
 
-**Evidence.** Two gloo ranks, torch 2.13: with a data set that divides by worker only, both ranks see the same items and
-get equal gradients; divided by rank and worker, they share them.
+**Evidence.** `IterableDataset` of datasets asks for the worker of the loader, and for ranks only what
+`split_dataset_by_node` has told it (huggingface/datasets issue 4694). Two gloo ranks, torch 2.13: with a data set that
+divides by worker only, both ranks see the same items and get equal gradients; divided by rank and worker, they share
+them.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import ast
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
@@ -44,6 +48,7 @@ META = RuleMeta(
         "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset",
         "https://github.com/pyannote/pyannote-audio/issues/526",
         "https://github.com/Lightning-AI/pytorch-lightning/issues/4836",
+        "https://github.com/huggingface/datasets/issues/4694",
     ),
     depends_on_run=True,
 )
@@ -59,6 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 def _finding(run: RunQuery, happening: Happening, source: Source) -> Finding:
     event = happening.event
     name = source.path.rpartition(".")[2]
+    streams = not source.is_own and ITERABLE in source.bases
     if source.code and isinstance(source.code[0][1], ast.ClassDef):
         name = source.code[0][1].name
     word = {"dataset": "data set", "sampler": "sampler", "batch_sampler": "batch sampler"}[source.role]
@@ -68,18 +74,27 @@ def _finding(run: RunQuery, happening: Happening, source: Source) -> Finding:
         else "is not divided by a sampler"
     )
     related = [run.location(m, n, f"this {word} asks for no rank") for m, n in source.code[:1]]
+    if streams:
+        loads = (h.event for h in run.happenings("downloads") if h.event.api == "datasets.load_dataset")
+        related += [run.location(e.module, e.node, "the stream begins here") for e in loads if _streams(e)]
     related += [run.location(call.module, call.node, "this call makes the loader") for call in happening.calls[-1:]]
     return run.finding(
         META,
         event.module,
         event.node,
         f"Every rank trains on the same items: the {word} `{name}` {how}",
-        hint="Divide the items by rank and number of ranks (an iterable data set also by worker), or use "
+        hint="Divide the stream with `split_dataset_by_node`"
+        if streams
+        else "Divide the items by rank and number of ranks (an iterable data set also by worker), or use "
         "`DistributedSampler`",
         related=tuple(related),
         varies=source.varies,
         facts={"role": source.role},
     )
+
+
+def _streams(event: Event) -> bool:
+    return "streaming" in event.arguments and event.arguments["streaming"].constants == (True,)
 
 
 _STREAM = """\
@@ -232,7 +247,35 @@ if __name__ == "__main__":
 """
 _MADE = 'loader = make("clips.txt", "%s")'
 
+_HF = """\
+import torch
+import torch.distributed as dist
+from datasets import load_dataset
+from datasets.distributed import split_dataset_by_node
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+
+def main(net):
+    dist.init_process_group("nccl")
+    stream = load_dataset("json", data_files="*.jsonl", split="train", streaming=True)
+    stream = stream.shuffle(seed=%s, buffer_size=1000)%s
+    loader = DataLoader(stream.map(str.lower), batch_size=8)
+    model = DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _, batch in zip(range(1000), loader):
+        model(batch).mean().backward()
+        optimizer.step()
+
+
+main(torch.nn.Linear(8, 8))
+"""
+_NODES = "\n    stream = split_dataset_by_node(stream, dist.get_rank(), dist.get_world_size())"
+
 EXAMPLES = (
+    bad("a stream of datasets", {"train.py": _HF % (13, "")}, at="train.py:13 warning"),
+    good("a stream that is divided", {"train.py": _HF % (13, _NODES)}),
+    good("a stream that each rank shuffles its own way", {"train.py": _HF % ("13 + dist.get_rank()", "")}),
     bad(
         "a stream that is divided among the workers only",
         {"data.py": _STREAM % _BY_WORKER, "train.py": _TRAIN % ("Lines", _LOADER)},
