@@ -213,7 +213,7 @@ _SCHEDULE = "scheduler = accelerator.prepare(get_linear_schedule_with_warmup(opt
 
 
 def _main(length: str, late: str, early: str = "", arguments: str = "") -> str:
-    late = "\n    ".join([late, _SCHEDULE % ("args.warmup", length)] if late else [_SCHEDULE % ("args.warmup", length)])
+    late = "\n    ".join([late, _SCHEDULE % ("0", length)] if late else [_SCHEDULE % ("0", length)])
     return _MAIN % {"late": late, "early": early or "pass", "arguments": arguments}
 
 
