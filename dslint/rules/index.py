@@ -4435,6 +4435,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL657",
+        name="gather-list-of-one-tensor",
+        kind="script",
+        severity="error",
+        summary="the list of a gather holds one tensor for all ranks: only the rows of one rank remain",
+        module="dslint.rules.script.dsl657_gather_list_of_one_tensor",
+        markers=(
+            "\\bgather|all_gather",
+            "\\]\\s*\\*|\\*\\s*\\[",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL660",
         name="collective-for-each-own-key",
         kind="script",
