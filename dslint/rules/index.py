@@ -2036,7 +2036,7 @@ RULES: tuple[RuleInfo, ...] = (
         summary="each rank cuts its part out of another permutation: parts overlap and items are lost",
         module="dslint.rules.script.dsl257_shuffle_differs_before_split",
         markers=(
-            "rand|datasets|shuffle|DistributedSampler|Sampler",
+            "rand|datasets?|shuffle|DistributedSampler|Sampler",
             "rank|process_index|accelerat|deepspeed|distributed|transformers",
         ),
         fix="none",

@@ -11,6 +11,9 @@ The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `dataset
 ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
 places in another order on each rank, and the evaluation counts rows that other ranks have trained on.
 
+The same for a pipeline of webdataset whose `shuffle` comes before `split_by_node`: it seeds itself by the time and the
+number of the process.
+
 The same for `random_split` after a seed that holds the rank, where the ranks share out what a loader gives.
 
 **Why it hurts.** The parts come from different permutations: some items are in the parts of several ranks, and about as
@@ -41,6 +44,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.drawnorders import cut_orders, dealt_orders
 from dslint.rules.ownorders import own_orders
 from dslint.rules.ownsplits import splits_by_rank
+from dslint.rules.pipelines import own_pipelines
 from dslint.rules.runs import RunQuery
 from dslint.rules.shufflescripts import CUT, HEAD, OWN_SEED, PREPARED, RUN, SAMPLED, SEED, SHUFFLED, SPLIT
 
@@ -51,10 +55,13 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="each rank cuts its part out of another permutation: parts overlap and items are lost",
     markers=(
-        r"rand|datasets|shuffle|DistributedSampler|Sampler",
+        r"rand|datasets?|shuffle|DistributedSampler|Sampler",
         r"rank|process_index|accelerat|deepspeed|distributed|transformers",
     ),
-    alone=(r"shuffle\(|permutation\(|randperm\(|\.sample\(", r"(?:rank|process_index)\w*(?:\(\))?\s*::|array_split\("),
+    alone=(
+        r"shuffle\(|permutation\(|randperm\(|\.sample\(",
+        r"(?:rank|process_index)\w*(?:\(\))?\s*::|array_split\(|split_by_node",
+    ),
     references=("DistributedSampler.__iter__ in torch/utils/data/distributed.py",),
     depends_on_run=True,
 )
@@ -69,6 +76,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     yield from (_split(run, event) for event in splits_by_rank(run))
     yield from (_cut(run, event, order) for event, order in cut_orders(run))
     yield from (_dealt(run, event, order) for event, order in dealt_orders(run))
+    yield from (_pipeline(run, *found) for found in own_pipelines(run))
 
 
 def _sampler(run: RunQuery, event: Event) -> Finding | None:
@@ -144,6 +152,20 @@ def _dealt(run: RunQuery, event: Event, order: Event) -> Finding:
     )
 
 
+def _pipeline(run: RunQuery, event: Event, shuffle: ast.Call, split: ast.expr) -> Finding:
+    return run.finding(
+        META,
+        event.module,
+        shuffle,
+        f"`{run.text(event.module, shuffle)}` draws an order of its own in each process, and"
+        f" `{run.text(event.module, split)}` then takes every how manieth shard of it: the shares of the ranks overlap,"
+        " and other shards are in none",
+        hint="Shuffle the shards after the split, or with `wds.detshuffle()`, which has one seed for all",
+        related=(run.location(event.module, split, "deals out the shards"),),
+        facts={"library": "random", "seeded": False, "variable": "shards"},
+    )
+
+
 def _called(run: RunQuery, order: Event) -> str:
     return run.text(order.module, order.node.func) if isinstance(order.node, ast.Call) else order.api
 
@@ -170,6 +192,21 @@ def _rows(run: RunQuery, event: Event) -> Finding:
         facts={"library": "numpy", "seeded": False, "variable": "rows"},
     )
 
+
+_SHARDS = """\
+import webdataset as wds
+
+
+def stream(urls, rank):
+    pipeline = wds.DataPipeline(
+        wds.SimpleShardList(urls),
+        %s,
+        wds.split_by_worker,
+        wds.tarfile_to_samples(),
+        %s,
+    )
+    return wds.WebLoader(pipeline, batch_size=None, num_workers=4)
+"""
 
 EXAMPLES = (
     bad(
@@ -265,6 +302,19 @@ EXAMPLES = (
             "    random.shuffle(paths)\n" + CUT + "\n\nif __name__ == '__main__':\n    main(['a', 'b'])\n"
         },
         at="run.py:11",
+    ),
+    bad(
+        "shards of webdataset",
+        {"data.py": _SHARDS % ("wds.shuffle(100),\n        wds.split_by_node", "wds.shuffle(1000)")},
+        at="data.py:7",
+    ),
+    good(
+        "shards that are shuffled after the split, or alike",
+        {
+            "data.py": _SHARDS % ("wds.split_by_node,\n        wds.shuffle(100)", "wds.shuffle(1000)"),
+            "more.py": _SHARDS % ("wds.detshuffle(100),\n        wds.split_by_node", "wds.shuffle(1000)"),
+            "seeded.py": _SHARDS % ("wds.shuffle(100, seed=3),\n        wds.split_by_node", "wds.shuffle(1000)"),
+        },
     ),
     good(
         "the same seed everywhere, and one with the rank after the cut",
