@@ -17,7 +17,7 @@ from dslint.python.values import (
     Unknown,
     Value,
 )
-from dslint.python.varies import RANKED
+from dslint.python.varies import RANKED, WORLD
 
 # More atoms than this become unknown.
 MAX_ATOMS = 8
@@ -74,16 +74,16 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def rank_or_constant(first: Value, second: Value) -> Value | None:
-    """Return the rank of `get_rank() if is_initialized() else 0`: the constant is for a run of one process."""
+    """Return the rank of `get_rank() if is_initialized() else 0`: the constant is for a run of one process.
+
+    The same for the number of ranks, and 1.
+    """
     for value, other in ((first, second), (second, first)):
         atom, constant = value.single, other.single
-        is_rank = isinstance(atom, PerRank) and bool(value.varies & RANKED) and not isinstance(atom.values[0], bool)
-        if (
-            is_rank
-            and isinstance(constant, Const)
-            and constant.value in (0, -1, None)
-            and not isinstance(constant.value, bool)
-        ):
+        if not isinstance(atom, PerRank) or not isinstance(constant, Const) or isinstance(atom.values[0], bool):
+            continue
+        alone = (0, -1, None) if value.varies & RANKED else (1,) if value.varies & WORLD else ()
+        if constant.value in alone and not isinstance(constant.value, bool):
             return value
     return None
 

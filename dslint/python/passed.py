@@ -97,7 +97,24 @@ def _added(names: Names, use: ast.Name) -> dict[str, ast.expr] | None:
         changed = node.target if isinstance(node, ast.AugAssign) else changed
         if changed is not None and _is(names, changed, meant):
             return None
+        if isinstance(node, ast.Call) and any(_is(names, arg, meant) for arg in node.args) and _changes(names, node):
+            return None
     return found
+
+
+def _changes(names: Names, call: ast.Call) -> bool:
+    """Return whether a function of the module puts something into what a call passes by position, or takes it out."""
+    function = names.definition(call.func)
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    inside = {arg.arg for arg in function.args.args}
+    for node in ast.walk(function):
+        changed = node.value if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) else None
+        changed = node.value if isinstance(node, ast.Attribute) and node.attr in _CHANGES else changed
+        changed = node.target if isinstance(node, ast.AugAssign) else changed
+        if isinstance(changed, ast.Name) and changed.id in inside:
+            return True
+    return False
 
 
 def _is(names: Names, node: ast.expr, meant: object) -> bool:

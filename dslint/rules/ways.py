@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -53,5 +54,10 @@ def _decided(past: Before, spawns: frozenset[int], ignores: Callable[[Alt], bool
     return Decided(
         frozenset((test, below.get(id(test), 0)) for test in tests),
         frozenset(id(node) for node in past.way if isinstance(node, Call) and id(node.node) in spawns),
-        frozenset(test for test in tests if asks_for_job(test.asks or test.node, test.test)),
+        frozenset(test for test in tests if any(asks_for_job(node, test.test) for node in _asks(test))),
     )
+
+
+def _asks(test: Alt) -> list[ast.AST]:
+    """Return what a test asks: of `a and run()` what decides whether the last part runs."""
+    return list(test.asks.values[:-1]) if isinstance(test.asks, ast.BoolOp) else [test.asks or test.node]

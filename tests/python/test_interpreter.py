@@ -17,11 +17,11 @@ from dslint.python.varies import DATA, DIVERGENT, LOST, RANKED
 TWO = Worlds(((1, 2),), stated=True)
 
 
-def held(text: str, name: str = "x") -> tuple[list[Value], int]:
+def held(text: str, name: str = "x", worlds: Worlds | None = TWO) -> tuple[list[Value], int]:
     """Return what `seen(...)` got, and the causes for which ranks may differ there."""
     found: list[Value] = []
     bits = [0]
-    analysis = Analysis(Texts({"main.py": text}), TWO)
+    analysis = Analysis(Texts({"main.py": text}), worlds)
     m = analysis.machine
 
     def note(module: object, node: object, value: Value) -> None:
@@ -247,6 +247,18 @@ def test_a_rank_may_be_zero_behind_a_test_that_asks_for_no_job() -> None:
     assert constants(asked) == {...}
     early = "def f():\n    if not dist.is_initialized():\n        return 0\n    return dist.get_rank()\nx = f()\nx"
     assert constants(f"import torch.distributed as dist\n{early}") == {...}
+
+
+def test_a_job_has_several_processes_though_a_script_asks_whether_there_is_one() -> None:
+    def asked(guard: str) -> set[object]:
+        head = (
+            "import torch.distributed as dist\ndef size():\n    {}\n    return dist.get_world_size()\nx = size() > 1\nx"
+        )
+        values, _ = held(head.format(guard), worlds=None)
+        return {atom.value if isinstance(atom, Const) else ... for value in values for atom in value.atoms}
+
+    assert asked("if not dist.is_initialized():\n        return 1") == {True}
+    assert asked("if input():\n        return 1") == {True, False}
 
 
 @pytest.mark.parametrize(
