@@ -353,6 +353,7 @@ def of_super(m: Machine, atom: Super, name: str, node: ast.AST) -> Value:
 def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> None:
     """Do `base.name = value`."""
     from dslint.python.containers import is_owned
+    from dslint.python.effects import replacing
     from dslint.python.frames import call_function
     from dslint.python.models import patch
 
@@ -368,6 +369,7 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
                 steered(m, atom, name, value, node)
             key = (atom, name)
             old = m.store.get(key)
+            replacing(m, atom, old, value, node)
             sure = len(base.atoms) == 1 and is_owned(m, atom)
             m.store.set(key, value if sure or old is None else join(old, value, base.varies))
             if sure and m.store.get((atom, ("maybe", name))) is not None:

@@ -130,6 +130,19 @@ def writing_over(m: Machine, old: Value, target: ast.expr) -> None:
         writing_item(m, old, target)
 
 
+def replacing(m: Machine, atom: Instance, old: Value | None, value: Value, node: ast.AST) -> None:
+    """Note that `model.head = Linear(...)` puts another layer in the place of one that a model has."""
+    part = value.single
+    if old is None or not isinstance(part, Instance) or part == old.single:
+        return
+    if not attributes.is_instance_of(m, part.cls, "torch.nn.Module", "torch.nn.Parameter"):
+        return
+    if attributes.is_instance_of(m, atom.cls, "torch.nn.Module"):
+        event = Event("torch.nn.Module.__setattr__", frozenset(("replaces-part",)), node, m.frame.module, one(atom),
+                      {"value": value}, None, m.lanes, m.control)  # fmt: skip
+        m.events.append(event)
+
+
 def _is_all(m: Machine, value: Value, *classes: str) -> bool:
     """Return whether a value is certainly an object of one of some classes; empty: of an unknown one."""
     made = [a for a in value.atoms if isinstance(a, Instance)]

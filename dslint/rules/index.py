@@ -4451,6 +4451,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL658",
+        name="part-replaced-after-ddp",
+        kind="script",
+        severity="warning",
+        summary="a layer is replaced after DDP has wrapped the model: its gradients are never reduced",
+        module="dslint.rules.script.dsl658_part_replaced_after_ddp",
+        markers=(
+            "DistributedDataParallel|DDP",
+            "backward",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL660",
         name="collective-for-each-own-key",
         kind="script",

@@ -23,11 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Event, Seq, events
-from dslint.python.queries.order import following
+from dslint.python.events import Event, events
 from dslint.python.values import Const, Instance, Value
+from dslint.rules.afterwrap import still_used, wrapper_of
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -52,26 +51,17 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     seen: set[int] = set()
     for _, tree in run.trees():
-        wraps = [event for event in events(tree) if "wraps-model" in event.tags and _wrapper(run, event) is not None]
+        wraps = [event for event in events(tree) if "wraps-model" in event.tags and wrapper_of(run, event) is not None]
         before: set[str] = set()
         for event in events(tree) if wraps else ():
             if id(event.node) in seen or not _changes(run, event) or event.api in before:
                 continue
-            wrap = _still_used(run, tree, event, wraps)
+            wrap = still_used(run, tree, event, wraps)
             if "casts" in event.tags:
                 before.add(event.api)  # what has this type already stays as it is
             if wrap is not None:
                 seen.add(id(event.node))
                 yield _finding(run, event, wrap)
-
-
-def _wrapper(run: RunQuery, event: Event) -> Instance | None:
-    """Return the DDP that an event makes."""
-    made = event.result.single if event.result is not None else None
-    is_ddp = (
-        isinstance(made, Instance) and isinstance(made.cls, str) and run.machine.libraries.is_class(made.cls, "ddp")
-    )
-    return made if is_ddp and isinstance(made, Instance) else None
 
 
 def _changes(run: RunQuery, event: Event) -> bool:
@@ -93,28 +83,6 @@ def _is_cpu(run: RunQuery, value: Value) -> bool:
         first = made.arguments.get("0") or made.arguments.get("type") if made is not None else None
         atom = first.single if first is not None else None
     return isinstance(atom, Const) and atom.value in _CPU
-
-
-def _still_used(run: RunQuery, tree: Seq, event: Event, wraps: list[Event]) -> Event | None:
-    """Return the call that wrapped the model before, when a later backward pass goes through that wrapper."""
-    touched = set(instances(event.receiver))
-    later = list(following(tree, event))
-    for wrap in wraps:
-        wrapper = _wrapper(run, wrap)
-        whole = wrap.modules | {wrapper}
-        if wrapper is None or not touched & whole or not _is_before(tree, wrap, event, later):
-            continue
-        for after in later:
-            if after is wrap or ("wraps-model" in after.tags and set(instances(after.arguments.get("module"))) & whole):
-                break
-            if "backward" in after.tags and any(wrapper in made_by for _, _, made_by in after.snapshot.values()):
-                return wrap
-    return None
-
-
-def _is_before(tree: Seq, wrap: Event, event: Event, later: list[Event]) -> bool:
-    """A wrapper that is made after the move is none that the move could harm."""
-    return any(found is event for found in following(tree, wrap)) and not any(found is wrap for found in later)
 
 
 def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:
