@@ -353,7 +353,7 @@ def of_super(m: Machine, atom: Super, name: str, node: ast.AST) -> Value:
 def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> None:
     """Do `base.name = value`."""
     from dslint.python.containers import is_owned
-    from dslint.python.effects import replacing
+    from dslint.python.effects import replacing, steered
     from dslint.python.frames import call_function
     from dslint.python.models import patch
 
@@ -364,8 +364,6 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
                 call_function(m, setter.single, [one(atom), value], node, owner=setter.single.owner)
                 continue
             if name in m.libraries.steering:
-                from dslint.python.effects import steered
-
                 steered(m, atom, name, value, node)
             key = (atom, name)
             old = m.store.get(key)

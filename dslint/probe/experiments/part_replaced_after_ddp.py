@@ -1,8 +1,8 @@
 """A layer that is replaced after `DistributedDataParallel` has wrapped the model.
 
 As written, the last layer becomes a new one with the same numbers on every rank, and the wrapper stays; as fixed, the
-model is wrapped again. As written nothing reduces the gradients of the new layer: the ranks have other weights after one
-step. A layer that is replaced before the model is wrapped changes nothing (the control).
+model is wrapped again. As written nothing reduces the gradients of the new layer: the ranks have other weights after
+one step. A layer that is replaced before the model is wrapped changes nothing (the control).
 """
 
 from __future__ import annotations
