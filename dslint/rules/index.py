@@ -4467,6 +4467,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL659",
+        name="stream-of-one-shard",
+        kind="script",
+        severity="warning",
+        summary="a stream of one shard is divided among the ranks: each rank maps all items and keeps its own",
+        module="dslint.rules.script.dsl659_stream_of_one_shard",
+        markers=(
+            "to_iterable_dataset",
+            "split_dataset_by_node",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL660",
         name="collective-for-each-own-key",
         kind="script",
