@@ -103,6 +103,7 @@ def rank(number: int, case: str, meeting: str) -> None:
         dist.set_debug_level(dist.DebugLevel.DETAIL)
         dist.destroy_process_group()
         dist.init_process_group("gloo", init_method=f"file://{meeting}2", rank=number, world_size=2, timeout=patience)
+    dist.barrier()  # who leaves at once would else be gone before the other has connected
     if case == "gloo-timeout":
         dist.distributed_c10d._set_pg_timeout(limit)
     try:
