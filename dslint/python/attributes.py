@@ -353,7 +353,7 @@ def of_super(m: Machine, atom: Super, name: str, node: ast.AST) -> Value:
 def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> None:
     """Do `base.name = value`."""
     from dslint.python.containers import is_owned
-    from dslint.python.effects import replacing, steered
+    from dslint.python.effects import replacing, watched
     from dslint.python.frames import call_function
     from dslint.python.models import patch
 
@@ -363,8 +363,8 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
             if setter is not None and isinstance(setter.single, Function):
                 call_function(m, setter.single, [one(atom), value], node, owner=setter.single.owner)
                 continue
-            if name in m.libraries.steering:
-                steered(m, atom, name, value, node)
+            if name in m.libraries.watched:
+                watched(m, atom, name, value, node)
             key = (atom, name)
             old = m.store.get(key)
             replacing(m, atom, old, value, node)

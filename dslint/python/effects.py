@@ -9,8 +9,9 @@ from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
 from dslint.python.joins import join_all
-from dslint.python.libraries import STEERS, Row
+from dslint.python.libraries import LABELS, Row
 from dslint.python.machine import Machine
+from dslint.python.places import ordered
 from dslint.python.values import (
     NOTHING,
     OPAQUE,
@@ -258,16 +259,28 @@ def _taint(m: Machine, value: Value, varies: int, origin: object) -> None:
                 _taint(m, item, varies, origin)
 
 
-def steered(m: Machine, atom: Instance, name: str, value: Value, node: ast.AST) -> None:
-    """Note that a field of a library object is set which the loop of each rank looks at."""
-    for base in attributes.lineage(m, atom.cls) if isinstance(atom.cls, ClassAtom) else [atom.cls]:
-        for row in m.libraries.lineage(base) if isinstance(base, str) and base else ():
-            found = row.properties.get(name)
-            if found is not None and STEERS in found.tags:
-                given = {"value": value}
-                event = Event(found.path, found.tags, node, m.frame.module, one(atom), given, None, m.lanes, m.control)
-                m.events.append(event)
-                return
+def watched(m: Machine, atom: Instance, name: str, value: Value, node: ast.AST) -> None:
+    """Note that a field of a library object is set which the library looks at; also of what may be such an object."""
+    bases = attributes.lineage(m, atom.cls) if isinstance(atom.cls, ClassAtom) else [atom.cls]
+    rows = (row for base in bases if isinstance(base, str) and base for row in m.libraries.lineage(base))
+    named = (row.properties[name] for row in rows if name in row.properties)
+    tag = m.libraries.watched[name]
+    found = next((row for row in named if tag in row.tags), None)
+    if found is not None or (tag == LABELS and (not atom.cls or isinstance(atom.cls, ClassAtom))):
+        path, tags = (found.path, found.tags) if found is not None else ("", frozenset((tag,)))
+        event = Event(path, tags, node, m.frame.module, one(atom), {"value": value}, None, m.lanes, m.control)
+        event.items = {"value": m.elements(value.single)} if isinstance(value.single, Instance) else {}
+        m.events.append(event)
+
+
+def growing(m: Machine, target: ast.expr, value: Value, node: ast.AST) -> None:
+    """Note that a list in such a field gets more: `args.label_names += ["id"]`, `args.label_names.append("id")`."""
+    from dslint.python.expressions import evaluate
+
+    if isinstance(target, ast.Attribute) and m.libraries.watched.get(target.attr) == LABELS:
+        for atom in ordered(evaluate(m, target.value).atoms):
+            if isinstance(atom, Instance):
+                watched(m, atom, target.attr, value, node)
 
 
 def note_loaders(m: Machine, operands: list[Value], node: ast.AST) -> None:

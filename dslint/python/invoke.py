@@ -34,6 +34,8 @@ from dslint.python.values import (
 )
 from dslint.python.varies import LOST, UNMODELLED
 
+_GROWS = frozenset({"append", "extend", "insert"})
+
 
 def call(m: Machine, node: ast.Call) -> Value:
     """Return the value of a call expression."""
@@ -42,15 +44,13 @@ def call(m: Machine, node: ast.Call) -> Value:
     if isinstance(node.func, ast.Attribute):
         base = evaluate(m, node.func.value)
         arguments = evaluated(m, node)
+        if node.func.attr in _GROWS and arguments.positional:
+            effects.growing(m, node.func.value, arguments.positional[-1], node)
         return call_member(m, base, node.func.attr, arguments, node)
-    if (
-        isinstance(node.func, ast.Name)
-        and node.func.id == "super"
-        and (m.frame.owner is not None or len(node.args) == 2)
-    ):
-        found = _super(m, node)
-        if found is not None:
-            return found
+    is_super = isinstance(node.func, ast.Name) and node.func.id == "super"
+    found = _super(m, node) if is_super and (m.frame.owner is not None or len(node.args) == 2) else None
+    if found is not None:
+        return found
     function = evaluate(m, node.func)
     return call_value(m, function, evaluated(m, node), node)
 

@@ -30,8 +30,8 @@ _VARIES = {
 }
 
 
-# Of attributes that the loop of each rank looks at.
-STEERS = "steers-loop"
+# Of attributes that the loop of each rank looks at, and of those that name the labels of an evaluation.
+STEERS, LABELS = "steers-loop", "names-labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class Libraries:
                     yield f"{path}.{name}"
 
     @cached_property
-    def steering(self) -> frozenset[str]:
-        """Return the names of attributes that steer the loop of a library."""
-        return frozenset(path.rpartition(".")[2] for path in self.tagged(frozenset((STEERS,))))
+    def watched(self) -> Mapping[str, str]:
+        """Return the names of attributes whose writing is an event, with the tag that says why."""
+        return {path.rpartition(".")[2]: tag for tag in (STEERS, LABELS) for path in self.tagged(frozenset((tag,)))}
 
     def members(self, path: str) -> list[str]:
         """Return the paths directly below a module."""

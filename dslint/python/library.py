@@ -260,7 +260,7 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
 _PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
 # Arguments whose items an event keeps.
 _KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
-_HOLDS, _LISTED = _PLACES | {"kwargs_handlers"}, ("ranks", "ranks_per_subgroup_list", "inputs")
+_HOLDS, _LISTED = _PLACES | {"kwargs_handlers", "label_names"}, ("ranks", "ranks_per_subgroup_list", "inputs")
 
 
 def field_value(m: Machine, returns: Returns, atom: Instance, name: str, node: ast.AST) -> Value:

@@ -41,7 +41,7 @@ TAGS = frozenset(
         *("main-first", "local-main-first", "rank-zero-only", "saves", "saves-collective", "gathers-parameters"),
         *("zero-init", "live-config", "trainer", "trainer-train", "trainer-evaluate", "trainer-save", "spawns"),
         *("training-arguments", "parses-arguments", "state-dict-collective", "starts-run", "asks-stage"),
-        "steers-loop",
+        *("steers-loop", "names-labels"),
     }
 )
 # Names that mean something else in most places.

@@ -20,7 +20,7 @@ from dslint.python import (
 from dslint.python.arithmetic import binary
 from dslint.python.binding import Arguments
 from dslint.python.comparisons import narrow
-from dslint.python.effects import freezing, writing_data, writing_item, writing_over
+from dslint.python.effects import freezing, growing, writing_data, writing_item, writing_over
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
@@ -156,6 +156,7 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
     else:
         old = subscripts.item(m, evaluate(m, target.value), _index(m, target), target)
     value = evaluate(m, node.value)
+    growing(m, target, value, node)
     atom = old.single
     if (
         isinstance(atom, Instance)

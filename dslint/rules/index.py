@@ -1256,6 +1256,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        asks_runs=True,
     ),
     RuleInfo(
         code="DSL204",

@@ -124,3 +124,72 @@ def test_dsl203_is_as_sure_as_the_evaluation(trainer: str, severity: Severity) -
     (found,) = findings(dsl203, f"{HF}{SAMPLES}{trainer}\n")
     assert found.severity is severity
     assert "in place of the labels" in found.message
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("args = TrainingArguments(**{'output_dir': 'o', 'label_names': ['labels', 'meta']})\n", 2),
+        ("options = {}\noptions['label_names'] = ['labels', 'meta']\nargs = TrainingArguments(**options)\n", 3),
+        ("def names():\n    return ['labels', 'meta']\nargs = TrainingArguments('o', label_names=names())\n", 4),
+        ("def make(names):\n    return TrainingArguments('o', label_names=names)\nmake(['labels', 'meta'])\n", 3),
+        ("args = TrainingArguments('o', label_names=['labels'])\nargs.label_names.append('meta')\n", 3),
+        ("args = TrainingArguments('o', label_names=['labels'])\nargs.label_names.extend(['meta'])\n", 3),
+        ("args = TrainingArguments('o', label_names=['labels'])\nargs.label_names += ['meta']\n", 3),
+        ("def f(a: TrainingArguments):\n    a.label_names = a.label_names + ['labels', 'meta']\n", 3),
+        ("def f(training_args):\n    training_args.label_names = ['labels', 'meta']\n", 3),
+        ("t = Trainer(model=m)\nt.args.label_names = ['labels', 'meta']\n", 3),
+        ("class T(Trainer):\n    def evaluate(self):\n        self.args.label_names.append('meta')\n", 4),
+        (
+            "from a import OwnTrainer\nclass T(OwnTrainer):\n    def f(self):\n        self.label_names += ['meta']\n",
+            5,
+        ),
+        ("from own import OwnTrainingArguments as A\nargs = A('o', label_names=['labels', 'meta'])\n", 3),
+        ("import dataclasses\ndef f(targs):\n    dataclasses.replace(targs, label_names=['labels', 'meta'])\n", 4),
+    ],
+)
+def test_dsl203_knows_every_way_to_give_names(code: str, line: int) -> None:
+    (found,) = findings(dsl203, HF + code)
+    assert (found.location.region.line, found.severity) == (line, Severity.INFO)
+    assert '"meta" besides the labels' in found.message
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "args = TrainingArguments('o')\nargs.label_names = args.label_names or ['labels', 'meta']\n",
+        "def f(args):\n    args.label_names = ['labels', 'meta']\n",
+        "args = TrainingArguments('o')\nprint(args.label_names)\nnames = args.label_names\n",
+        "def f(args: TrainingArguments, key):\n    setattr(args, key, ['labels', 'meta'])\n",
+        "class Plot:\n    def f(self):\n        self.label_names = ['epoch', 'loss']\n",
+    ],
+)
+def test_dsl203_leaves_unknown_names_and_other_objects(code: str) -> None:
+    assert findings(dsl203, HF + code) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "conditional"),
+    [
+        ("batch = {'meta': str(f)}", "text", False),
+        ("batch = dict(meta=f'{f}')", "text", False),
+        ("batch['meta'] = [1]", "list", False),
+        ("batch.update(meta={'a': 1})", "dict", False),
+        ("batch.setdefault('meta', json.dumps(f))", "text", False),
+        ("value = {'a': 1}\n    batch['meta'] = value", "dict", False),
+        ("batch = {'meta': torch.tensor(f)}", "tensor", False),
+        ("batch['meta'] = f.anything", None, False),
+        ("if 'meta' in f:\n        batch['meta'] = torch.stack(f)", "tensor", True),
+        ("if f:\n        batch['meta'] = torch.stack(f)\n    else:\n        pass", "tensor", False),
+        ("batch = {**batch, **({'meta': torch.stack(f)} if f else {})}", "tensor", True),
+        ("batch = {'meta': f[0].get('meta')}", None, True),
+        ("other = {'key': 1}", None, False),
+    ],
+)
+def test_dsl203_says_who_makes_the_key(made: str, kind: str | None, conditional: bool) -> None:
+    args = "args = TrainingArguments('o', label_names=['labels', 'meta'])\n"
+    collator = f"def collate(f, batch):\n    {made}\n    return batch\n"
+    (found,) = findings(dsl203, f"import json\nimport torch\n{HF}{args}{collator}")
+    facts = dict(found.facts)
+    assert (facts["kind"], facts["conditional"]) == (kind, conditional)
+    assert len(found.related) == ("'key'" not in made)

@@ -13,7 +13,7 @@ from dslint.model.plan.scriptprofile import ScriptProfile
 from dslint.model.workspace import Workspace
 
 if TYPE_CHECKING:
-    from dslint.model.script.data.labeluse import Verdict
+    from dslint.python.queries.labels import Verdict
 
 FLAG = "--label_names"
 _STRATEGIES = ("--eval_strategy", "--evaluation_strategy")
@@ -41,26 +41,20 @@ def read_label_names(command: LaunchCommand, profile: ScriptProfile | None, work
     names = [word.text for word in words if word.text]
     if not names or profile is None or profile.args.parser != "hf" or not profile.args.training_arguments:
         return None
-    # The look at the script costs a second parser: only a name that is no label is worth it.
-    from dslint.model.script.data.labeluse import extra_names, place_label
+    # The look at the script costs a parse: only a name that is no label is worth it.
+    from dslint.python.queries.labels import Evaluation, extra_names, judge
 
     extra = extra_names(names)
     source = workspace.read(profile.args_path)
     if not extra or source is None or "Trainer" not in source.text:
         return None
-    from dslint.model.script.data.evaluation import Evaluation
-    from dslint.model.script.data.labeluse import assigns_label_names, judge
-    from dslint.model.script.names import Names
-    from dslint.model.script.tree import Tree
-    from dslint.parse.python import ScriptProblem, parse_script
+    from dslint.python.source import Module, read
 
-    doc = parse_script(source)
-    if isinstance(doc, ScriptProblem):
+    module = read(source)
+    if not isinstance(module, Module):
         return None
-    tree = Tree(doc.module)
-    scopes = Names(tree)
-    evaluation = Evaluation(tree, scopes)
-    verdict = judge(names, tree, scopes, evaluation) if not assigns_label_names(tree) else None
+    evaluation = Evaluation([module])
+    verdict = judge(names, evaluation) if not evaluation.sets_label_names() else None
     if verdict is None:
         return None
     if not evaluation.is_called() and _never_evaluates(command, profile):
@@ -68,7 +62,7 @@ def read_label_names(command: LaunchCommand, profile: ScriptProfile | None, work
             verdict, severity=Severity.INFO, why=f"{verdict.why} (this run has no evaluation: `eval_strategy` is `no`)"
         )
     place = next(word.location for word in words if word.text in extra)
-    made = tuple(doc.location(p.node, place_label(p)) for p in verdict.produced)
+    made = tuple(p.module.location(p.node, p.label) for p in verdict.produced)
     return LabelNames(place, tuple(names), verdict, made)
 
 

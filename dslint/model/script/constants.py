@@ -11,8 +11,7 @@ import libcst as cst
 
 from dslint.core.fact import Fact, known, unknown
 from dslint.model.script.arguments import Argument, Arguments
-from dslint.model.script.data.labels import items_of
-from dslint.model.script.given import given
+from dslint.model.script.given import given, items_of
 from dslint.model.script.names import Names
 from dslint.parse.python import ScriptDoc
 

@@ -12,11 +12,11 @@ as an integer id tensor of fixed shape that is looked up afterwards.
 
 **When it stays quiet.** `["labels"]`, `[]`, names that contain "label" and `["start_positions", "end_positions"]`
 (what models declare themselves), `x or ["labels"]`; a value that cannot be read; a Trainer subclass that overrides
-both `prediction_step` and `evaluation_loop` (`prediction_loop`). A misspelt name (`"lables"`) is reported when no
-code of the file makes such a key; `"label"` when the collator is one of transformers, which renames it. A key made as
-a tensor in every batch is only a note, and so is one that no code of the file makes. It is an error when the file
-makes the key as text, dict or list, or only in some batches, and metrics are computed. A file whose Trainer gets no
-`eval_dataset` has a note.
+both `prediction_step` and `evaluation_loop` (`prediction_loop`). Who makes the key is read in the file of the names,
+and in those of the Trainers, their collators and data sets. A misspelt name (`"lables"`) is reported when nothing there
+makes such a key; `"label"` when the collator is one of transformers, which renames it. A key made as a tensor in every
+batch is only a note, and so is one that nothing there makes. It is an error when the key is made as text, dict or list,
+or only in some batches, and metrics are computed. Trainers that get no `eval_dataset` are worth a note.
 
 **Evidence.** Issue https://github.com/deepspeedai/DeepSpeed/issues/6680. transformers 5.23 `Trainer.prediction_step`
 (`nested_detach(tuple(inputs.get(name) for name in self.label_names))`), `evaluation_loop`, accelerate 1.15
@@ -28,15 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import libcst as cst
-
-from dslint.core.finding import Severity
-from dslint.model.script.data.evaluation import Evaluation
-from dslint.model.script.data.labels import item_of
-from dslint.model.script.data.labeluse import judge, place_label
-from dslint.model.script.dotted import is_self, last_name
+from dslint.core.finding import Finding, Severity
+from dslint.python.queries.labels import judge
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.walk import ScriptCheck
+from dslint.rules.givenlabels import GivenLabels
+from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
     code="DSL203",
@@ -45,12 +41,34 @@ META = RuleMeta(
     severity=Severity.WARNING,
     summary="`label_names` holds a key besides the labels: evaluation gathers it from all ranks",
     markers=(r"label_names", r"transformers|trl|Trainer|TrainingArguments"),
+    alone=(r"label_names",),
     versions=("transformers>=4.0",),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/6680",
         "https://github.com/huggingface/transformers/issues/24589",
     ),
 )
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Report label names that an evaluation cannot gather, at the place that gives them."""
+    labels = GivenLabels(run)
+    for given in labels.every():
+        verdict = judge(given.names, labels.evaluation(given.module))
+        if verdict is not None:
+            made = tuple(run.location(p.module, p.node, p.label) for p in verdict.produced)
+            yield run.finding(
+                META,
+                given.module,
+                given.node,
+                verdict.message(given.names),
+                severity=verdict.severity,
+                related=(*given.made, *made),
+                hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as '
+                "an id tensor of fixed shape",
+                facts=verdict.facts,
+            )
+
 
 _COLLATOR = (
     "def collate(features):\n"
@@ -150,6 +168,21 @@ EXAMPLES = (
         },
         at="train.py:13 error",
     ),
+    bad(
+        "arguments, collator and Trainer in files of their own",
+        {
+            "arguments.py": (
+                "from transformers import TrainingArguments\n\n\n"
+                "def build(out):\n    return TrainingArguments(out, label_names=['labels', 'metadata'])\n"
+            ),
+            "data.py": _COLLATOR,
+            "train.py": (
+                "from transformers import Trainer\n\nfrom arguments import build\nfrom data import collate\n\n"
+                "trainer = Trainer(model=None, args=build('out'), data_collator=collate, compute_metrics=print)\n"
+            ),
+        },
+        at="arguments.py:5 error",
+    ),
     good(
         "a batch key called `label`, made by the project's own collator",
         {
@@ -216,130 +249,3 @@ EXAMPLES = (
         },
     ),
 )
-
-
-class Check(ScriptCheck):
-    """Looks at every way in which `label_names` gets a value."""
-
-    def start(self) -> None:
-        """One view of the Trainers of the file."""
-        self._evaluation = Evaluation(self.ctx.tree, self.ctx.names)
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """`TrainingArguments(label_names=[...])` and `args.label_names.append("x")`."""
-        if self._makes_arguments(node):
-            for value in self._passed(node):
-                self._judge(value)
-        if self._sets_attribute(node):
-            self._judge(node.args[2].value)
-        func = node.func
-        grows = isinstance(func, cst.Attribute) and func.attr.value in ("append", "extend") and node.args
-        if grows and isinstance(func, cst.Attribute) and self._is_label_names(func.value):
-            self._judge(node.args[0].value)
-
-    def visit_Assign(self, node: cst.Assign) -> None:
-        """`args.label_names = [...]`."""
-        if any(self._is_label_names(t.target) for t in node.targets):
-            self._judge(node.value)
-
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
-        """A field of a subclass of `TrainingArguments`: `label_names: list[str] = field(default_factory=...)`."""
-        owner = self.ctx.enclosing_class(node)
-        is_field = isinstance(node.target, cst.Name) and node.target.value == "label_names" and owner is not None
-        if is_field and owner is not None and node.value is not None:
-            if any(b.endswith("TrainingArguments") for b in self.ctx.class_bases(owner.name.value)):
-                self._judge(self._default(node.value))
-        elif self._is_label_names(node.target) and node.value is not None:
-            self._judge(node.value)
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> None:
-        """`self.label_names += [...]`."""
-        if self._is_label_names(node.target):
-            self._judge(node.value)
-
-    def _passed(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        """`label_names=...` of the call itself, or of a dictionary that it unpacks."""
-        for arg in call.args:
-            if arg.keyword is not None and arg.keyword.value == "label_names":
-                yield arg.value
-            elif arg.star == "**":
-                inner = self.ctx.names.single_value(arg.value) or arg.value
-                yield from (p for p in [item_of(inner, "label_names")] if p is not None)
-
-    def _makes_arguments(self, call: cst.Call) -> bool:
-        """`TrainingArguments(...)`, a config of TRL, or a copy; other classes have other label names."""
-        name = self.ctx.called(call)
-        if name.endswith("TrainingArguments"):
-            return True
-        if not name.endswith(("Config", "Arguments")) and name != "replace":
-            return False
-        full = self.ctx.qualified_name(call.func)
-        bases = self.ctx.class_bases(name) if full is None and isinstance(call.func, cst.Name) else []
-        if any(base.endswith("TrainingArguments") or base.startswith("trl.") for base in bases):
-            return True
-        if full == "dataclasses.replace":
-            return bool(call.args) and self._holds_label_names(call.args[0].value)
-        return full is not None and full.startswith(("transformers.", "trl."))
-
-    def _sets_attribute(self, call: cst.Call) -> bool:
-        """`setattr(args, "label_names", [...])`."""
-        if self.ctx.qualified_name(call.func) != "setattr" or len(call.args) != 3:
-            return False
-        name = self.ctx.constant(call.args[1].value).get_or(None)
-        return name == "label_names" and self._holds_label_names(call.args[0].value)
-
-    def _is_label_names(self, target: cst.CSTNode) -> bool:
-        """`x.label_names` where x is the Trainer itself or its arguments."""
-        if not isinstance(target, cst.Attribute) or target.attr.value != "label_names":
-            return False
-        return self._holds_label_names(target.value)
-
-    def _holds_label_names(self, node: cst.BaseExpression) -> bool:
-        """The expression is a Trainer or its arguments."""
-        own = isinstance(node, cst.Attribute) and is_self(node.value) and node.attr.value == "args"
-        if is_self(node) or own:
-            owner = self.ctx.enclosing_class(node)
-            return owner is not None and self._is_trainer(owner)
-        if self.ctx.kind(node) in ("training_arguments", "trainer"):
-            return True
-        return last_name(node).lower() in ("training_args", "train_args", "trainer", "targs")
-
-    def _is_trainer(self, owner: cst.ClassDef) -> bool:
-        return any(b.endswith("Trainer") for b in self.ctx.class_bases(owner.name.value))
-
-    def _default(self, value: cst.BaseExpression) -> cst.BaseExpression:
-        """What `field(default_factory=lambda: [...])` makes; other values are themselves."""
-        if isinstance(value, cst.Call) and self.ctx.called(value) == "field":
-            factory = self.ctx.argument(value, "default_factory")
-            if isinstance(factory, cst.Lambda):
-                return factory.body
-        return value
-
-    def _judge(self, value: cst.BaseExpression) -> None:
-        names = self._names(value)
-        verdict = judge(names, self.ctx.tree, self.ctx.names, self._evaluation)
-        if verdict is not None:
-            self.report(
-                value,
-                verdict.message(names),
-                severity=verdict.severity,
-                related=tuple(self.ctx.location(p.node, place_label(p)) for p in verdict.produced),
-                hint='Keep `label_names=["labels"]` and pass metadata through `include_for_metrics=["inputs"]` or as '
-                "an id tensor of fixed shape",
-                facts=verdict.facts,
-            )
-
-    def _names(self, value: cst.BaseExpression) -> list[str]:
-        """The names that are certainly in the value: of a list, of one appended text, of each part of a sum."""
-        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-            return [*self._names(value.left), *self._names(value.right)]
-        if isinstance(value, cst.Name):
-            value = self.ctx.names.single_value(value) or value
-        if isinstance(value, cst.SimpleString):
-            elements: list[cst.BaseExpression] = [value]
-        elif isinstance(value, cst.List | cst.Tuple):
-            elements = [e.value for e in value.elements]
-        else:
-            return []
-        texts = [self.ctx.constant(e).get_or(None) for e in elements]
-        return [t for t in texts if isinstance(t, str)]

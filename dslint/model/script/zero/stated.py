@@ -12,9 +12,8 @@ from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.script.constants import Constants
-from dslint.model.script.data.labels import items_of
 from dslint.model.script.dotted import keyword, last_name, literal_text
-from dslint.model.script.given import given
+from dslint.model.script.given import given, items_of
 from dslint.model.script.names import Names
 from dslint.model.script.zero.stagetests import ALL
 from dslint.parse.python import ScriptDoc
