@@ -46,7 +46,7 @@ GROUPS = {
     "Modules and names": "source scopes names passed search project program shared moduleruns entries launches",
     "Values and the state": (
         "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"
-        " ranknames"
+        " ranknames ownnames vocabulary"
     ),
     "Expressions and statements": (
         "expressions connectives comparisons operators arithmetic texts comprehensions subscripts statements"
@@ -55,10 +55,11 @@ GROUPS = {
     "Objects and containers": (
         "objects attributes special enums containers dictionaries writing collected higher methods reflection functions"
     ),
-    "Calls": "invoke binding frames summaries budgets relevance",
+    "Calls": "invoke opaque binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed effects ragged seeds orders hooks restrictions wrappers models gradients"
-        " parts sources parsers dataclass_parsers environment configs configfiles"
+        "libraries library results handed eventtags effects ragged seeds orders hooks restrictions wrappers"
+        " models namedlayers parameters gradients parts sources parsers dataclass_parsers environment configs"
+        " configfiles"
     ),
     "What happens": "events facts beliefs",
 }

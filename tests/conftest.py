@@ -21,7 +21,7 @@ LONGEST = (
     "probe/test_probe_cluster.py",
     "probe/test_probe_incidents.py",
     "house/test_wheel.py",
-    "model/script/test_divergence_oracle.py",
+    "oracle/test_divergence_oracle.py",
     "probe/test_probe_processes.py",
     "launchers/test_launchers_started.py",
     "launchers/test_hosts_meet.py",

@@ -15,6 +15,7 @@ from dslint.engine.runs import run_queries
 from dslint.model.context import Context
 from dslint.parse.python import ScriptDoc, parse_script
 from dslint.rules.base import RuleMeta
+from dslint.rules.runs import RunQuery
 from dslint.rules.scriptcontext import ScriptContext
 from dslint.rules.walk import ScriptCheck, run_script_rules
 
@@ -57,9 +58,14 @@ def findings(module: object, code: str, context: Context | None = None) -> list[
     return found
 
 
-def queried(module: object, code: str, context: Context | None = None) -> list[Finding]:
-    """What a rule about runs says about a script."""
+def asked(code: str, context: Context | None = None) -> RunQuery:
+    """What queries would see."""
     source = SourceFile("a.py", textwrap.dedent(code))
     job = Job("a.py", source.text.encode(), "script", (), context or Context())
-    run = run_queries(job, source, ast.parse(source.text), None)
+    return run_queries(job, source, ast.parse(source.text), None)
+
+
+def queried(module: object, code: str, context: Context | None = None) -> list[Finding]:
+    """What a rule about runs says about a script."""
+    run = asked(code, context)
     return sorted(module.query(run), key=lambda f: f.location.region.line)  # type: ignore[attr-defined]

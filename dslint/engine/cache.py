@@ -20,7 +20,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix, Safety
 from dslint.core.source import Location, Region, Span
 from dslint.python.search import Question
-from dslint.rules.markers import BY_RUN, IF_IMPORTED
+from dslint.rules.markers import BY_RUN
 from dslint.rules.registry import BY_CODE
 
 
@@ -117,7 +117,7 @@ class ResultCache:
         if not isinstance(codes, str):
             return None
         found = tuple(codes.split())
-        if any(code.removesuffix(IF_IMPORTED).removesuffix(BY_RUN) not in BY_CODE for code in found):
+        if any(code.removesuffix(BY_RUN) not in BY_CODE for code in found):
             return None
         self._fresh.marked[content] = codes
         return found

@@ -18,13 +18,13 @@ from dslint.engine.toldonce import told_once
 from dslint.model.context import Context
 from dslint.parse.data import ParseProblem
 from dslint.parse.reading import Unreadable, decode
-from dslint.rules.markers import BY_RUN, IF_IMPORTED, begins_run, holds_alone
+from dslint.rules.markers import BY_RUN, begins_run, holds_alone
 from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
-    from dslint.model.script.across.project import Project
     from dslint.parse.python import ScriptDoc, ScriptProblem
     from dslint.python.program import Files
+    from dslint.python.project import Project
     from dslint.python.search import Question
     from dslint.rules.base import RuleMeta
     from dslint.rules.runs import RunQuery
@@ -36,14 +36,13 @@ _INTERPRETED = 400_000
 _DEEP = 100
 _PARSE = "full parse (LibCST)"
 _IMPORTS = "imports that may wait"
-_LAYOUT = "trees and names of imports"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One script to judge by the rules whose markers it holds. ``content`` is the digest of ``raw`` for the cache.
 
-    A code may end in ``IF_IMPORTED`` or ``BY_RUN`` (see :mod:`dslint.rules.markers`). ``is_marked`` is false while
+    A code may end in ``BY_RUN`` (see :mod:`dslint.rules.markers`). ``is_marked`` is false while
     nobody has looked for markers in the file; it has no codes then. ``is_named``: a syntax error is said in any case.
     """
 
@@ -59,7 +58,7 @@ class Job:
     @property
     def plain(self) -> tuple[str, ...]:
         """The codes without what is written after them."""
-        return tuple(code.removesuffix(IF_IMPORTED).removesuffix(BY_RUN) for code in self.codes)
+        return tuple(code.removesuffix(BY_RUN) for code in self.codes)
 
 
 @dataclass(slots=True)
@@ -92,28 +91,14 @@ class Judge:
     def judged(self, job: Job) -> Judged:
         """The findings of one script or notebook."""
         profile = Profile() if self.is_profiled else None
-        if self._files is not None:
-            self._modules = self._project(self._files, profile)
+        if self._files is not None and self._modules is None:
+            from dslint.python.project import Project
+
+            self._modules = Project(self._files)
         look = _Look(job, profile, self._modules)
         findings = look.findings()
         asked = self._modules.asked_by(("script", self._modules.files.absolute(job.path))) if self._modules else ()
         return Judged(findings, profile, asked, look.parsed)
-
-    def _project(self, files: Files, profile: Profile | None) -> Project:
-        from dslint.model.script.across.project import Project
-        from dslint.rules.scriptcontext import ScriptContext
-
-        make = partial(ScriptContext, is_imported=True)
-        project = self._modules or Project(files, make)
-        if profile is not None:
-            from dslint.parse.python import parse_script
-            from dslint.rules.profiled import counted_apart
-
-            project.parse = counted_apart(profile, _PARSE, parse_script)
-            project.exported = counted_apart(profile, _IMPORTS, project.first_look)
-            # As the tree of the script itself, which the walk lays out before it asks a rule.
-            project.make = counted_apart(profile, _LAYOUT, make, is_walk=True)
-        return project
 
 
 def check_script(job: Job) -> list[Finding]:
@@ -129,7 +114,6 @@ class _Look:
     profile: Profile | None
     modules: Project | None
     parsed: int = 0
-    waiting: frozenset[str] | None = None
 
     def findings(self) -> list[Finding]:
         """What the rules say; never raises."""
@@ -155,14 +139,18 @@ class _Look:
 
         rules = [rule for rule in map(load, self.job.plain) if _applies(rule, self.job)]
         rules = [replace(rule, check=None) if rule.meta.code + BY_RUN in self.job.codes else rule for rule in rules]
-        if not (rules or self.job.is_named):
+        of_runs = [rule for rule in rules if rule.query is not None]
+        visitors = [rule for rule in rules if rule.check is not None]
+        is_run = bool(of_runs) and self._is_run(of_runs)
+        if not (visitors or is_run or self.job.is_named):
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
             tree = parse_ast(source)
-        rules = self._left(rules, tree)
-        of_runs = [rule for rule in rules if rule.query is not None]
-        found = list(self._of_syntax(source, tree, [rule for rule in rules if rule.check is not None]))
-        if of_runs and isinstance(tree, ast.Module) and self._is_run(of_runs):
+        visitors = self._left(visitors, tree)
+        if not isinstance(tree, ast.Module):
+            return self._of_syntax(source, tree, visitors) if visitors or is_run or self.job.is_named else []
+        found = list(self._of_syntax(source, tree, visitors))
+        if is_run:
             found, more = self._of_runs(source, tree, of_runs, found)
             return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
@@ -188,11 +176,12 @@ class _Look:
         self, source: SourceFile, tree: ast.Module, rules: list[ScriptRule], found: list[Finding]
     ) -> tuple[list[Finding], list[Finding]]:
         """What visitors have found as far as a launch runs it, and what the rules say that ask about runs."""
-        from dslint.engine.launchruns import as_started, runs_of, together
+        from dslint.engine.launchruns import as_started, runs_of, supposed, together
         from dslint.engine.runs import note_asked
 
         with stage_of(self.profile, "interpretation"):
             runs = runs_of(self.job, source, tree, self.modules)
+            more = supposed(self.job, source, tree, self.modules, runs)
         self.parsed = max(self.parsed, _INTERPRETED)
         findings: list[Finding] = []
         for rule in rules:
@@ -200,6 +189,7 @@ class _Look:
             start = perf_counter()
             try:
                 findings += together(runs, rule.query)
+                findings += more.told(rule.query) if more is not None else ()
             except (RecursionError, MemoryError):
                 raise
             except Exception as error:
@@ -208,8 +198,8 @@ class _Look:
                 if rule.check is None:  # else the walk counts the file
                     self.profile.count(rule.meta.code)
                 self.profile.charge(rule.meta.code, "queries", perf_counter() - start)
-        for run in runs:
-            note_asked(self.job, run.query, self.modules)
+        for query in (*(run.query for run in runs), *((more.query,) if more is not None else ())):
+            note_asked(self.job, query, self.modules)
         return as_started(found, runs, frozenset(rule.meta.code for rule in rules)), findings
 
     def _of_syntax(
@@ -218,7 +208,7 @@ class _Look:
         """What the rules say that visit the syntax tree."""
         from dslint.parse.python import TOO_DEEP, parse_script
 
-        if not rules and (isinstance(tree, ast.Module) or not self.job.is_named):
+        if not rules and isinstance(tree, ast.Module):
             return []
         from dslint.rules.walk import run_script_rules
 
@@ -241,58 +231,21 @@ class _Look:
                 found = run_script_rules(doc, checks, self.job.context, self.profile, self.modules)
         except Exception:
             return _rule_by_rule(doc, rules, self.job, self.modules)
-        if self.profile is not None:
-            self.profile.settle()
         return found
 
-    def _left(self, rules: list[ScriptRule], tree: ast.Module | ParseProblem) -> list[ScriptRule]:
-        """The rules that may find something after a cheap look, of which there is none without a tree."""
-        if not rules:
-            return rules
-        # Cheap looks do not know the names that a project adds.
-        if isinstance(tree, ast.Module) and not self.job.context.vocabulary.stands_in(self.job.raw):
-            with stage_of(self.profile, "prechecks"):
-                self._lay_out(tree)
-                return self._looked_at(rules, tree)
-        return [rule for rule in rules if rule.check is None or self._is_certain(rule) or self._waiting_imports()]
+    def _left(self, visitors: list[ScriptRule], tree: ast.Module | ParseProblem) -> list[ScriptRule]:
+        """The rules that may find something in the full tree, after a cheap look, of which there is none without one.
 
-    def _looked_at(self, rules: list[ScriptRule], tree: ast.Module) -> list[ScriptRule]:
-        """A cheap look sees what the visitor sees: what a rule says of the run of a script may stand elsewhere."""
-        kept = []
-        for rule in rules:
-            if rule.check is None or self._may_fire(rule, tree):
-                kept.append(rule)
-            elif rule.query is not None:
-                kept.append(replace(rule, check=None))
-        return kept
-
-    def _lay_out(self, tree: ast.Module) -> None:
-        """All prechecks use the same order of nodes, and the first would pay for it."""
-        if self.profile is not None:
-            from dslint.model.script.quick import flat
-
-            start = perf_counter()
-            flat(tree)
-            self.profile.share("order of the syntax tree", perf_counter() - start)
-
-    def _is_certain(self, rule: ScriptRule) -> bool:
-        """All markers of the rule stand in the file itself."""
-        return rule.meta.code in self.job.codes
+        Cheap looks do not know the names that a project adds.
+        """
+        if not isinstance(tree, ast.Module) or self.job.context.vocabulary.stands_in(self.job.raw):
+            return visitors
+        with stage_of(self.profile, "prechecks"):
+            return [rule for rule in visitors if self._may_fire(rule, tree)]
 
     def _may_fire(self, rule: ScriptRule, tree: ast.Module) -> bool:
-        look = partial(_may_fire, rule, tree, self._waiting_imports, is_certain=self._is_certain(rule))
+        look = partial(_may_fire, rule, tree)
         return look() if self.profile is None else self.profile.charged(rule.meta.code, "precheck", look)
-
-    def _waiting_imports(self) -> frozenset[str]:
-        """The names of imported functions of the project that may wait for other ranks."""
-        if self.modules is None or self.job.kind != "script":
-            return frozenset()
-        if self.waiting is None:
-            with stage_of(self.profile, _IMPORTS):
-                path = self.modules.files.absolute(self.job.path)
-                look = self.modules.waiting(self.job.context)
-                self.waiting = look.imported(("script", path), path, self.job.raw)
-        return self.waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,17 +253,14 @@ class ScriptRule:
     """A loaded script rule. What it may define to spare a file the full parse:
 
     A rule has a ``check``, a visitor of the syntax tree, or a ``query``, which asks about the runs of the script.
-    ``precheck`` of a rule without a visitor says whether a module is interpreted for it where no run begins.
     ``applies`` says from the path and the context whether the rule can fire, with a third parameter also from the
-    bytes; ``precheck`` says it from the cheap syntax tree, and is asked again, if it has a second parameter, with the
-    names of imported functions that may wait; ``precheck_imports`` says whether any such name could change its answer.
+    bytes; ``precheck`` says it from the cheap syntax tree.
     """
 
     meta: RuleMeta
     check: type[ScriptCheck] | None
     applies: Callable[..., bool] | None
     precheck: Callable[..., bool] | None
-    sees_imports: Callable[..., bool] | None = None
     sees_bytes: bool = False
     query: Callable[[RunQuery], Iterable[Finding]] | None = None
 
@@ -329,11 +279,9 @@ def _load(code: str, _: int) -> ScriptRule:
     module = load_rule(code).module
     precheck = getattr(module, "precheck", None)
     applies = getattr(module, "applies", None)
-    takes_names = precheck is not None and len(signature(precheck).parameters) > 1
-    sees_imports = getattr(module, "precheck_imports", lambda _: True) if takes_names else None
     sees_bytes = applies is not None and len(signature(applies).parameters) > 2
     check, query = getattr(module, "Check", None), getattr(module, "query", None)
-    return ScriptRule(module.META, check, applies, precheck, sees_imports, sees_bytes, query)
+    return ScriptRule(module.META, check, applies, precheck, sees_bytes, query)
 
 
 def _applies(rule: ScriptRule, job: Job) -> bool:
@@ -344,15 +292,11 @@ def _applies(rule: ScriptRule, job: Job) -> bool:
         return True  # a first look that fails proves nothing
 
 
-def _may_fire(rule: ScriptRule, tree: ast.Module, imported: Callable[[], frozenset[str]], *, is_certain: bool) -> bool:
-    """``is_certain``: else the rule can only fire where something imported waits."""
+def _may_fire(rule: ScriptRule, tree: ast.Module) -> bool:
     try:
-        if rule.precheck is None or rule.precheck(tree):
-            return is_certain or bool(imported())
-        names = imported() if rule.sees_imports is not None and rule.sees_imports(tree) else frozenset()
-        return bool(names) and rule.precheck(tree, names)
+        return rule.precheck is None or rule.precheck(tree)
     except Exception:
-        return is_certain or bool(imported())
+        return True
 
 
 def _rule_by_rule(doc: ScriptDoc, rules: Sequence[ScriptRule], job: Job, modules: Project | None) -> list[Finding]:

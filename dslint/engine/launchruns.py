@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,22 @@ class Run:
 
     query: RunQuery
     launches: list[Launch]
+
+
+@dataclass
+class Supposed:
+    """A run in which somebody passes options that no command passes; the lines behind them, with the option."""
+
+    query: RunQuery
+    lines: dict[int, str]
+
+    def told(self, ask: Callable[[RunQuery], Iterable[Finding]]) -> Iterator[Finding]:
+        """Yield the findings of a rule that stand plainly behind such an option."""
+        for finding in ask(self.query):
+            option = self.lines.get(finding.location.region.line)
+            if option is not None and finding.location.path == self.query.path:
+                words = assumed("option-is-passed", option)
+                yield replace(finding, assumptions=(*finding.assumptions, words))
 
 
 def runs_of(job: Job, source: SourceFile, tree: ast.Module, modules: Project | None) -> list[Run]:
@@ -148,21 +164,42 @@ def as_started(findings: Iterable[Finding], runs: Sequence[Run], codes: frozense
 
 def _dead_lines(runs: Sequence[Run]) -> dict[int, str]:
     """The lines of branches whose test no run passes, with the option that all commands leave out in it, if any."""
+    lines: dict[int, str] = {}
+    for body, option in _dead(runs):
+        for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1):
+            lines.setdefault(line, option)
+    return lines
+
+
+def _dead(runs: Sequence[Run]) -> Iterator[tuple[list[ast.stmt], str]]:
     trees = {entry.node for run in runs for entry in run.query.entries if entry.kind == "script"}
     if len(trees) != 1 or not all(run.launches for run in runs):
-        return {}
+        return
     taken: dict[int, int] = {}
     for run in runs:
         for number, sides in run.query.machine.taken.items():
             taken[number] = taken.get(number, 0) | sides
     left = {name for run in runs for launch in run.launches for name in launch.left}
-    lines: dict[int, str] = {}
     for node in ast.walk(trees.pop()):
         sides = taken.get(id(node), 3)
-        if not isinstance(node, ast.If) or sides not in (1, 2):
-            continue
-        body = node.orelse if sides == 1 else node.body
-        option = next((name for name in sorted(names_in(node.test)) if name in left), "")
-        for line in range(body[0].lineno, (body[-1].end_lineno or 0) + 1) if body else ():
-            lines.setdefault(line, option)
-    return lines
+        if isinstance(node, ast.If) and sides in (1, 2):
+            body = node.orelse if sides == 1 else node.body
+            if body:
+                yield body, next((name for name in sorted(names_in(node.test)) if name in left), "")
+
+
+def supposed(
+    job: Job, source: SourceFile, tree: ast.Module, modules: Project | None, runs: Sequence[Run]
+) -> Supposed | None:
+    """What runs when somebody passes the options that all commands leave out, if it may concern other ranks."""
+    query = runs[0].query
+    relevance = query.machine.program.relevance(query.machine)
+    module = Module(source, tree)
+    options = {option for body, option in _dead(runs) if option and any(relevance.of(n, module) for n in body)}
+    if not options:
+        return None
+    known = common([launch for run in runs for launch in run.launches])
+    launch = replace(known, left={name: fact for name, fact in known.left.items() if name not in options})
+    context = _context(job.context, launch)
+    found = run_queries(replace(job, context=context), source, tree, modules, launch)
+    return Supposed(found, {line: option for line, option in _dead_lines(runs).items() if option})

@@ -118,7 +118,7 @@ def _wrong_part(module: ModuleType) -> str:
         return "`Check` must be a subclass of ScriptCheck"
     if not isinstance(examples, tuple) or not all(isinstance(example, Example) for example in examples):
         return "`EXAMPLES` must be a tuple of `bad(...)` and `good(...)`"
-    for name in ("precheck", "precheck_imports", "applies"):
+    for name in ("precheck", "applies"):
         if not callable(getattr(module, name, _problem)):
             return f"`{name}` must be a function"
     return ""

@@ -22,7 +22,8 @@ from dslint.engine.launchstage import LaunchReader, LaunchStage, cores
 from dslint.engine.planning import excludes_of, files_around, naming_scripts, plans_of, workspace_of
 from dslint.engine.planrules import PlanJudge
 from dslint.engine.surroundings import Surroundings, vocabulary_of
-from dslint.model.context import Context, Vocabulary
+from dslint.model.context import Context
+from dslint.python.vocabulary import Vocabulary
 from dslint.rules.markers import rules_by_marker
 from dslint.rules.own import SYNTAX_ERROR
 from dslint.rules.registry import BY_CODE, all_rules, load_rule

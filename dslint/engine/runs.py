@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dslint.python.entries import Analysis
+from dslint.python.libraries import libraries
 from dslint.python.program import Texts
 from dslint.python.shared import Shared
 from dslint.python.source import Module
@@ -35,11 +36,12 @@ def run_queries(
 ) -> RunQuery:
     """Interpret a script with what it imports, as a launch command starts it where one is known."""
     worlds = launch.worlds if launch is not None else None
+    rows = libraries(job.context.vocabulary)
     if modules is None:
-        analysis = Analysis(Texts({}), worlds, shared=Shared())
+        analysis = Analysis(Texts({}), worlds, rows, shared=Shared())
     else:
         shared = modules.interpreted if launch is None else modules.interpreted.started(worlds)
-        analysis = Analysis(modules.files, worlds, shared=shared)
+        analysis = Analysis(modules.files, worlds, rows, shared)
     analysis.machine.launch = launch
     _as_main(analysis, source, tree, modules.interpreted if modules is not None else analysis.program.shared)
     limit = sys.getrecursionlimit()

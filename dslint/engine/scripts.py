@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -123,7 +122,7 @@ class ScriptStage:
 
     def _judged(self) -> Iterator[Judged]:
         if self._pool is None:
-            return _check_here([job for _, job in self._missing], self._profile is not None, self._files)
+            return _check_all(Judge(self._profile is not None, self._files), [job for _, job in self._missing])
         return self._pool.results()
 
 
@@ -150,10 +149,9 @@ def _prepare() -> None:
     gc.freeze()
 
 
-# The judge of a worker process, the rules whose markers it looks for, and what holds as long as it lives.
+# The judge of a worker process, and the rules whose markers it looks for.
 _judge = Judge()
 _enabled: frozenset[str] = frozenset()
-_lasting = ExitStack()
 
 
 def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, ...], enabled: frozenset[str]) -> None:
@@ -165,10 +163,6 @@ def _init_worker(is_profiled: bool, files: ProjectFiles, rule_files: tuple[str, 
         activate(rule_files)
     gc.disable()
     _judge, _enabled = Judge(is_profiled, files), enabled
-    if is_profiled:
-        from dslint.rules.profiled import watched_model
-
-        _lasting.enter_context(watched_model())
 
 
 def _check_chunk(jobs: Sequence[Job]) -> list[Judged]:
@@ -193,16 +187,6 @@ def _look(jobs: Sequence[Job], enabled: frozenset[str], profile: Profile | None)
     texts = [job.raw for job in jobs]
     for job, codes in zip(jobs, rules_of_all(texts, enabled, own, profile), strict=True):
         yield replace(job, codes=codes, is_marked=True)
-
-
-def _check_here(jobs: Sequence[Job], is_profiled: bool, files: ProjectFiles) -> Iterator[Judged]:
-    if not is_profiled or not jobs:
-        yield from _check_all(Judge(files=files), jobs)
-        return
-    from dslint.rules.profiled import watched_model
-
-    with watched_model():
-        yield from _check_all(Judge(is_profiled, files), jobs)
 
 
 def _check_all(judge: Judge, jobs: Iterable[Job]) -> Iterator[Judged]:

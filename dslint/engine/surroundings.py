@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
 from dslint.engine.gitindex import repository
-from dslint.model.context import Context, Locked, VersionFact, Vocabulary
+from dslint.model.context import Context, Locked, VersionFact
 from dslint.parse.reading import Unreadable, read_text
+from dslint.python.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from dslint.model.plan.stated import StatedCounts

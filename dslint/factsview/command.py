@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from dslint.core.commandline import Parser, say
 from dslint.engine.projectfiles import ProjectFiles
+from dslint.engine.surroundings import vocabulary_of
 from dslint.python.facts import KINDS, Belief, Facts, facts_at
+from dslint.settings import SettingsError, load_settings
 
 DONE, NOTHING, USAGE = 0, 1, 2
 
@@ -26,10 +29,15 @@ def main(arguments: list[str]) -> int:
         if files.read(files.absolute(needed)) is None:
             say(f"{needed}: No such file")
             return USAGE
+    try:
+        own = vocabulary_of(load_settings(Path(path), {}))
+    except SettingsError as error:
+        say(str(error))
+        return USAGE
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 6_000))
     try:
-        facts = facts_at(files, script, path, int(number), options.name or "")
+        facts = facts_at(files, script, path, int(number), options.name or "", own)
     finally:
         sys.setrecursionlimit(limit)
     if facts is None:

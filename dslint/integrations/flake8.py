@@ -125,12 +125,11 @@ def _is_worth_a_look(text: str, settings: Settings) -> bool:
     """Whether some script rule finds all its words: a search over the bytes, before any parser is imported."""
     from dslint.engine.surroundings import vocabulary_of
     from dslint.rules.index import RULES
-    from dslint.rules.markers import IF_IMPORTED, rules_by_marker
+    from dslint.rules.markers import rules_by_marker
 
     raw = text.encode("utf-8", "surrogatepass")
     enabled = frozenset(rule.code for rule in RULES if settings.enabled(rule.code))
-    codes = rules_by_marker(raw, enabled, vocabulary_of(settings))
-    return not all(code.endswith(IF_IMPORTED) for code in codes)  # flake8 shows one file at a time
+    return bool(rules_by_marker(raw, enabled, vocabulary_of(settings)))
 
 
 def _not_suppressed(path: str, text: str, findings: list[Finding]) -> list[Finding]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, absent
 from dslint.core.source import Location
+from dslint.python.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from dslint.parse.data import DataDoc
@@ -41,41 +42,6 @@ class Locked:
 
     names: frozenset[str]
     origin: Location
-
-
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Names of the project's own that mean what names of the known libraries mean (``[tool.dslint.names]``).
-
-    A dotted name (``mylib.dist.is_chief``) is the imported object; a bare one (``is_chief``) is any function, method,
-    property, flag or class of that name. ``guards`` are true on the main process only, or let only it into a function
-    when they decorate one; ``collectives`` need every rank; ``trainers`` are classes that work like the Trainer of
-    transformers; ``engines`` are callables that return a DeepSpeed engine, or a tuple that begins with one.
-    """
-
-    guards: tuple[str, ...] = ()
-    collectives: tuple[str, ...] = ()
-    trainers: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
-
-    def stands_in(self, raw: bytes) -> bool:
-        """Some of the names occur in the bytes of a file: rules cannot know from their own words what it is about."""
-        words = {name.rpartition(".")[2].encode() for kind in fields(self) for name in getattr(self, kind.name)}
-        found = [word for word in words if word in raw]
-        if not found:
-            return False
-        import re
-
-        return re.search(rb"\b(?:" + b"|".join(found) + rb")\b", raw) is not None
-
-
-def is_named(full: str, words: tuple[str, ...]) -> bool:
-    """A name, as qualified as it is known, is one of the words of a :class:`Vocabulary`.
-
-    ``.dist.is_chief`` (a relative import) is taken for any dotted word that ends in it.
-    """
-    last, relative = full.rpartition(".")[2], full.lstrip(".")
-    return any(word in (full, last) or (relative != full and f".{word}".endswith(f".{relative}")) for word in words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, expressions, formulas, paths, ragged, shares, texts
+from dslint.python import containers, expressions, formulas, paths, ragged, ranknames, shares, texts
 from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
@@ -24,6 +24,7 @@ from dslint.python.varies import LOST, RANKED, WORLD
 def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> Value:
     """Return the value of an arithmetic operation."""
     shares.note_operation(m, op, left, right, node)
+    right = ranknames.divisor(m, left, right, node) if op is ast.Mod else right
     found = apply(m.worlds, BINARY[op], (left, right)) if op in BINARY else None
     if found is not None:
         return found

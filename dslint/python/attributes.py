@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 
-from dslint.python import ragged, ranknames
+from dslint.python import parameters, ragged, ranknames
 from dslint.python.environment import ENVIRONMENT
 from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
 from dslint.python.joins import join
@@ -36,6 +36,7 @@ from dslint.python.values import (
     unknown,
 )
 from dslint.python.varies import LOST
+from dslint.python.vocabulary import TRAINER, is_trainer
 
 # A class of the project, or the path of a class of a library.
 Base = ClassAtom | str
@@ -106,7 +107,7 @@ def bases(m: Machine, cls: Base) -> list[Base]:
                 found.append(atom.path)
             else:
                 found.append("")
-    return found
+    return [*found, TRAINER] if is_trainer(m.libraries.own, cls.module.name, cls.node.name) else found
 
 
 def is_instance_of(m: Machine, cls: Base, *wanted: str) -> bool:
@@ -299,12 +300,11 @@ def child(m: Machine, atom: Instance, name: str, node: ast.AST | None = None) ->
     """Return the object in a field that nothing has set yet: the same one at every place that reads it."""
     content = m.content(atom)
     number = ("field", atom, name)
+    kind, varies, shape, made_by, origin = OPAQUE, 0, 0, frozenset[Instance](), None
     if content is not None:
         kinds = [a.kind for a in content.atoms if isinstance(a, Unknown)]
         kind = INPUT if INPUT in kinds else LOST_VALUE if LOST_VALUE in kinds else OPAQUE
         varies, shape, made_by, origin = content.varies, content.shape, content.made_by, content.origin
-    else:
-        kind, varies, shape, made_by, origin = OPAQUE, 0, 0, frozenset(), None
     is_open = kind != LOST_VALUE and (not atom.cls or isinstance(atom.cls, ClassAtom))
     ranked = ranknames.field(m, name, node) if is_open else None
     if ranked is not None:
@@ -314,6 +314,7 @@ def child(m: Machine, atom: Instance, name: str, node: ast.AST | None = None) ->
         reason = f"field `{name}` of {_described(atom, content)}"
         cell = Value(frozenset((Unknown(kind, reason),)), varies, shape, made_by, None, origin)
         m.store.set((inner, CONTENT), cell)
+        parameters.note_field(m, atom, name, inner)
     ragged.field(m, atom, name, inner)
     return Value(frozenset((inner,)), 0, 0, frozenset(), number)
 
@@ -323,10 +324,8 @@ def _described(atom: Instance, content: Value | None) -> str:
         return f"an object of `{atom.cls.node.name}`"
     if atom.cls:
         return f"an object of `{atom.cls}`"
-    for inner in content.atoms if content is not None else ():
-        if isinstance(inner, Unknown):
-            return inner.reason
-    return "an unknown object"
+    reasons = (inner.reason for inner in (content.atoms if content is not None else ()) if isinstance(inner, Unknown))
+    return next(reasons, "an unknown object")
 
 
 def of_super(m: Machine, atom: Super, name: str, node: ast.AST) -> Value:

@@ -13,11 +13,13 @@ from dslint.python.events import Event, walk
 from dslint.python.facts import lanes_text
 from dslint.python.joins import join
 from dslint.python.launches import Launch, common
+from dslint.python.libraries import libraries
 from dslint.python.program import Texts
 from dslint.python.project import Project
 from dslint.python.shared import Shared
 from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Instance, Value
+from dslint.python.vocabulary import Vocabulary
 
 _FRAMES = 6_000
 
@@ -26,13 +28,18 @@ class Beliefs:
     """One interpretation of a script, with all that it defines, and the values of its expressions."""
 
     def __init__(
-        self, source: SourceFile, tree: ast.Module, project: Project | None = None, launches: Sequence[Launch] = ()
+        self,
+        source: SourceFile,
+        tree: ast.Module,
+        project: Project | None = None,
+        launches: Sequence[Launch] = (),
+        own: Vocabulary | None = None,
     ) -> None:
         launch = common(launches) if launches else None
         files = project.files if project is not None else Texts({})
         # What other scripts have left behind was not recorded.
         shared = Shared()
-        self._analysis = Analysis(files, launch.worlds if launch is not None else None, shared=shared)
+        self._analysis = Analysis(files, launch.worlds if launch is not None else None, libraries(own), shared)
         machine = self._analysis.machine
         machine.launch = launch
         path = files.absolute(source.path)
@@ -86,6 +93,12 @@ class Beliefs:
     def tags(self, node: ast.AST) -> frozenset[str]:
         """Return the tags of what a call does."""
         return self._tags.get(id(node), frozenset())
+
+    def ranks(self, node: ast.expr) -> frozenset[int]:
+        """Return which ranks of one machine with four processes come to an expression."""
+        machine = self._analysis.machine
+        group = next(g for w, g in zip(machine.worlds.shapes, machine.worlds.groups, strict=True) if w == (1, 4))
+        return frozenset(at for at, lane in enumerate(group) if self._lanes.get(id(node), 0) >> lane & 1)
 
     def only_on(self, node: ast.expr) -> str:
         """Return which ranks come to an expression, in words; empty when all do, and when nothing is known."""

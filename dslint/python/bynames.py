@@ -45,6 +45,8 @@ def _word(node: ast.AST | None) -> str:
 # What everybody calls the object of a library, with a word of modules in which the name means it.
 _OBJECTS = (
     ("accelerator", "accelerate.Accelerator", re.compile(r"accelerat")),
+    ("fabric", "lightning.Fabric", re.compile(r"(?:from|import) lightning")),
+    ("strategy", "openrlhf.utils.DeepspeedStrategy", re.compile(r"(?:from|import) openrlhf")),
     ("model_engine", "deepspeed.DeepSpeedEngine", re.compile(r"deepspeed")),
     (
         "trainer",
@@ -95,9 +97,31 @@ def assigned(m: Machine, name: str, value: Value, target: ast.AST) -> Value:
 
 # Modules have them; of their state also optimizers and schedules, with the same meaning.
 _STATE = frozenset({"load_state_dict", "state_dict", "parameters", "named_parameters"})
+# Models of transformers alone have them.
+_TABLES = frozenset({"get_input_embeddings", "get_output_embeddings"})
+
+
+# What everybody calls a model of transformers.
+_MODEL = re.compile(r"^[A-Z]\w*For[A-Z]\w*$")
+
+
+def loader_of(m: Machine, owner: str, name: str) -> Row | None:
+    """Return what loads a model of transformers whose class stands in a module that nobody has read."""
+    is_named = name == "from_pretrained" and _MODEL.match(owner.rpartition(".")[2]) is not None
+    is_one = is_named and owner.partition(".")[0] not in m.libraries.roots
+    return m.libraries.method("transformers.PreTrainedModel", name) if is_one else None
+
+
+# Tensors whose parts lie on several ranks have them alone.
+_OF_SHARDS = frozenset({"full_tensor"})
 
 
 def method_of(m: Machine, name: str) -> Row | None:
     """Return the method of a module, a tensor or a table that this name means on an object that nobody knows."""
-    kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
+    if name in _OF_SHARDS:
+        kind = "torch.distributed.tensor.DTensor"
+    elif name in _TABLES:
+        kind = "transformers.PreTrainedModel"
+    else:
+        kind = "torch.nn.Module" if name in _STATE else "torch.Tensor"
     return m.libraries.method(kind, name) or m.libraries.method("pandas.DataFrame", name)

@@ -245,7 +245,14 @@ def _instance_element(m: Machine, atom: Instance, node: ast.AST) -> Value:
         return yields
     content = m.content(atom)
     varies = content.varies if content is not None else 0
-    return m.thing(node, "element of an object", (one(atom),), varies=varies)
+    return item_of_unknown(m, atom, m.thing(node, "element of an object", (one(atom),), varies=varies))
+
+
+def item_of_unknown(m: Machine, atom: Instance, item: Value) -> Value:
+    """Note of which object of an unknown class something is an item, and return it."""
+    if not atom.cls and isinstance(item.single, Instance):
+        m.parts[item.single] = atom
+    return item
 
 
 def counted(m: Machine, value: Value) -> int:

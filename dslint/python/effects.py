@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, containers, dictionaries, ragged, seeds, wrappers
+from dslint.python import attributes, containers, dictionaries, parameters, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
@@ -121,7 +121,7 @@ def writing_item(m: Machine, base: Value, node: ast.AST) -> None:
 
 def writing_data(m: Machine, base: Value, node: ast.AST) -> None:
     """Note that `parameter.data = value` gives a parameter other numbers."""
-    if _is_all(m, base, "torch.nn.Parameter"):
+    if parameters.of(m, base) is not None:
         _written(m, base, "writes-parameter", "data", node)
 
 

@@ -18,7 +18,8 @@ from dslint.python.hooks import first_name, hook_lanes, passed
 from dslint.python.lanes import Worlds
 from dslint.python.libraries import Libraries, libraries
 from dslint.python.machine import Machine
-from dslint.python.models import may_lack, perhaps
+from dslint.python.models import perhaps
+from dslint.python.namedlayers import may_lack, may_skip
 from dslint.python.program import Files, Program
 from dslint.python.relevance import called_names
 from dslint.python.shared import Shared
@@ -102,7 +103,11 @@ class Analysis:
         Functions that no other code of the module calls come first: what they reach is seen with what they give it.
         """
         m = self.machine
-        matters = (lambda *_: True) if everything else self.program.relevance(m).of
+        concerns = self.program.relevance(m).of
+
+        def matters(node: ast.AST, module: Module) -> bool:
+            return everything or concerns(node, module) or may_skip(node)
+
         functions = [f for f in self.program.noted.functions if f.module is module and f.owner is None]
         functions = [f for f in functions if matters(f.node, module)]
         called = called_names(module)

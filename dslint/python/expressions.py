@@ -15,6 +15,8 @@ from dslint.python import (
     dictionaries,
     gradients,
     invoke,
+    ownnames,
+    parameters,
     paths,
     ragged,
     ranknames,
@@ -63,7 +65,8 @@ def _constant(m: Machine, node: ast.Constant) -> Value:
 
 
 def _name(m: Machine, node: ast.Name) -> Value:
-    return read_name(m, node.id, node)
+    own = ownnames.read(m, node) if m.libraries.own is not None else None
+    return own or read_name(m, node.id, node)
 
 
 def read_name(m: Machine, name: str, node: ast.AST) -> Value:
@@ -169,12 +172,16 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
 
 def _attribute(m: Machine, node: ast.Attribute) -> Value:
     base = evaluate(m, node.value)
-    found = attributes.read(m, base, node.attr, node)
+    own = ownnames.read(m, node) if m.libraries.own is not None else None
+    found = own or attributes.read(m, base, node.attr, node)
+    if node.attr in m.libraries.reading:
+        parameters.reading(m, [base], f"torch.Tensor.{node.attr}", node)
     return gradients.perhaps(m, base, found) if node.attr == gradients.GRAD else found
 
 
 def _subscript(m: Machine, node: ast.Subscript) -> Value:
     base = evaluate(m, node.value)
+    parameters.reading(m, [base], "torch.Tensor.__getitem__", node)
     if isinstance(node.slice, ast.Slice):
         parts = [
             evaluate(m, p) if p is not None else const(None)

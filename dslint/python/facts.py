@@ -8,6 +8,7 @@ from typing import Any
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Alt, Event, Loop, walk
+from dslint.python.libraries import libraries
 from dslint.python.machine import Machine
 from dslint.python.program import Files
 from dslint.python.source import Module
@@ -33,6 +34,7 @@ from dslint.python.values import (
     Value,
 )
 from dslint.python.varies import DIVERGENT, LOST, described
+from dslint.python.vocabulary import Vocabulary
 
 # What the kinds of unknown values mean for somebody who waits for a finding.
 KINDS = {
@@ -78,12 +80,14 @@ class Facts:
         return bool(self.beliefs or self.events or self.tests)
 
 
-def facts_at(files: Files, script: str, path: str, line: int, name: str = "") -> Facts | None:
+def facts_at(
+    files: Files, script: str, path: str, line: int, name: str = "", own: Vocabulary | None = None
+) -> Facts | None:
     """Return what is believed at a line of `path` when `script` is interpreted; `None` when Python cannot read it.
 
-    `name` keeps only expressions with exactly this code.
+    `name` keeps only expressions with exactly this code; `own` are the names that the settings add.
     """
-    analysis = Analysis(files)
+    analysis = Analysis(files, rows=libraries(own))
     machine = analysis.machine
     target = files.absolute(path)
     facts = Facts(path, line)

@@ -6,7 +6,9 @@ for each lane, `("own", f)` for what each rank decides for itself, or anything e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from dslint.python.lanes import Worlds
@@ -68,6 +70,10 @@ def lanes(worlds: Worlds, formula: object, known: Mapping[object, bool]) -> tupl
         decided = known.get(formula)
         if decided is not None:
             return (full, 0) if decided else (0, full)
+        twice = next((atom for atom in _repeated(formula) if atom not in known), None)
+        if twice is not None:  # `not a or (a and b)`: with each answer to `a`
+            (a, b), (c, d) = (lanes(worlds, formula, {**known, twice: holds}) for holds in (True, False))
+            return a | c, b | d
         if word == "not":
             true, false = lanes(worlds, inner, known)
             return false, true
@@ -86,6 +92,22 @@ def lanes(worlds: Worlds, formula: object, known: Mapping[object, bool]) -> tupl
     if decided is None:
         return full, full
     return (full, 0) if decided else (0, full)
+
+
+@lru_cache(maxsize=4096)
+def _repeated(formula: object) -> tuple[object, ...]:
+    """Return the tests that stand in a formula more than once."""
+    seen = Counter(_atoms(formula))
+    return tuple(atom for atom, times in seen.items() if times > 1)
+
+
+def _atoms(formula: object) -> Iterator[object]:
+    if is_compound(formula):
+        word, inner = _split(formula)
+        for part in [inner] if word == "not" else inner:
+            yield from _atoms(part)
+    elif not isinstance(formula, Const | PerRank):
+        yield formula
 
 
 def undecided(worlds: Worlds, formula: object, lane: int, known: Mapping[object, bool]) -> frozenset[object]:

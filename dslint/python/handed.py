@@ -11,7 +11,7 @@ from dslint.python.dictionaries import known_keys, may_lack
 from dslint.python.events import Event
 from dslint.python.generators import turns_of
 from dslint.python.heap import CONTENT
-from dslint.python.libraries import ClassRow, Row
+from dslint.python.libraries import ClassRow
 from dslint.python.machine import Machine
 from dslint.python.results import make
 from dslint.python.values import NOTHING, OPAQUE, Api, Bound, ClassAtom, Function, Instance, Tuple, Unknown, Value, one
@@ -161,18 +161,3 @@ def _shapes_differ(m: Machine, receiver: Instance, varies: int, node: ast.AST) -
     if old is not None:
         shape = DATA if varies & DATA else 0
         m.store.set((atom, CONTENT), Value(old.atoms, old.varies, shape, old.made_by, None, (m.frame.module, node)))
-
-
-def is_unsynced(m: Machine, row: Row, base: Value) -> bool:
-    """Return whether a metric, or every metric of a collection, was made with `sync_on_compute=False`."""
-    if not {"collective", "metric"} <= row.tags:
-        return False
-    inner = m.store.get((base.single, ("argument", "metrics"))) if isinstance(base.single, Instance) else None
-    metrics = [base]
-    for atom in inner.atoms if inner is not None else ():
-        if isinstance(atom, Instance) and atom.cls == "builtins.dict":
-            metrics = [m.store.get((atom, ("key", key))) or base for key in known_keys(m, atom)]
-        elif isinstance(atom, Instance):
-            metrics = m.elements(atom)
-    kept = [m.store.get((metric.single, ("argument", "sync_on_compute"))) for metric in metrics]
-    return bool(kept) and all(value is not None and value.constants == (False,) for value in kept)

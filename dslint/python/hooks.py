@@ -166,7 +166,7 @@ def call_hook(m: Machine, receiver: Instance, name: str, method: Value, node: as
         function = atom.function if isinstance(atom, Bound) else atom
         assert isinstance(function, Function)
         given = open_arguments(m, function, True, receiver)
-        on_lanes(m, mask, node, lambda atom=atom, given=given: call_value(m, one(atom), given, node))  # type: ignore[misc]
+        on_lanes(m, mask, (m.frame.module, node), lambda atom=atom, given=given: call_value(m, one(atom), given, node))  # type: ignore[misc]
         m.alive = True
     if row is not None and "waits_after" in row.extra:
         m.events.append(Event(row.path, _MEETS, node, m.frame.module, one(receiver), {}, None, m.lanes, m.control))

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from dslint.python import attributes, bynames, containers, dictionaries, effects, frames, models, ragged, ranknames
+from dslint.python import (
+    attributes,
+    bynames,
+    containers,
+    dictionaries,
+    effects,
+    frames,
+    models,
+    ownnames,
+    ragged,
+)
 from dslint.python.binding import Arguments
 from dslint.python.events import Alt, Seq
 from dslint.python.joins import join
 from dslint.python.machine import Machine
+from dslint.python.namedlayers import note_layer, note_object
+from dslint.python.opaque import opaque_call
 from dslint.python.places import ordered
 from dslint.python.several import is_alike, note_none, with_member, without_none
 from dslint.python.values import (
@@ -32,7 +43,6 @@ from dslint.python.values import (
     Value,
     one,
 )
-from dslint.python.varies import LOST, UNMODELLED
 
 _GROWS = frozenset({"append", "extend", "insert"})
 
@@ -41,6 +51,10 @@ def call(m: Machine, node: ast.Call) -> Value:
     """Return the value of a call expression."""
     from dslint.python.expressions import evaluate
 
+    if m.libraries.own is not None:
+        found = ownnames.called(m, node)
+        if found is not None:
+            return found
     if isinstance(node.func, ast.Attribute):
         base = evaluate(m, node.func.value)
         arguments = evaluated(m, node)
@@ -129,11 +143,7 @@ def call_member(m: Machine, base: Value, name: str, arguments: Arguments, node: 
         runs.append(lambda atom=atom: _call_member(m, atom, base, name, arguments, node))  # type: ignore[misc]
     found = alternatives(m, runs, base, node)
     shape = base.shape if base.shape and is_alike(m, base, found) else 0
-    return found.with_(base.varies, shape, _derived(base), base.origin) if base.varies else found
-
-
-def _derived(base: Value) -> frozenset[Instance]:
-    return base.made_by
+    return found.with_(base.varies, shape, base.made_by, base.origin) if base.varies else found
 
 
 def _call_member(m: Machine, atom: Atom, base: Value, name: str, arguments: Arguments, node: ast.AST) -> Value:
@@ -146,7 +156,7 @@ def _call_member(m: Machine, atom: Atom, base: Value, name: str, arguments: Argu
         else:
             found = _unknown_method(m, atom, base, name, arguments, node)
         if len(m.events) == before and m.alive:
-            models.note_layer(m, atom, name, arguments, node)
+            note_layer(m, atom, name, arguments, node)
         return models.past_wrapper(m, atom, name, found, arguments, node)
     if isinstance(atom, Unknown):
         return _method_of_unknown(m, atom, base, name, arguments, node)
@@ -245,7 +255,7 @@ def call_value(m: Machine, function: Value, arguments: Arguments, node: ast.AST)
 
 def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, node: ast.AST) -> Value:
     """Return the result of calling one atom."""
-    from dslint.python.library import call_path, call_row
+    from dslint.python.library import call_path
 
     if isinstance(atom, Function):
         return frames.call_function(m, atom, arguments, node, owner=atom.owner)
@@ -265,6 +275,7 @@ def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, nod
         receiver, name = _held_method(m, atom, function)
         if receiver is not None:
             return _call_member(m, receiver, one(receiver, made_by=function.made_by), name, arguments, node)
+        note_object(m, atom, function, arguments, node)
         return call_object(m, atom, arguments, node)
     if isinstance(atom, Partial):
         given = Arguments(
@@ -276,7 +287,6 @@ def call_atom(m: Machine, atom: Atom, function: Value, arguments: Arguments, nod
         return call_value(m, atom.function, given, node)
     if isinstance(atom, Static | Property):
         return frames.call_function(m, atom.function, arguments, node, owner=atom.function.owner)
-    _ = call_row
     return opaque_call(m, arguments, node, "call of an unknown value", function)
 
 
@@ -349,44 +359,6 @@ def _call_object(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST
             return call_row(m, method_row, arguments, atom, node, one(atom))
     found = opaque_call(m, arguments, node, "call of an unknown object", one(atom))
     return ragged.by_name(m, "", arguments, found, node) if not atom.cls else found
-
-
-def opaque_call(
-    m: Machine, arguments: Arguments, node: ast.AST, reason: str, receiver: Value | None = None, kind: str = OPAQUE
-) -> Value:
-    """Return the result of code without a model: assumed the same where all that goes in is the same."""
-    ranked = ranknames.called(m, _name_of_call(node), arguments, node)
-    if ranked is not None:
-        return ranked
-    operands = [*arguments.all(), *((receiver,) if receiver is not None else ())]
-    for operand in operands:
-        attributes.escape(m, operand)
-        _call_back(m, operand, node)
-    effects.note_loaders(m, operands, node)
-    varies = UNMODELLED
-    for operand in operands:
-        varies |= m.deep_varies(operand)
-    if _AGREES.search(_name_of_call(node)):
-        return m.thing(node, reason, varies=UNMODELLED | (varies & LOST), kind=kind)
-    return m.thing(node, reason, operands, varies=varies, kind=kind)
-
-
-# Words of functions after which all ranks hold the same.
-_AGREES = re.compile(
-    r"(?:^|_)(?:all_?)?(?:reduced?|gather(?:ed)?|broadcast|bcast|sync(?:ed|hronize)?|average_across)(?:_|$)"
-)
-
-
-def _name_of_call(node: ast.AST) -> str:
-    function = node.func if isinstance(node, ast.Call) else None
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
-def _call_back(m: Machine, operand: Value, node: ast.AST) -> None:
-    """Functions of the project that are handed to unknown code are entries of their own (`entries.py`)."""
-    for atom in operand.atoms:
-        if isinstance(atom, Function):
-            m.program.noted.callbacks.append((atom, m.frame.module))
 
 
 def call_method(m: Machine, base: Value, name: str, values: list[Value], node: ast.AST) -> Value | None:

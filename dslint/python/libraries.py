@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -16,6 +17,7 @@ from typing import Any
 
 from dslint.core.schemafiles import load_file
 from dslint.python.varies import CLOCK, DATA, HOST, LOCAL, NODE, RANDOM, RANK, SAME, UNMODELLED
+from dslint.python.vocabulary import TRAINER, Vocabulary
 
 _VARIES = {
     "same": SAME,
@@ -32,6 +34,8 @@ _VARIES = {
 
 # Of attributes that the loop of each rank looks at, and of those that name the labels of an evaluation.
 STEERS, LABELS = "steers-loop", "names-labels"
+# Of what reads the numbers or the shape of a tensor: an event where that is a parameter.
+READS = "reads-parameter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,9 @@ class ClassRow:
 
 
 class Libraries:
-    """All rows, by canonical path."""
+    """All rows, by canonical path; `own` are the names that the settings of a project add."""
+
+    own: Vocabulary | None = None
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]]) -> None:
         self._functions: dict[str, Any] = {}
@@ -124,6 +130,12 @@ class Libraries:
         """Return the names of attributes whose writing is an event, with the tag that says why."""
         return {path.rpartition(".")[2]: tag for tag in (STEERS, LABELS) for path in self.tagged(frozenset((tag,)))}
 
+    @cached_property
+    def reading(self) -> frozenset[str]:
+        """Return the names of attributes that say something of the numbers or the shape of a tensor."""
+        rows = self._classes["torch.Tensor"].get("property", {})
+        return frozenset(name for name, row in rows.items() if READS in row.get("tags", ()))
+
     def members(self, path: str) -> list[str]:
         """Return the paths directly below a module."""
         prefix = f"{path}."
@@ -135,6 +147,8 @@ class Libraries:
         found = self._aliases.get(path)
         if found is not None:
             return found
+        if self.own is not None and self.own.kind(path) == "trainers":
+            return TRAINER
         head, dot, tail = path.rpartition(".")
         while head:
             found = self._aliases.get(head)
@@ -148,13 +162,13 @@ class Libraries:
         """Return the row of a function."""
         if path not in self._rows:
             found = self._functions.get(path)
-            self._rows[path] = None if found is None else _row(path, found)
+            self._rows[path] = None if found is None else row_of(path, found)
         return self._rows[path]
 
     def value(self, path: str) -> Row | None:
         """Return the row of a module-level value."""
         found = self._values.get(path)
-        return None if found is None else _row(path, found)
+        return None if found is None else row_of(path, found)
 
     def class_(self, path: str) -> ClassRow | None:
         """Return the row of a class."""
@@ -195,9 +209,13 @@ class Libraries:
 
 
 @cache
-def libraries() -> Libraries:
-    """Return the rows that dslint ships."""
-    return Libraries(load_file("libraries.json"))
+def libraries(own: Vocabulary | None = None) -> Libraries:
+    """Return the rows that dslint ships, with the names that a project adds."""
+    if own is None or not own.words:
+        return libraries() if own is not None else Libraries(load_file("libraries.json"))
+    found = copy(libraries())
+    found.own = own
+    return found
 
 
 def _parameters(signature: str | None) -> ast.arguments | None:
@@ -214,7 +232,8 @@ _KNOWN = frozenset(
 )
 
 
-def _row(path: str, table: Mapping[str, Any], *, default: Returns = OPAQUE_RESULT) -> Row:
+def row_of(path: str, table: Mapping[str, Any], *, default: Returns = OPAQUE_RESULT) -> Row:
+    """Return the row that a table of a file of rows describes."""
     returns = table.get("returns")
     callbacks = table.get("callbacks", {})
     return Row(
@@ -236,7 +255,7 @@ def _row(path: str, table: Mapping[str, Any], *, default: Returns = OPAQUE_RESUL
 
 def _class_row(path: str, table: Mapping[str, Any]) -> ClassRow:
     items, length = table.get("items"), table.get("length", "same")
-    constructor = _row(
+    constructor = row_of(
         path, {k: v for k, v in table.items() if k not in ("method", "property", "fields", "items", "length")}
     )
     given = [p.arg for p in _all_parameters(constructor.parameters)]
@@ -246,8 +265,8 @@ def _class_row(path: str, table: Mapping[str, Any]) -> ClassRow:
         constructor,
         table.get("kind", ""),
         _fields(table.get("fields", {}), given),
-        {name: _row(f"{path}.{name}", row) for name, row in table.get("method", {}).items()},
-        {name: _row(f"{path}.{name}", row) for name, row in table.get("property", {}).items()},
+        {name: row_of(f"{path}.{name}", row) for name, row in table.get("method", {}).items()},
+        {name: row_of(f"{path}.{name}", row) for name, row in table.get("property", {}).items()},
         parse_returns(items) if items and items not in _VARIES and items != "arguments" else None,
         _VARIES.get(items) if items else None,
         _VARIES.get(length, 0),

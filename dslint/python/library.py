@@ -5,21 +5,34 @@ from __future__ import annotations
 import ast
 import sys
 
-from dslint.python import attributes, containers, durations, gradients, orders, paths, ragged, ranknames, seeds
+from dslint.python import (
+    attributes,
+    bynames,
+    containers,
+    durations,
+    gradients,
+    orders,
+    parameters,
+    paths,
+    ragged,
+    ranknames,
+    seeds,
+)
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
 from dslint.python.events import Event
-from dslint.python.handed import contents, is_unsynced, options
+from dslint.python.eventtags import of_options, tags_of
+from dslint.python.handed import contents, options
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
-from dslint.python.libraries import Returns, Row, parse_returns
+from dslint.python.libraries import READS, Returns, Row, parse_returns
 from dslint.python.machine import Machine
 from dslint.python.models import note_wrapper, patched, train_on_batches
 from dslint.python.parsers import parser_made, read_call
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
-from dslint.python.restrictions import lanes_of, restrict
+from dslint.python.restrictions import lanes_of_call
 from dslint.python.results import Place, make
 from dslint.python.sources import loader_sources
 from dslint.python.values import (
@@ -44,23 +57,23 @@ WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gath
 def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:
     """Return the result of calling a library function or class."""
     from dslint.python.functions import FUNCTIONS
-    from dslint.python.invoke import opaque_call
+    from dslint.python.opaque import opaque_call
 
     path = m.libraries.canonical(path)
     special = FUNCTIONS.get(path)
-    if special is not None:
-        found = special(m, arguments, node)
-        if found is not None:
-            return found
+    found = special(m, arguments, node) if special is not None else None
+    if found is not None:
+        return found
     row = m.libraries.function(path)
     if row is not None:
         return call_row(m, row, arguments, None, node, None)
     if m.libraries.class_(path) is not None:
         return construct_library(m, path, arguments, node)
     owner, _, name = path.rpartition(".")
-    method = m.libraries.method(owner, name)
-    if method is not None:  # a method that is called on its class
-        return call_row(m, method, arguments, None, node, None, owner)
+    method = m.libraries.method(owner, name)  # called on its class
+    named = method or bynames.loader_of(m, owner, name)
+    if named is not None:
+        return call_row(m, named, arguments, None, node, None, owner if method is not None else "")
     return ranknames.called(m, name, arguments, node) or opaque_call(m, arguments, node, f"no row for `{path}`")
 
 
@@ -158,9 +171,12 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     result = ragged.called(m, row, bound, base, result, node)
     if "on_host" in row.extra and "device" in bound.given and isinstance(result.single, Instance):
         m.devices[result.single] = bound.given["device"]
-    lanes = _lanes(m, row, place, result)
+    lanes = lanes_of_call(m, row, place, result)
     order, seed = orders.drawn(m, row, bound, receiver)
-    if row.tags and lanes:
+    parameters.note_copy(m, row, base, result)
+    if READS in row.tags:
+        parameters.reading(m, [base] if base is not None else bound.given.values(), row.path, node)
+    elif row.tags and lanes:
         _event(m, row, bound, base, result, node, lanes)
         orders.noted(m.events[-1], order, seed)
         m.events.insert(before, m.events.pop())  # the call begins before what it runs
@@ -181,19 +197,6 @@ def _path(m: Machine, row: Row, operands: list[Value], result: Value, node: ast.
     """Return the result of a call that makes a path of others, which it tells from then on."""
     given = [paths.known(m, value) for value in operands]
     return paths.made(m, paths.derived(row.extra["path_from"], given, result, node))
-
-
-def _lanes(m: Machine, row: Row, place: Place, result: Value) -> int:
-    """Return the lanes on which a call does something; a decorator gives them to the function that it decorates."""
-    if "runs_on" not in row.extra or "hook" in row.tags:
-        return m.lanes
-    mask = lanes_of(m, row, place)
-    if mask is None:
-        return m.lanes
-    if "decorator" in row.tags:
-        restrict(m, result, mask)
-        return m.lanes
-    return m.lanes & mask
 
 
 def _context(m: Machine, row: Row, place: Place, manager: Instance) -> None:
@@ -292,7 +295,7 @@ def result_of_property(m: Machine, row: Row, atom: Instance, node: ast.AST) -> V
     found = place.make(row.returns)
     if "path_from" in row.extra:
         found = _path(m, row, [one(atom)], found, node)
-    if row.tags:
+    if row.tags - {READS}:
         _event(m, row, BoundArguments(), one(atom), found, node)
     return found
 
@@ -335,7 +338,7 @@ _WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine
 def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, result: Value, node: ast.AST,
            lanes: int | None = None) -> None:  # fmt: skip
     given = {**bound.given, **{f"*{at}": value for at, value in enumerate(bound.extra)}, **bound.extra_keywords}
-    tags = row.tags - {"collective"} if base is not None and is_unsynced(m, row, base) else row.tags
+    tags = tags_of(m, row, base, given, is_open=bound.rest is not None)
     base = paths.known(m, base) if base is not None else None
     given = {name: paths.known(m, value) for name, value in given.items()}
     event = Event(
@@ -354,6 +357,7 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
         for name, value in given.items()
         if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
     } | options(m, given)
+    event.items |= of_options(m, row, given)
     if row.tags & _KEEPS:
         event.items |= {name: containers.held(m, value) for name, value in given.items()}
     event.ragged = ragged.gathered(m, row, given)

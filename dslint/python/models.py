@@ -1,12 +1,11 @@
-"""Models that libraries run: on own batches of each rank, by patched functions, and layers known by name only."""
+"""Models that libraries run: on own batches of each rank, by patched functions, and past their wrapper."""
 
 from __future__ import annotations
 
 import ast
-import re
 
 from dslint.python import attributes
-from dslint.python.binding import Arguments, default_of
+from dslint.python.binding import Arguments
 from dslint.python.events import Event
 from dslint.python.joins import join
 from dslint.python.libraries import Row
@@ -14,37 +13,17 @@ from dslint.python.machine import Machine
 from dslint.python.values import NONE, Api, Atom, Bound, ClassAtom, Function, Instance, Value, one
 
 _MODULE = "torch.nn.Module"
-# What a batch may lack, as the parameters of a forward call it ...
-_OPTIONAL = re.compile(r"pixel|image|vision|video|audio|speech|mel_|input_features|multimodal", re.I)
-# ... but for what was computed before: that is there, or not, for every batch.
-_COMPUTED = re.compile(r"hidden_states|features_list|embeds|_token")
 # Layers without parameters: whether they run concerns nobody.
 _EMPTY = frozenset(
     {"ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "Softmax", "LogSoftmax", "Dropout", "Identity", "Flatten", "Upsample"}
     | {"MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveAvgPool1d", "CrossEntropyLoss", "MSELoss", "BCELoss"}
     | {"BCEWithLogitsLoss", "L1Loss", "NLLLoss", "KLDivLoss", "SmoothL1Loss", "CosineSimilarity", "LeakyReLU", "ELU"}
 )
-_RUNS_MODEL = re.compile(r"forward|^prepare_inputs|^get_\w*embed|^_?merge")
-# Layers that read it, by the names that everybody gives them, and methods that compute something else.
-_LAYER = re.compile(r"vision|visual|image|video|audio|speech|vpm|apm|resampl|projector|connector|whisper|vit\b", re.I)
-_NO_LAYER = re.compile(
-    r"^_?(?:pre_?)?process|^_?prepare|^_?merge|token|mask|size|grid|_ids?$|index|position|rope|config"
-)
 
 
 def has_parameters(path: str) -> bool:
     """Return whether a layer of a library may have parameters."""
     return path.rpartition(".")[2] not in _EMPTY
-
-
-def may_lack(function: Function, name: str) -> bool:
-    """Return whether a parameter of a forward is one that only some batches fill: `pixel_values=None`."""
-    if not _OPTIONAL.search(name) or _COMPUTED.search(name) or not _RUNS_MODEL.search(function.name):
-        return False
-    default = default_of(function.node.args, name)
-    positional = [*function.node.args.posonlyargs, *function.node.args.args]
-    is_method = bool(positional) and positional[0].arg == "self"
-    return is_method and isinstance(default, ast.Constant) and default.value is None
 
 
 def perhaps(value: Value) -> Value:
@@ -155,25 +134,3 @@ def past_wrapper(m: Machine, atom: Instance, name: str, found: Value, arguments:
     path = f"{_MODULE}.{name or 'forward'}"
     m.events.append(Event(path, tags, node, m.frame.module, one(atom), given, found, m.lanes, m.control))
     return found.with_(0, 0, frozenset((atom,)))
-
-
-# -- layers of which only the name is known ---------------------------------------------------------------------
-
-
-def note_layer(m: Machine, atom: Instance, name: str, arguments: Arguments, node: ast.AST) -> None:
-    """Note that a layer runs of which only the name is known: `self.visual(pixel_values)`."""
-    if not _LAYER.search(name) or _NO_LAYER.search(name) or not _is_model(m, atom):
-        return
-    row = m.libraries.method(_MODULE, "forward")
-    receiver = attributes.child(m, atom, name)
-    given = {str(at): value for at, value in enumerate(arguments.positional)} | arguments.keywords
-    if row is not None and any(m.varies(value) for value in given.values()):
-        event = Event(row.path, row.tags, node, m.frame.module, receiver, given, None, m.lanes, m.control)
-        m.events.append(event)
-
-
-def _is_model(m: Machine, atom: Instance) -> bool:
-    if atom.cls:
-        return attributes.is_instance_of(m, atom.cls, _MODULE)
-    outer = m.frame.receiver.single if m.frame.receiver is not None else None
-    return isinstance(outer, Instance) and bool(outer.cls) and attributes.is_instance_of(m, outer.cls, _MODULE)

@@ -22,6 +22,7 @@ from dslint.python.shared import Shared
 from dslint.python.source import Module, read
 from dslint.python.values import INPUT, LOST_VALUE, NOTHING, Api, ClassAtom, Function, ModuleAtom, Value, one, unknown
 from dslint.python.varies import LOST
+from dslint.python.vocabulary import TRAINER
 
 
 class Files(Protocol):
@@ -350,6 +351,8 @@ class Program:
                     if inner is not None:
                         self.run_module(m, inner, node)
                         return one(ModuleAtom(inner))
+                    if m.libraries.own is not None and m.libraries.own.kind(f"{name}.{member}") == "trainers":
+                        return one(Api(TRAINER))
                     return unknown(LOST_VALUE, f"`{member}` of a module that is not in the project", LOST)
                 path = self.resolve(importer, f"{name}.{member}")
                 inner = self.load(path) if path else None

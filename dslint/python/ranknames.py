@@ -53,6 +53,9 @@ _FIRST = {
     "on_local_main_process": 1,
     "local_main_process_only": 1,
 }
+# Names of the number of processes on a machine, and the call that counts its devices, of which each process has one.
+_PER_NODE = re.compile(r"(?:n|num_?|n_)?(?:gpus|procs?|processes|devices)_per_(?:node|machine|host)|local_world_size")
+_COUNTS = "torch.cuda.device_count"
 # Arguments with which a test asks for the job, and not for a group of ranks.
 _OPTIONS = frozenset({"args", "opt", "cfg", "config"})
 # Words of modules that speak of processes.
@@ -166,6 +169,19 @@ def decorated(m: Machine, decorator: Value, node: ast.expr) -> int | None:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     column = _FIRST.get(name)
     return m.worlds.mask(lambda lane: m.worlds.lanes[lane][column] == 0) if column is not None else None
+
+
+def divisor(m: Machine, rank: Value, number: Value, node: ast.AST) -> Value:
+    """Return what a rank is divided by where nobody knows it: `rank % ngpus_per_node`, the processes of a machine."""
+    is_known = number.constants is not None or any(isinstance(atom, PerRank) for atom in number.atoms)
+    if is_known or not isinstance(rank.single, PerRank) or not isinstance(node, ast.BinOp):
+        return number
+    place = m.origin(number)
+    is_counted = place is not None and isinstance(place[1], ast.Call) and place[0].path_of(place[1].func) == _COUNTS
+    name = node.right.attr if isinstance(node.right, ast.Attribute) else getattr(node.right, "id", "")
+    if not is_counted and not _PER_NODE.fullmatch(_plain(name)):
+        return number
+    return by_rank(m, 4).with_(NAMED_RANK, origin=(m.frame.module, node.right))
 
 
 def is_rank(name: str) -> bool:

@@ -71,6 +71,7 @@ _RANKS = frozenset(
         *("get_rank", "get_world_size", "local_rank", "world_size", "LOCAL_RANK", "RANK", "WORLD_SIZE", "dist"),
         *("is_main_process", "is_master", "is_rank_zero", "global_rank", "distributed", "deepspeed", "accelerator"),
         *("CUDA_VISIBLE_DEVICES", "is_world_process_zero", "is_global_zero"),
+        "sync_dist",
     }
 )
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
@@ -82,7 +83,16 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 def event_words(rows: Libraries) -> frozenset[str]:
     """Return the names of library members that concern other ranks."""
     found = {path.rpartition(".")[2] for path in rows.tagged(TAGS)}
-    return frozenset(name for name in found - _COMMON if not name.startswith("__")) | _RANKS
+    own = rows.own.words if rows.own is not None else frozenset()
+    return frozenset(name for name in found - _COMMON if not name.startswith("__")) | _RANKS | own
+
+
+@cache
+def waiting_words(rows: Libraries) -> frozenset[str]:
+    """Return the names of library functions and methods that every rank must call."""
+    found = {path.rpartition(".")[2] for path in rows.tagged(frozenset(("collective", "barrier")))}
+    own = rows.own.words if rows.own is not None else frozenset()
+    return frozenset(name for name in found - _COMMON if not name.startswith("__")) | own
 
 
 def _text(node: ast.AST, module: Module) -> tuple[int, str]:
@@ -118,7 +128,7 @@ class Relevance:
     """The functions of the modules that have been read, by name."""
 
     def __init__(self, rows: Libraries) -> None:
-        self._events = event_words(rows)
+        self._events, self._waiting = event_words(rows), waiting_words(rows)
         self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
         self._known: dict[int, bool] = {}
         self._calls: dict[int, list[int]] = {}
@@ -163,6 +173,10 @@ class Relevance:
         if found is None:
             found = self._known[id(node)] = self._search(node, module)
         return found
+
+    def waits(self, node: ast.AST, module: Module) -> bool:
+        """Return whether the source of a function itself names a call that every rank must make."""
+        return not self.words(node, module).isdisjoint(self._waiting)
 
     def later(self, caller: ast.AST, module: Module, node: ast.AST) -> int:
         """Return how many calls that matter come after a place in a function or in the body of a module."""

@@ -10,6 +10,7 @@ from dslint.python.events import Alt, Seq
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.results import Place
+from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Const, Function, PerRank, Value, const, one
 
 
@@ -34,6 +35,19 @@ def lanes_of(m: Machine, row: Row, place: Place) -> int | None:
     return None
 
 
+def lanes_of_call(m: Machine, row: Row, place: Place, result: Value) -> int:
+    """Return the lanes on which a call does something; a decorator gives them to the function that it decorates."""
+    if "runs_on" not in row.extra or "hook" in row.tags:
+        return m.lanes
+    mask = lanes_of(m, row, place)
+    if mask is None:
+        return m.lanes
+    if "decorator" in row.tags:
+        restrict(m, result, mask)
+        return m.lanes
+    return m.lanes & mask
+
+
 def restrict(m: Machine, value: Value, lanes: int) -> None:
     """Remember that functions run on some lanes only: a decorator says so."""
     for atom in value.atoms:
@@ -51,16 +65,18 @@ def restricted(
     mask = m.program.noted.runs_on.get(function)
     if mask is None or not m.lanes & ~mask:
         return None
-    return on_lanes(m, mask, node, lambda: call_function(m, function, arguments, node, owner, on_yield))
+    place = (function.module, function.node)  # where the decorator stands
+    return on_lanes(m, mask, place, lambda: call_function(m, function, arguments, node, owner, on_yield))
 
 
-def on_lanes(m: Machine, mask: int, node: ast.AST, call: Callable[[], Value]) -> Value:
+def on_lanes(m: Machine, mask: int, place: tuple[Module, ast.AST], call: Callable[[], Value]) -> Value:
     """Return the result of a call that some lanes make only; it is `None` on the others."""
     if not m.lanes & ~mask:
         return call()
     test = one(PerRank(tuple(bool(mask >> lane & 1) for lane in range(m.worlds.count))))
     inside, outside = m.lanes & mask, m.lanes & ~mask
-    alt = Alt(node, m.frame.module, test, inside, outside, m.split_varies(mask), Seq(), Seq())
+    module, node = place
+    alt = Alt(node, module, test, inside, outside, m.split_varies(mask), Seq(), Seq())
     results: list[Value] = []
     m.branch(alt, lambda: results.append(call()), lambda: None)
     if alt.then.items:

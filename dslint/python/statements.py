@@ -13,6 +13,7 @@ from dslint.python import (
     dictionaries,
     exceptional,
     gradients,
+    ownnames,
     ranknames,
     subscripts,
     writing,
@@ -247,7 +248,7 @@ def _decorated(m: Machine, function: Value, value: Value, node: ast.expr) -> Val
     from dslint.python.values import Api, Bound
 
     atom = function.single
-    lanes = ranknames.decorated(m, function, node)
+    lanes = ownnames.decorated(m, node) or ranknames.decorated(m, function, node)
     if lanes is not None:
         from dslint.python.restrictions import restrict
 

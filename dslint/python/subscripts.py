@@ -139,7 +139,8 @@ def _instance_item(m: Machine, atom: Instance, base: Value, key: Value, node: as
         return ranked
     cls = "torch.Tensor" if atom.cls == "torch.Tensor" else ""
     shape = m.varies(key) if m.store.get((atom, "#parts")) is not None else 0
-    return m.thing(node, "item of an object", (one(atom), key), cls, shape=shape)
+    made = m.thing(node, "item of an object", (one(atom), key), cls, shape=shape)
+    return containers.item_of_unknown(m, atom, made)
 
 
 def _library_items(m: Machine, atom: Instance) -> Value | None:

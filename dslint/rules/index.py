@@ -1215,14 +1215,10 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl201_collective_under_rank_guard",
         markers=(
             "rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
-            "(?:barrier|wait_for_everyone|synchronize\\w*|all_\\w+|reduce\\w*|broadcast\\w*|gather\\w*|scatter\\w*|initialize|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP|collect_results\\w*|pad_across_processes|process_first|zero_first|evaluation_loop|prediction_\\w+|training_step|_nested_gather|_save_checkpoint|save_ckpt|optimizer_step|block_all|priority_execution|manual_backward|full_tensor|[gs]et_\\w*state_dict|optim_state_dict|cpu_state_dict|full_params|process_hf_dataset|load_(?:checkpoint|from_full_\\w+)|initialize_model_parallel|safe_get_full_\\w+|distributed_\\w+)\\(|Fabric\\b|Lightning|Booster\\b|Runner\\b|\\.Trainer\\b|sync_dist|FullySharded|fully_shard|\\.prepare\\(|_engine\\b|DeepSpeedEngine|trainer\\w*\\.train\\(|(?:dcp|_cp|checkpoint)\\.(?:async_)?(?:save|load)\\w*\\(",
-            "\\b(?:if|elif|while|and|or|not|return|match)\\b[^\\n]*(?i:rank)|(?i:rank|process_index|procid)\\W*[=!<>]=?\\s*[\\\"'(\\[]?\\d|rank\\S* (?:not )?in\\b|@[\\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero|global_zero|process_index|@[\\w.]*on_\\w*process|\\n[ \\t]*(?!\\w*rank)\\w+(?:, ?\\w+)* *= *[^\\n=]*(?:get_rank\\(|[\\\"'][A-Z_]*RANK)",
-            "\\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron|trainer\\.push_to_hub",
         ),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(
@@ -1234,9 +1230,6 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl202_conditional_collective_under_rank_guard",
         markers=(
             "rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
-            "(?:barrier|wait_for_everyone|synchronize\\w*|all_\\w+|reduce\\w*|broadcast\\w*|gather\\w*|scatter\\w*|initialize|_base|save_model|save_state|push_to_hub|GatheredParameters|evaluate|predict|get_state_dict|sync_random_seed|new_group|check_trigger|save_checkpoint|chat|DistributedDataParallel|DDP|collect_results\\w*|pad_across_processes|process_first|zero_first|evaluation_loop|prediction_\\w+|training_step|_nested_gather|_save_checkpoint|save_ckpt|optimizer_step|block_all|priority_execution|manual_backward|full_tensor|[gs]et_\\w*state_dict|optim_state_dict|cpu_state_dict|full_params|process_hf_dataset|load_(?:checkpoint|from_full_\\w+)|initialize_model_parallel|safe_get_full_\\w+|distributed_\\w+)\\(|Fabric\\b|Lightning|Booster\\b|Runner\\b|\\.Trainer\\b|sync_dist|FullySharded|fully_shard|\\.prepare\\(|_engine\\b|DeepSpeedEngine|trainer\\w*\\.train\\(|(?:dcp|_cp|checkpoint)\\.(?:async_)?(?:save|load)\\w*\\(",
-            "\\b(?:if|elif|while|and|or|not|return|match)\\b[^\\n]*(?i:rank)|(?i:rank|process_index|procid)\\W*[=!<>]=?\\s*[\\\"'(\\[]?\\d|rank\\S* (?:not )?in\\b|@[\\w.]*(?:rank|master|main)|is_main|is_master|is_local_ma|should_save|process_zero|global_zero|process_index|@[\\w.]*on_\\w*process|\\n[ \\t]*(?!\\w*rank)\\w+(?:, ?\\w+)* *= *[^\\n=]*(?:get_rank\\(|[\\\"'][A-Z_]*RANK)",
-            "\\.distributed|from torch import|deepspeed|accelerat|transformers|trl|mmengine|lightning|openrlhf|colossalai|composer|torchtune|xtuner|megatron|trainer\\.push_to_hub",
         ),
         fix="safe",
         since="0.1.0",
@@ -1300,7 +1293,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl206_collective_order_mismatch",
         markers=(
             "(?:broadcast|reduce|gather|scatter)\\w*\\(",
-            "(?<![A-Za-z])(?:[A-Za-z_]*_)?(?:rank|RANK|Rank)(?![a-z])|get_rank|is_main|main_process|is_master|process_index|process_zero|global_zero|is_chief|rank_zero|PROCID|last_process",
+            "(?<![A-Za-z])(?:[A-Za-z_]*_)?(?:rank|RANK|Rank)(?![a-z])|get_rank|is_main|main_process|is_master|process_index|process_zero|global_zero|is_chief|rank_zero|PROCID|last_process|should_save",
             "\\.distributed|torch import|deepspeed",
         ),
         fix="none",
@@ -1341,7 +1334,6 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(
@@ -1376,7 +1368,6 @@ RULES: tuple[RuleInfo, ...] = (
         fix="none",
         since="0.1.0",
         depends_on_run=True,
-        has_precheck=True,
         asks_runs=True,
     ),
     RuleInfo(

@@ -14,15 +14,12 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dslint.model.firstlook import names_in
-from dslint.model.script.collective.vocabulary import ELSEWHERE
 from dslint.rules.registry import all_rules, project_version
 
 if TYPE_CHECKING:
     from dslint.core.profile import Profile
-    from dslint.model.context import Vocabulary
+    from dslint.python.vocabulary import Vocabulary
 
-# Behind a code: what is missing may stand in a file that this one imports.
-IF_IMPORTED = "?"
 # Behind a code: a marker is missing, but a run begins in the file, and the rule asks about it and all that it imports.
 BY_RUN = "^"
 # Where a run of several processes begins, or a library calls what a project defines: such a file is interpreted, with
@@ -45,18 +42,20 @@ ENTRY = (
 )
 # Calls that wait for other ranks, by the names that they have in most libraries.
 WAITS = (
-    r"\b(?:all_reduce|all_gather\w*|all_to_all\w*|reduce_scatter\w*|broadcast\w*|barrier|monitored_barrier|reduce|gather"
-    r"|scatter|wait_for_everyone|synchronize\w*|gather_\w+|save_checkpoint|save_state|full_tensor|new_group"
-    r"|pad_across_processes|[gs]et_\w*state_dict|safe_[gs]et_\w+|GatheredParameters|\w*(?:main|local|zero)\w*_first)\("
+    r"\b(?:_?all_?reduce\w*|_?all_gather\w*|all_to_all\w*|reduce_\w+|broadcast\w*|barrier|monitored_barrier|reduce|gather"
+    r"|scatter\w*|wait_for_everyone|synchronize\w*|_?\w*gather\w*|save_checkpoint|save_state|full_tensor|new_group"
+    r"|pad_across_processes|[gs]et_\w*state_dict|safe_[gs]et_\w+|GatheredParameters|\w*(?:main|local|zero)\w*_first"
+    r"|collect_results\w*|block_all|check_trigger|distributed_\w+|evaluation_loop|prediction_(?:loop|step)"
+    r"|initialize_model_parallel|load_from_full\w+|\w*optim_state_dict|priority_execution|process_hf_dataset"
+    r"|push_to_hub|save_\w*model|save_ckpt|summon_full_params|sync_random_seed)\("
     r"|(?:engine|trainer|accelerator|fabric|strategy)\w*\.\w+\("
 )
 # Words by which a program tells its ranks apart, and with them questions about each rank's own data.
 RANKS = (
     r"(?<![A-Za-z])(?:[A-Za-z_]*_)?(?:rank|RANK|Rank)(?![a-z])|get_rank|is_main|main_process|is_master|process_index"
-    r"|process_zero|global_zero|is_chief|rank_zero|PROCID|last_process"
+    r"|process_zero|global_zero|is_chief|rank_zero|PROCID|last_process|should_save"
 )
 OWN_DATA = rf"{RANKS}|isnan|isinf|isfinite|\.item\(|numel\(|perf_counter|time\(|len\(\w*(?:batch|loader|data)"
-_IMPORTS = re.compile(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 # A character that stands for itself, texts of such, and a group without flags.
 _CHARACTER = re.compile(r"[A-Za-z0-9_ =,:;/%<>@\"'-]|\\[^A-Za-z0-9]")
 _WORD = re.compile(rf"(?:{_CHARACTER.pattern})+")
@@ -69,14 +68,12 @@ _NAME = re.compile(rb"\w+")
 class _Marker(NamedTuple):
     """Words of which one is enough, and what is left of the expression: empty when the words say it all.
 
-    ``hints``: texts of which the rest needs one, if that is known. ``is_elsewhere``: a file of the project that this
-    one imports may hold it instead.
+    ``hints``: texts of which the rest needs one, if that is known.
     """
 
     words: tuple[bytes, ...]
     rest: str
     hints: tuple[bytes, ...] = ()
-    is_elsewhere: bool = False
 
 
 _Table = list[tuple[str, tuple[_Marker, ...]]]
@@ -154,7 +151,6 @@ def rules_by_marker(
 ) -> tuple[str, ...]:
     """The enabled script rules that the bytes of a file could concern.
 
-    A code with ``IF_IMPORTED`` behind it: only if the file imports something of its project that waits for other ranks.
     With one of the project's ``own`` names in it these are all of them: no marker knows that name.
     """
     if own is not None and own.stands_in(raw):
@@ -202,33 +198,26 @@ def _blocks(texts: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def _may_stand_in(markers: tuple[_Marker, ...], joined: _Block) -> bool:
     """One of the joined files may hold all markers that must stand in the file itself, as far as words say it."""
-    return all(m.is_elsewhere or _has_words(m, joined) is not False for m in markers)
+    return all(_has_words(m, joined) is not False for m in markers)
 
 
 def _rules(text: _Text, table: _Table, asking: Sequence[str], profile: Profile | None) -> tuple[str, ...]:
     found: list[str] = []
     for code, markers in table:
         if profile is None:
-            what = _look(markers, text)
+            is_there = _look(markers, text)
         else:
-            what = profile.charged(code, "markers", partial(_look, markers, text))
-        if what is not None:
-            found.append(code + what)
+            is_there = profile.charged(code, "markers", partial(_look, markers, text))
+        if is_there:
+            found.append(code)
     if asking and _found(_split(ENTRY), text):
-        known = {code.removesuffix(IF_IMPORTED) for code in found}
-        found += (code + BY_RUN for code in asking if code not in known)
+        found += (code + BY_RUN for code in asking if code not in found)
     return tuple(found)
 
 
-def _look(markers: tuple[_Marker, ...], text: _Text) -> str | None:
-    """Empty when all markers are found, ``?`` when the missing ones may stand in an imported file, else ``None``."""
-    what = ""
-    for marker in markers:
-        if not _found(marker, text):
-            if not marker.is_elsewhere:
-                return None
-            what = IF_IMPORTED
-    return what if not what or _IMPORTS.search(text.raw) else None
+def _look(markers: tuple[_Marker, ...], text: _Text) -> bool:
+    """Return whether all markers are found."""
+    return all(_found(marker, text) for marker in markers)
 
 
 def _found(marker: _Marker, text: _Text) -> bool:
@@ -261,18 +250,14 @@ def _enabled(enabled: frozenset[str]) -> _Table:
 def _table(_: int) -> tuple[tuple[str, tuple[_Marker, ...]], ...]:
     # Plain words first: they spare most files the expressions.
     # Among those, words that many rules have, for each is searched for once.
-    table = [(rule.code, [*map(_marker, rule.markers)]) for rule in all_rules() if rule.kind == "script"]
+    table = [(rule.code, [*map(_split, rule.markers)]) for rule in all_rules() if rule.kind == "script"]
     uses = Counter(word for _, markers in table for marker in markers for word in marker.words + marker.hints)
 
-    def cost(marker: _Marker) -> tuple[bool, bool, float]:
+    def cost(marker: _Marker) -> tuple[bool, float]:
         words = sum(1 / uses[word] for word in marker.words + marker.hints)
-        return marker.is_elsewhere, bool(marker.rest), words
+        return bool(marker.rest), words
 
     return tuple((code, tuple(sorted(markers, key=cost))) for code, markers in table)
-
-
-def _marker(pattern: str) -> _Marker:
-    return _split(pattern)._replace(is_elsewhere=pattern in ELSEWHERE)
 
 
 # The table is made again for each project in the process, the expressions of the rules are the same.

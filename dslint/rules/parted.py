@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dslint.python.events import Alt, Event, Loop, walk
+from dslint.python.events import Alt, Call, Event, Loop, events, walk
 from dslint.python.queries.differences import leaves
 from dslint.python.varies import CLOCK, DATA, HOST, OWN, OWN_FILE, RANDOM, RANKED, UNSURE
 from dslint.rules.markers import RANKS, WAITS
@@ -24,12 +25,17 @@ RANKS_PART = (
     *("DSL201", "DSL202", "DSL204", "DSL205", "DSL206", "DSL207", "DSL208", "DSL209", "DSL226", "DSL228", "DSL229"),
     *("DSL230", "DSL232", "DSL235"),
 )
-# What a module holds in which no run begins, and ranks may part.
+# What a module holds in which no run begins, and ranks may part; a cheap look first.
 ALONE = (RANKS, WAITS)
+MARKERS = (
+    r"rank|is_main|main_process|master|should_save|process_zero|global_zero|process_index|RANK|PROCID|last_process",
+)
 # Calls that wait in some releases only: `save_checkpoint` ends in a barrier from 2.1.0 on (pytorch/trainer/trainer.py).
 WAITS_SINCE = {"lightning.Trainer.save_checkpoint": ("Lightning", "2.1")}
 # Functions that run before or after a block: the other half may stand in their partner.
-_HALVES = re.compile(r"__a?(?:enter|exit)__|.*(?:_start|_begin|_end|_first)$|(?:begin|end|start|enter|leave|exit)_\w+")
+_HALVES = re.compile(
+    r"__a?(?:enter|exit)__|(?!on_).*(?:_start|_begin|_end|_first)$|(?:begin|end|start|enter|leave|exit)(?:_\w+)?"
+)
 # A test of the ZeRO stage or of how the model is divided: the visitor of the file knows the run better.
 _ASKS_STAGE = re.compile(r"stage|zero_?3|deepspeed|fsdp|shard", re.I)
 # Generators that each process seeds from its own entropy, and what seeds them.
@@ -45,7 +51,8 @@ def partings(run: RunQuery, *, is_supposed: bool = False, of_releases: bool = Fa
     `of_releases`: also those of calls that wait in some releases of their library only.
     """
     seen: set[tuple[int, int]] = set()
-    for entry, parting in run.supposed_partings if is_supposed else run.partings:
+    for entry, found in run.supposed_partings if is_supposed else run.partings:
+        parting = _in_decorated(found)
         _, node = place(parting)
         if parting.event.may or (WAITS_SINCE.get(parting.event.api) and not of_releases):
             continue
@@ -61,6 +68,14 @@ def partings(run: RunQuery, *, is_supposed: bool = False, of_releases: bool = Fa
         if key not in seen:
             seen.add(key)
             yield parting
+
+
+def _in_decorated(parting: Parting) -> Parting:
+    """Return a parting by a decorator with the call inside of the decorated function that leads to the event."""
+    if parting.via is None or not isinstance(parting.test.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return parting
+    inside = (node for node in walk(parting.via.body) if isinstance(node, Call))
+    return replace(parting, via=next((c for c in inside if any(e is parting.event for e in events(c.body))), None))
 
 
 def _is_told_there(run: RunQuery, parting: Parting) -> bool:
@@ -249,6 +264,9 @@ def sides(run: RunQuery, parting: Parting) -> tuple[str, str]:
     if parting.exit and not _leave_for_certain(parting):
         leave = {"main": "the other ranks", "node": "the other ranks", "others": "rank 0"}.get(who, "some ranks")
         return f"{leave} may leave before it", "those that come to it wait"
+    if parting.sometimes:
+        missing = {"main": "the other ranks do", "node": "the other ranks do", "others": "rank 0 does"}
+        return f"{missing.get(who, 'some ranks do')} not call it on every way", "those that come to it wait"
     if who == "some":
         return "only some ranks call it", "the others go on without it"
     waits = "the others wait for rank 0" if who == "others" else "the other ranks go on without it"
@@ -277,7 +295,8 @@ def asked(test: Alt | Loop) -> ast.AST:
     node = test.node
     if isinstance(test, Loop) and test.taken is not None:
         return test.taken
-    return getattr(node, "test", None) or getattr(node, "iter", None) or node
+    decorators = getattr(node, "decorator_list", ())
+    return getattr(node, "test", None) or getattr(node, "iter", None) or (decorators[0] if decorators else node)
 
 
 def origin(run: RunQuery, parting: Parting) -> tuple[Module, ast.AST] | None:
@@ -301,6 +320,12 @@ def test_place(run: RunQuery, parting: Parting) -> Location:
     who = ranks(run, parting)
     who = who if parting.on_true else _OPPOSITE[who]
     return run.location(parting.test.module, test_node(parting), _PASSES[who])
+
+
+def inner_place(run: RunQuery, parting: Parting) -> tuple[Location, ...]:
+    """Return the test behind that of the rank which decides whether somebody leaves."""
+    inner = parting.inner
+    return (run.location(inner.module, asked(inner), "decides who leaves, and is asked there only"),) if inner else ()
 
 
 def event_place(run: RunQuery, parting: Parting, label: str = "runs the collective") -> tuple[Location, ...]:

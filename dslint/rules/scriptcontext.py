@@ -22,7 +22,6 @@ from dslint.parse.tree import Loop, Tree
 from dslint.parse.twins import Twins
 from dslint.python.names import Names as Bindings
 from dslint.python.passed import Passed, passed
-from dslint.rules.oldcontext import OldContext
 
 if TYPE_CHECKING:
     from dslint.python.beliefs import Beliefs
@@ -33,18 +32,15 @@ if TYPE_CHECKING:
 _TEST = re.compile(r"(?:^|[/\\])(?:test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 
 
-class ScriptContext(OldContext):
+class ScriptContext:
     """What rules may ask about the script they judge. Nearly all is computed on the first question and kept."""
 
-    def __init__(
-        self, doc: ScriptDoc, context: Context, modules: Project | None = None, *, is_imported: bool = False
-    ) -> None:
+    def __init__(self, doc: ScriptDoc, context: Context, modules: Project | None = None) -> None:
         self.doc = doc
         self.run = context
         self.tree = Tree(doc.module)
         doc.parents = self.tree.parents
         self._modules = modules
-        self._is_imported = is_imported
 
     @cached_property
     def is_test(self) -> bool:
@@ -166,7 +162,7 @@ class ScriptContext(OldContext):
     def _beliefs(self) -> Beliefs:
         from dslint.python.beliefs import Beliefs
 
-        return Beliefs(self.doc.source, self._plain, self._modules, self.run.launches)
+        return Beliefs(self.doc.source, self._plain, self._modules, self.run.launches, self.run.vocabulary)
 
     def constant(self, node: cst.CSTNode | None, *, origins: bool = False) -> Fact[object]:
         """The value of an expression: a literal, a name that gets one once, or what the interpreter knows it holds.

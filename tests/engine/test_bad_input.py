@@ -27,6 +27,8 @@ if dist.get_rank() == 0:
 """
 # Words without which no script rule would look at a file.
 MARKED = "import torch.distributed as dist\nif dist.get_rank() == 0:\n    dist.barrier()\n"
+# The same for rules that visit the tree of LibCST.
+VISITED = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--shuffle', type=bool)\n"
 LAUNCH = "torchrun --nproc_per_node 8 train.py"
 DEEP = 10_000
 
@@ -171,7 +173,7 @@ CHAINS = {
 
 def test_shapes_that_the_parsers_would_not_survive(project: Path) -> None:
     for name, text in CHAINS.items():
-        (project / f"{name}.py").write_text(f"{MARKED}{text}\n")
+        (project / f"{name}.py").write_text(f"{VISITED}{text}\n")
     # Read one after the other in one process: about 3 s, of which most is the start.
     code, out, err = dslint(project, "-j", "1", ".", timeout=60)
     assert (code, err.count("error:")) == (1, 0), err
@@ -184,7 +186,10 @@ def test_shapes_that_the_parsers_would_not_survive(project: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RecursionError, MemoryError])
-@pytest.mark.parametrize("part", ["dslint.parse.python.parse_script", "dslint.rules.walk.run_script_rules"])
+@pytest.mark.parametrize(
+    "part",
+    ["dslint.parse.python.parse_script", "dslint.rules.walk.run_script_rules", "dslint.engine.runs.Analysis.script"],
+)
 def test_a_limit_of_the_interpreter_ends_one_file_and_not_the_run(
     project: Path, monkeypatch: pytest.MonkeyPatch, part: str, error: type[Exception]
 ) -> None:
@@ -192,7 +197,7 @@ def test_a_limit_of_the_interpreter_ends_one_file_and_not_the_run(
         raise error
 
     (project / "ds_config.json").write_text('{"train_batch_size": 8, "fp17": {}}')
-    (project / "deep.py").write_text(MARKED + "x = a" + ".b()" * 150 + "\n")
+    (project / "deep.py").write_text(VISITED + MARKED + "x = a" + ".b()" * 150 + "\n")
     monkeypatch.setattr(part, fail)
     found = judged(project, monkeypatch)
     assert "deep.py DSL900 the code is nested too deeply to be read" in found
@@ -690,7 +695,7 @@ def test_other_broken_yaml_is_left_alone(project: Path) -> None:
 
 
 def test_legal_python_that_libcst_refuses_is_a_note_and_still_interpreted(project: Path) -> None:
-    (project / "mixed.py").write_text(MARKED + "def f(x):\n    if x:\n\t    y = 1\n    return 2\n")
+    (project / "mixed.py").write_text(VISITED + MARKED + "def f(x):\n    if x:\n\t    y = 1\n    return 2\n")
     done = subprocess.run(
         [sys.executable, "-m", "dslint", "--no-cache", "--output-format", "json", "mixed.py"],
         cwd=project,

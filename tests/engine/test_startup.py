@@ -68,7 +68,7 @@ def loaded(project: Path, *arguments: str) -> tuple[set[str], str]:
         (["--no-cache", "ds_config.json"], ENGINE),
         (["--no-cache", "ds_typo.json"], {*ENGINE, "jsonschema"}),
         (["--no-cache", "plain.py"], SCRIPTS),
-        (["--no-cache", "bad.py"], {*SCRIPTS, "libcst"}),
+        (["--no-cache", "bad.py"], SCRIPTS),
     ],
     # Sets print in another order in each worker of a parallel test run.
     ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value) or "nothing",
@@ -93,7 +93,7 @@ def test_a_launch_file_beside_a_script_needs_the_shell_parser_only(project: Path
     (project / "run.sh").write_text(LAUNCH)
     modules, shown = loaded(project, "--no-cache", "--output-format", "concise", "bad.py")
     assert "DSL201" in shown
-    assert modules & HEAVY == {*SCRIPTS, "libcst", "tree_sitter"}
+    assert modules & HEAVY == {*SCRIPTS, "tree_sitter"}
 
 
 def test_a_config_alone_loads_no_reader_of_scripts_and_only_the_rules_that_it_may_concern(project: Path) -> None:

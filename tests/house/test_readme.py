@@ -62,15 +62,6 @@ def test_the_map_names_every_module_at_the_top_and_every_room() -> None:
     assert {name for name in modules | rooms if f"`{name}`" not in text and f"/{name}`" not in text} == set()
 
 
-def test_the_map_names_every_file_and_room_of_what_is_read_of_a_script() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    here = ROOT / "dslint" / "model" / "script"
-    files = {f"`{p.name}`" for p in here.glob("*.py") if not p.name.startswith("__")}
-    rooms = {f"`{p.parent.name}/`" for p in here.glob("*/__init__.py")}
-    row = next(line for line in text.splitlines() if line.startswith("| `dslint/model/script/`"))
-    assert files | rooms == {word for word in re.findall(r"`[^`]*`", row) if word in files | rooms}
-
-
 def test_the_commands_for_a_fresh_clone_name_what_is_there() -> None:
     paths = re.findall(r"(?:bin/dslint|bash) ((?:tests|scripts)/\S+)", README)
     assert len(paths) == 2

@@ -182,7 +182,7 @@ def is_tag(text: str) -> bool:
     word, _, condition = text.partition(" ")
     if bool(condition) != (word in CONDITIONAL):
         return False
-    return word in TAGS and (not condition or re.fullmatch(r"\w+=[\w*]+", condition) is not None)
+    return word in TAGS and (not condition or re.fullmatch(r"[\w.]+=[\w*]+", condition) is not None)
 
 
 def is_items(text: str) -> bool:

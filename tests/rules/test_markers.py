@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dslint.model.firstlook import may_name
 from dslint.rules.index import RULES
-from dslint.rules.markers import BY_RUN, IF_IMPORTED, _alternatives, _hints, _split, rules_by_marker, rules_of_all
+from dslint.rules.markers import BY_RUN, _alternatives, _hints, _split, rules_by_marker, rules_of_all
 
 SCRIPT_RULES = [rule for rule in RULES if rule.kind == "script"]
 EVERY_CODE = frozenset(rule.code for rule in RULES)
@@ -49,7 +49,7 @@ def test_a_rule_is_named_when_all_its_expressions_match(pieces: list[str], enabl
         rule.code for rule in SCRIPT_RULES if all(re.search(marker.encode(), raw) for marker in rule.markers)
     } & set(enabled)
     found = rules_by_marker(raw, frozenset(enabled))
-    assert {code for code in found if not code.endswith((IF_IMPORTED, BY_RUN))} == expected
+    assert {code for code in found if not code.endswith(BY_RUN)} == expected
 
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=9), max_size=9))
@@ -75,19 +75,6 @@ def test_many_files_at_once_have_the_rules_that_each_has_alone(files: list[list[
 )
 def test_what_a_match_needs_is_known(alternatives: list[str], hints: set[str]) -> None:
     assert _hints(alternatives) == hints
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("from tools import finish\nif rank == 0:\n    finish()\n", True),
-        ("if rank == 0:\n    finish()\n", False),  # nothing is imported
-        ("from tools import finish\nif x == 0:\n    finish()\n", False),
-        ("import torch.distributed\nif rank == 0:\n    torch.distributed.barrier()\n", False),  # certain
-    ],
-)
-def test_what_an_imported_file_may_hold_is_left_open(text: str, found: bool) -> None:
-    assert (f"DSL201{IF_IMPORTED}" in rules_by_marker(text.encode(), EVERY_CODE)) is found
 
 
 @pytest.mark.parametrize(
@@ -138,7 +125,5 @@ def test_a_rule_about_runs_is_asked_where_a_run_begins() -> None:
     raw = b"import torch.distributed as dist\ndist.init_process_group('nccl')\nfrom loop import train\ntrain()\n"
     found = rules_by_marker(raw, EVERY_CODE)
     assert {f"{rule.code}{BY_RUN}" for rule in SCRIPT_RULES if rule.asks_runs} & set(found)
-    assert {code.rstrip(IF_IMPORTED + BY_RUN) for code in found} >= {
-        rule.code for rule in SCRIPT_RULES if rule.asks_runs
-    }
+    assert {code.removesuffix(BY_RUN) for code in found} >= {rule.code for rule in SCRIPT_RULES if rule.asks_runs}
     assert not [code for code in rules_by_marker(b"import json\n", EVERY_CODE) if code.endswith(BY_RUN)]

@@ -12,7 +12,7 @@ from dslint.core.fact import known, unknown
 from dslint.core.finding import Severity
 from dslint.core.fix import Safety, apply_edits
 from dslint.model.context import Context
-from dslint.model.script.collective.vocabulary import COLLECTIVE_NAMES
+from dslint.rules.markers import RANKS, waits
 from dslint.rules.script import dsl201_collective_under_rank_guard as dsl201
 from dslint.rules.script import dsl202_conditional_collective_under_rank_guard as dsl202
 from dslint.rules.script import dsl204_data_dependent_exit_between_collectives as dsl204
@@ -263,20 +263,31 @@ def test_dsl201_offers_no_fix_that_could_change_more(code: str) -> None:
     assert fixed(code) is None
 
 
-ENGINE_METHODS = {"step", "backward", "forward", "generate", "train", "train_batch", "eval_batch", "save_16bit_model"}
-ENGINE_METHODS |= {"save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_checkpoint"}
-
-
-@pytest.mark.parametrize("name", sorted(COLLECTIVE_NAMES - ENGINE_METHODS))
-def test_dsl201_markers_let_every_collective_through(name: str) -> None:
-    assert re.search(dsl201.META.markers[1].encode(), f"x.{name}(y)".encode())
-
-
 @pytest.mark.parametrize(
-    "code", ["import deepspeed\ne = deepspeed.initialize(m)", "def f(model_engine): ...", "trainer.train()"]
+    "name",
+    [
+        *("all_reduce_coalesced", "_all_gather_base", "all_reduce_dict", "collect_results", "collect_results_cpu"),
+        *(
+            "block_all",
+            "broadcast_object_list",
+            "check_trigger",
+            "distributed_concat",
+            "evaluation_loop",
+            "full_tensor",
+        ),
+        *(
+            "gather_cpu_state_dict",
+            "get_model_state_dict",
+            "initialize_model_parallel",
+            "load_from_full_model_state_dict",
+        ),
+        *("main_process_first", "optim_state_dict", "priority_execution", "process_hf_dataset", "push_to_hub"),
+        *("reduce_boolean_decision", "save_16bit_model", "save_ckpt", "save_model", "scatter_object_list"),
+        *("summon_full_params", "sync_random_seed", "_nested_gather", "prediction_step", "allreduce_gradients"),
+    ],
 )
-def test_dsl201_markers_let_engines_and_trainers_through(code: str) -> None:
-    assert re.search(dsl201.META.markers[1].encode(), code.encode())
+def test_modules_without_a_run_are_looked_at_for_every_collective(name: str) -> None:
+    assert waits(f"x.{name}(y)".encode())
 
 
 @pytest.mark.parametrize(
@@ -295,8 +306,8 @@ def test_dsl201_markers_let_engines_and_trainers_through(code: str) -> None:
         "x = a if RANK else b",
     ],
 )
-def test_dsl201_markers_let_every_guard_through(test: str) -> None:
-    for marker in (dsl201.META.markers[0], dsl201.META.markers[2]):
+def test_markers_let_every_guard_through(test: str) -> None:
+    for marker in (*dsl201.META.markers, RANKS):
         assert re.search(marker.encode(), test.encode())
 
 

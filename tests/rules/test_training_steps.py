@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import textwrap
 
-import libcst as cst
 import pytest
-from script_helpers import call, queried, script
 from script_helpers import findings as visited
+from script_helpers import queried
 
 from dslint.core.fact import absent, known, unknown
 from dslint.core.finding import Finding, Severity
@@ -17,7 +16,6 @@ from dslint.engine.judge import Job
 from dslint.engine.runs import run_queries
 from dslint.model.context import Context, VersionFact
 from dslint.model.deepspeed.batch import Batch, accumulation_of
-from dslint.model.script.training.trainingstep import TrainingSteps
 from dslint.parse.python import parse_ast
 from dslint.probe.experiment import Subject
 from dslint.probe.registry import of_finding
@@ -98,29 +96,6 @@ def test_the_accumulation_of_a_dictionary(code: str, steps: int | None) -> None:
     (made,) = run.happenings("makes-engine")
     known = made.event.accumulation.constants if made.event.accumulation is not None else None
     assert (known[0] if known is not None else None) == steps
-
-
-@pytest.mark.parametrize(
-    ("code", "kinds"),
-    [
-        ("loss = e(b)\nloss.backward()", ["engine"]),
-        ("out = e(b)\nloss = f(out.logits, y) + 0.1 * g(out[1])\nloss.backward()", ["engine"]),
-        ("loss = e(b)\nloss = loss / 4\nloss.backward()", ["engine"]),
-        ("loss = e(b)\nloss /= 4\nloss.backward()", ["engine"]),
-        ("loss, x = e(b), 1\nloss.backward()", ["engine"]),
-        ("def f():\n    return e(b).mean()\nf().backward()", ["engine"]),
-        ("loss = e(b).detach()\nloss.backward()", []),
-        ("loss = m(b) + DDP(q)(b)\nloss.backward()", ["engine_module", "ddp"]),
-        ("loss = other(b)\nloss.backward()", []),
-        ("loss = g(loss)\nloss.backward()", []),
-    ],
-)
-def test_the_forwards_behind_a_loss(code: str, kinds: list[str]) -> None:
-    ctx = script(HEAD + code)
-    func = call(ctx, "backward").func
-    assert isinstance(func, cst.Attribute)
-    steps = TrainingSteps(ctx.tree, ctx.names, ctx.objects)
-    assert sorted(steps.forward_kind(f) for f in steps.forwards(func.value)) == sorted(kinds)
 
 
 # -- DSL215 ---------------------------------------------------------------------------------------------------------

@@ -44,8 +44,17 @@ def other_arms(tree: Seq, around: Sequence[Node], event: Event) -> Iterator[Arm]
 def _is_left(alt: Alt, holds: bool) -> bool:
     """Control leaves the block on that side of a test, and does not on the other one."""
     sides = (alt.then, alt.orelse) if holds else (alt.orelse, alt.then)
-    left, other = (any(isinstance(node, Exit) for node in _flat(side)) for side in sides)
+    left, other = map(_leaves, sides)
     return left and not other
+
+
+def _leaves(side: Seq) -> bool:
+    """Every way through a side of a test leaves: by an exit, or by a test of which both sides leave."""
+    nodes = _flat(side)
+    return any(
+        isinstance(node, Exit) or (isinstance(node, Alt) and _leaves(node.then) and _leaves(node.orelse))
+        for node in nodes
+    )
 
 
 def _flat(block: Node) -> list[Node]:

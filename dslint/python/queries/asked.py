@@ -36,11 +36,19 @@ def in_words(alt: Alt) -> str:
 
 
 def _tests(alt: Alt) -> list[ast.expr]:
-    node = alt.asks or alt.node
+    node = alt.asks or matched(alt) or alt.node
     tests = (
         node.values[:-1] if isinstance(node, ast.BoolOp) else [getattr(node, "test", getattr(node, "subject", None))]
     )
     return [test for test in tests if isinstance(test, ast.expr)]
+
+
+def matched(alt: Alt) -> ast.Match | None:
+    """Return the `match` statement of which a test is a case."""
+    if not isinstance(alt.node, ast.pattern):
+        return None
+    found = (node for node in ast.walk(alt.module.tree) if isinstance(node, ast.Match))
+    return next((node for node in found if any(case.pattern is alt.node for case in node.cases)), None)
 
 
 def is_followed(alt: Alt, name: ast.Name) -> bool:

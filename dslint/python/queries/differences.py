@@ -52,9 +52,11 @@ def _is_served(step: Step, others: list[Step]) -> bool:
 
 
 def _turns(key: object) -> tuple[object, ...]:
-    """Return what a loop waits for in each turn; nothing for other steps."""
+    """Return what a loop waits for in each turn, and what the sides of an unknown test wait for; else nothing."""
     if isinstance(key, tuple) and len(key) == 3 and key[0] == "loop" and isinstance(key[2], tuple):
         return key[2]
+    if isinstance(key, tuple) and len(key) == 4 and key[0] == "alt":
+        return (*key[2], *key[3])
     return ()
 
 

@@ -27,6 +27,8 @@ class Parting:
     where the others are. `times` is how often the two sides make a call of this kind. `is_alone`: some ranks do not
     come to the test at all. `behind` are the other calls that wait on that side, where the other side makes none.
     `in_batches`: a test in the loop makes the call, when enough items have come.
+    `inner` is a test behind `test`: it is asked on one side only, and who answers it so leaves.
+    `sometimes`: what all ranks answer alike to other tests decides whether both sides make the call.
     """
 
     test: Alt | Loop
@@ -46,6 +48,8 @@ class Parting:
     is_alone: bool = False
     behind: tuple[Step, ...] = ()
     in_batches: bool = False
+    inner: Alt | Loop | None = None
+    sometimes: bool = False
 
     @property
     def is_certain(self) -> bool:
@@ -113,9 +117,9 @@ def _is_rank(number: object) -> bool:
 
 @dataclass(slots=True)
 class Block:
-    """What surrounds a place: the rest of its block, or the loop, call, context or `finally` around the block."""
+    """What surrounds a place: the rest of its block, or the test, loop, call, context or `finally` around the block."""
 
-    kind: str  # "rest" | "loop" | "call" | "context" | "final"
+    kind: str  # "rest" | "arm" | "loop" | "call" | "context" | "final"
     items: list[Node] = field(default_factory=list)
     node: Node | None = None
     before: list[Node] = field(default_factory=list)

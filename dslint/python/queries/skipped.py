@@ -1,10 +1,10 @@
-"""Parts of a wrapped model that run on some ranks only, because each rank's batch decides."""
+"""Parts of a model that run on some ranks only, because each rank's batch decides."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dslint.python.events import (
@@ -25,13 +25,14 @@ from dslint.python.events import (
     events,
     walk,
 )
-from dslint.python.machine import Machine
 from dslint.python.models import has_parameters
+from dslint.python.namedlayers import NAMED
 from dslint.python.queries.asked import in_words
 from dslint.python.values import ClassAtom, Instance
 from dslint.python.varies import DATA, DIVERGENT, MISSING
 
 _WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward"})
+_RUNS = frozenset({"forward", NAMED})
 # Whether these are passed says who calls, and not what a batch holds.
 _OF_CALLER = re.compile(r"embeds|position_ids|token_type|past_key|cache|encoder_|hidden_states|head_mask|labels?\b")
 _FROZEN = re.compile(r"'(?:no_grad|inference_mode)'")
@@ -39,29 +40,39 @@ _FROZEN = re.compile(r"'(?:no_grad|inference_mode)'")
 
 @dataclass(slots=True)
 class Skipped:
-    """A test of each rank's own data inside the forward of a wrapped model.
+    """A test of each rank's own data inside the forward of a model.
 
-    `part` is a run of a module with parameters that only one side of the test makes; `wrapper` is the event of the
-    forward around it. `on_true`: the side for which the test holds runs the part. `frozen`: the other side runs it
-    without gradients. A loop has as many turns as each rank's own data says.
+    `part` is a run of a module with parameters that only one side of the test makes. `on_true`: the side for which the
+    test holds runs the part. `frozen`: the other side runs it without gradients. A loop has as many turns as each
+    rank's own data says.
     """
 
     test: Alt | Loop
     part: Event
-    wrapper: Event
     on_true: bool
     exit: str
     is_without_gradient: bool = False
     frozen: Event | None = None
 
 
-def skipped_parts(m: Machine, tree: Seq) -> Iterator[Skipped]:
-    """Yield the parts of wrapped models that a test of each rank's own data skips."""
+def skipped_parts(tree: Seq) -> Iterator[tuple[Event, Skipped]]:
+    """Yield the parts of wrapped models that a test of each rank's own data skips, each after its wrapper's forward."""
     for event, body in _forwards(tree.items, set()):
-        frozen = {id(e) for node in walk(body) if is_frozen(node) for e in events(node)}
-        for found in _Search(m, event).of(body.items, ()):
-            found.is_without_gradient = id(found.part) in frozen
-            yield found
+        yield from ((event, found) for found in skipped_in(body, differs))
+
+
+def skipped_in(body: Seq, decides: Callable[[Alt], bool]) -> Iterator[Skipped]:
+    """Yield the parts that a test skips in what a model does; `decides` says for which tests ranks may differ."""
+    frozen = {id(e) for node in walk(body) if is_frozen(node) for e in events(node)}
+    for found in _Search(decides).of(body.items, ()):
+        found.is_without_gradient = id(found.part) in frozen
+        yield found
+
+
+def differs(alt: Alt) -> bool:
+    """Return whether each rank's own data decides, and not who calls."""
+    is_of_caller = alt.varies & MISSING and _OF_CALLER.search(in_words(alt))
+    return bool(alt.varies & DIVERGENT) and not is_of_caller
 
 
 def is_frozen(node: Node) -> bool:
@@ -121,10 +132,14 @@ def _add(found: _Parts, more: _Parts, *, is_frozen: bool = False) -> None:
             found[key] = (event, frozen or is_frozen)
 
 
+def _any_named(event: Event, parts: _Parts) -> tuple[Event, bool] | None:
+    """Return a layer known by name only that runs in place of another such one."""
+    return next((part for part in parts.values() if NAMED in event.tags & part[0].tags), None)
+
+
 @dataclass(slots=True)
 class _Search:
-    m: Machine
-    wrapper: Event
+    decides: Callable[[Alt], bool]
 
     def of(self, items: list[Node], after: tuple[list[Node], ...]) -> Iterator[Skipped]:
         """Yield what is skipped in a block; `after` are the rests of the blocks around it in the same function."""
@@ -140,7 +155,7 @@ class _Search:
             elif isinstance(item, Call):
                 yield from self.of(item.body.items, ())
             elif isinstance(item, Loop) and (part := self._turns(item)) is not None:
-                yield Skipped(item, part, self.wrapper, True, "")
+                yield Skipped(item, part, True, "")
             elif isinstance(item, Loop | Context | Try):
                 yield from self.of(item.body.items, rest)
             elif isinstance(item, Seq):
@@ -153,9 +168,7 @@ class _Search:
         return next((event for event, _ in self._parts(loop.body.items)[0].values()), None)
 
     def _alternative(self, alt: Alt, rest: tuple[list[Node], ...]) -> Skipped | None:
-        if not alt.varies & DIVERGENT or not alt.then_lanes & alt.else_lanes:
-            return None
-        if alt.varies & MISSING and _OF_CALLER.search(in_words(alt)):
+        if not alt.then_lanes & alt.else_lanes or not self.decides(alt):
             return None
         then, then_exit = self._parts(alt.then.items)
         orelse, else_exit = self._parts(alt.orelse.items)
@@ -167,11 +180,13 @@ class _Search:
                     _add(parts, self._parts(block)[0])
         for mine, other, on_true, leaves in ((then, orelse, True, else_exit), (orelse, then, False, then_exit)):
             for key, (event, frozen) in mine.items():
-                beside = other.get(key)
+                if NAMED in event.tags and not event.arguments:
+                    continue  # on a constant: a dummy
+                beside = other.get(key) or _any_named(event, other)
                 if beside is None:
-                    return Skipped(alt, event, self.wrapper, on_true, leaves)
+                    return Skipped(alt, event, on_true, leaves)
                 if beside[1] and not frozen:
-                    return Skipped(alt, event, self.wrapper, on_true, leaves, frozen=beside[0])
+                    return Skipped(alt, event, on_true, leaves, frozen=beside[0])
         return None
 
     def _parts(self, items: Sequence[Node]) -> tuple[_Parts, str]:
@@ -203,7 +218,7 @@ class _Search:
 
     def _module(self, event: Event) -> object | None:
         """Return the module with parameters that an event runs."""
-        if "forward" not in event.tags or event.tags & _WRAPPERS or event.receiver is None:
+        if not event.tags & _RUNS or event.tags & _WRAPPERS or event.receiver is None:
             return None
         atom = event.receiver.single
         if not isinstance(atom, Instance) or isinstance(atom.cls, ClassAtom):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from dslint.python import formulas
@@ -17,7 +17,20 @@ from dslint.python.events import Alt, Call, Context, Loop, Node, Seq, Try, walk
 from dslint.python.machine import Machine
 from dslint.python.queries.differences import calls_of, difference, leaves_when_told, passed_tests
 from dslint.python.queries.parting import Block, Parting
-from dslint.python.queries.steps import BREAK, CONTINUE, END, LOST, RAISE, RETURN, Step, Steps, Way, is_endless, tags_of
+from dslint.python.queries.steps import (
+    BREAK,
+    CONTINUE,
+    END,
+    EXIT,
+    LOST,
+    RAISE,
+    RETURN,
+    Step,
+    Steps,
+    Way,
+    is_endless,
+    tags_of,
+)
 from dslint.python.queries.waits import Waits
 from dslint.python.varies import DIVERGENT, OWN, RANKED, WORLD
 from dslint.python.varies import LOST as LOST_BIT
@@ -90,13 +103,33 @@ class Partings:
         self.steps.taken.clear()
         parting = next(filter(None, (self._tried(alt, chain, *pair) for pair in pairs)), None)
         if parting is not None:
-            self.found.append(parting)
+            self.found.append(self._by_guard(parting))
             if parting.is_certain:
                 return
         else:
             self._settle(alt, is_ranked=any(by_lanes for *_, by_lanes in pairs) or not alt.varies & OWN)
-        self._walk(alt.then.items, chain)
-        self._walk(alt.orelse.items, chain)
+        for arm in (alt.then, alt.orelse):
+            self._walk(arm.items, (*chain, Block("arm", arm.items, alt)))
+
+    def _by_guard(self, parting: Parting) -> Parting:
+        """Say that the number of the rank decides where a test that only some ranks come to ends a loop or function."""
+        if parting.by_lanes or not parting.is_alone or parting.exit not in (BREAK, RETURN, EXIT):
+            return parting
+        for block in reversed(parting.chain):
+            guard = block.node
+            if isinstance(guard, Call):
+                return parting
+            if isinstance(guard, Alt) and not guard.varies & OWN and any(certain for *_, certain in self._lanes(guard)):
+                on_true = block.items is guard.orelse.items
+                return replace(
+                    parting,
+                    test=guard,
+                    varies=guard.varies or RANKED,
+                    on_true=on_true,
+                    by_lanes=True,
+                    inner=parting.test,
+                )
+        return parting
 
     def _settle(self, alt: Alt, *, is_ranked: bool) -> None:
         """What the ways do at these tests later on makes up for what they did here.
@@ -107,6 +140,7 @@ class Partings:
         inside = {id(node) for node in walk(alt)} if self.steps.taken else set()
         for at, (later, sides) in self.steps.taken.items():
             is_open = is_ranked or not any(certain for *_, certain in self._lanes(later))
+            is_open = is_open and not (later.varies & RANKED and later.varies & OWN)
             if len(sides) > 1 and is_open and at not in inside:
                 self._settled.add(at)
 
@@ -131,6 +165,7 @@ class Partings:
             first, second = (Way(way.lane, {**answers, **k}) for way, k in zip((one, other), known, strict=True))
             found = self._compared(alt, chain, first, second, by_lanes)
             if found is not None:
+                found.sometimes = True
                 return found
         return None
 

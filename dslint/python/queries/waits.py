@@ -168,11 +168,11 @@ class Waits:
 
 
 def _has(event: Event, word: str) -> bool:
-    """Return whether a tag `WORD NAME=VALUE` of a call holds: the argument certainly has that value."""
+    """Return whether a tag `WORD NAME=VALUE` of a call holds: the argument, or its field, certainly has that value."""
     for tag in event.tags:
         if tag.startswith(f"{word} "):
             name, _, wanted = tag.removeprefix(f"{word} ").partition("=")
-            value = event.arguments.get(name)
+            value = event.arguments.get(name) if "." not in name else next(iter(event.items.get(name, ())), None)
             if value is not None and value.constants is not None and str(value.constants[0]) == wanted:
                 return True
     return False

@@ -47,15 +47,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.collective.releases import waits
-from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
-from dslint.model.script.defaulted import left_out as left_out_here
-from dslint.model.script.precheck import guards_any_call, has_guarded_collective
-from dslint.model.script.traces.divergence import Divergence
 from dslint.rules import lonelycalls, parted
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.defaulted import left_out
-from dslint.rules.lonely import dedented, guard_place, lonely_sides
 from dslint.rules.lonelycalls import family, lonely, missed, name, since
 from dslint.rules.lonelyscripts import (
     DATA_FIRST,
@@ -72,7 +66,6 @@ from dslint.rules.lonelyscripts import (
     USES_TOOLS,
 )
 from dslint.rules.snippets import DDP_LOOP
-from dslint.rules.walk import ScriptCheck
 
 if TYPE_CHECKING:
     from dslint.python.queries.parting import Parting
@@ -85,7 +78,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="a call that every rank must make is made by some ranks only",
     fix="safe",
-    markers=GUARDED_COLLECTIVE,
+    markers=parted.MARKERS,
     alone=parted.ALONE,
     also_told_by=parted.RANKS_PART,
     depends_on_run=True,
@@ -107,53 +100,8 @@ _HINTS = {
     "barrier": "Move the barrier out of the branch so that every rank reaches it",
     "evaluate": "Evaluate on every rank and keep only the logging of the metrics behind the test",
 }
-
-
-precheck = has_guarded_collective
-precheck_imports = guards_any_call
-
-
-class Check(ScriptCheck):
-    """Reports collectives that some ranks run and others do not."""
-
-    def finish(self) -> None:
-        """After an early exit, the first collective stands for all: the exit is the mistake."""
-        seen: set[int] = set()
-        for found in self.ctx.divergences.certain():
-            if found.op.collective.needs_stage3 or id(found.guard.owner) in seen:
-                continue
-            if waits(found.op.collective, self.ctx.run.libraries) == "no":
-                continue
-            if found.guard.kind != "test":
-                seen.add(id(found.guard.owner))
-            self._report(found)
-
-    def _report(self, found: Divergence) -> None:
-        op, guard = found.op, found.guard
-        name = self.ctx.text(op.call.func)
-        who, others = lonely_sides(self.ctx, found)
-        what = f"`{name}` must be called by every rank"
-        related = [guard_place(self.ctx, guard)]
-        if op.through is not None:
-            what = f"`{name}` runs the collective `{op.key}`, which needs every rank"
-            home = op.foreign.context if op.foreign is not None else self.ctx
-            related.append(home.location(op.through.name, "runs the collective"))
-        is_certain = waits(op.collective, self.ctx.run.libraries) == "yes"
-        what = what if is_certain else f"from Lightning 2.1 on, {what}"
-        optional = left_out_here(self.ctx.tree, op.call)
-        if optional:
-            what = f"without `{optional}`, {what}"
-        if guard.kind != "test":
-            related += [self.ctx.location(o.call, "another collective that they miss") for o in found.behind[:3]]
-        self.report(
-            op.call,
-            f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
-            hint=_HINTS.get(op.key, "Call it on every rank and keep only logging behind the test"),
-            related=tuple(related),
-            fix=None if optional else dedented(self.ctx, found),
-            severity=Severity.INFO if optional else None if is_certain else Severity.WARNING,
-            facts={"collective": op.key, "family": op.collective.family, "stage": self.ctx.stage},
-        )
+_HINT = "Call it on every rank and keep only logging behind the test"
+_TOGETHER = "Tell all ranks what was decided (`dist.broadcast`), and let them leave together"
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -183,9 +131,10 @@ def _finding(run: RunQuery, parting: Parting) -> Finding:
         module,
         node,
         f"{what}, but {who}: {others}, and the job hangs until the process-group timeout",
-        hint=_HINTS.get(key, "Call it on every rank and keep only logging behind the test"),
+        hint=_TOGETHER if parting.inner is not None else _HINTS.get(key, _HINT),
         related=(
             parted.test_place(run, parting),
+            *parted.inner_place(run, parting),
             *parted.event_place(run, parting),
             *(missed(run, parting) if parting.exit else ()),
         ),
@@ -203,7 +152,7 @@ EXAMPLES = (
     bad(
         "a property of Lightning that broadcasts",
         {"callbacks.py": LIGHTNING_FOLDER % ("@rank_zero_only", "")},
-        "callbacks.py:15",
+        "callbacks.py:11",
     ),
     good("the property is read on all ranks", {"callbacks.py": LIGHTNING_FOLDER % ("", "self.folder = ")}),
     good(
@@ -292,6 +241,22 @@ def finish(model, path, is_main_process):
 """
         },
         "train.py:12",
+    ),
+    bad(
+        "Rank 0 alone looks at the score and leaves the loop",
+        {
+            "train.py": DDP_LOOP
+            + """\
+        loss = model(batch).mean()
+        loss.backward()
+        optimizer.step()
+        score = loss.item()
+        if dist.get_rank() == 0:
+            if score < limit:
+                break
+"""
+        },
+        "train.py:10",
     ),
     good(
         "The rank of a LoRA, which is the size of its matrices",

@@ -36,7 +36,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.collective.vocabulary import GUARDED_COLLECTIVE
 from dslint.python.events import Alt
 from dslint.python.queries.waits import DEEPSPEED, FSDP, ZERO3, kind
 from dslint.python.values import Instance
@@ -59,7 +58,7 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="a call that every rank must make under ZeRO stage 3 is made by some ranks only",
     fix="safe",
-    markers=GUARDED_COLLECTIVE,
+    markers=parted.MARKERS,
     depends_on_run=True,
     references=(
         "https://github.com/deepspeedai/DeepSpeedExamples/issues/344",

@@ -31,31 +31,25 @@ import ast
 import re
 from collections.abc import Iterator
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.context import Context
-from dslint.model.script.quick import flat
-from dslint.model.script.zero.partialmodel import PartialModels, PartialPart
-from dslint.model.script.zero.statedstage import may_know_stage
-from dslint.python.events import Loop
-from dslint.python.queries.skipped import Skipped, skipped_parts
-from dslint.python.varies import MISSING
+from dslint.core.source import Location
+from dslint.python.events import Alt
+from dslint.python.queries.asked import matched
+from dslint.python.queries.skipped import Skipped
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.leftparts import LeftOut, LeftParts, gathers_blocks
 from dslint.rules.runs import RunQuery
-from dslint.rules.walk import ScriptCheck
 
+_METHODS = r"forward|prepare_inputs|get_vllm_embedding|_embed|merge"
+_PARTS = r"pixel|image|vision|video|audio|speech|multimodal|input_features|expert"
 META = RuleMeta(
     code="DSL208",
     name="modality-conditional-forward",
     kind="script",
     severity=Severity.WARNING,
     summary="a part of the model runs only on ranks whose batch has something for it",
-    markers=(
-        r"forward|prepare_inputs|get_vllm_embedding|_embed|merge",
-        r"pixel|image|vision|video|audio|speech|multimodal|input_features|expert",
-        r"deepspeed|transformers|zero",
-    ),
+    markers=(_METHODS, _PARTS, r"deepspeed|transformers|zero"),
+    alone=(_METHODS, _PARTS, r"zero_?optimization|zero[_-]?stage|DeepSpeedPlugin"),
     references=(
         "https://github.com/deepspeedai/DeepSpeed/issues/7170",
         "https://github.com/QwenLM/Qwen3-VL/issues/126",
@@ -63,6 +57,104 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+
+_STAGES = {"images": (1, 2, 3), "experts": (3,)}
+_DUMMIES = re.compile(
+    r"dummy_?(?:image|pixel|audio|video|vision)|(?:image|pixel|audio|video)s?_?dummy"
+    # ``item["image"] = torch.zeros(3, 224, 224)`` for a sample without one.
+    r"|\[[\"']\w*(?:image|pixel|audio|video)\w*[\"']\]\s*=\s*\w+\.zeros",
+    re.I,
+)
+# A blank image that a sample without one gets: its shape is written out.
+_BLANK = re.compile(r"\(\s*\(?(?:1,\s*)?3,\s*\d{2,4},\s*\d{2,4}")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire where a model asks whether the batch has something, or whether an expert got tokens."""
+    if run.context.is_one_process:
+        return
+    seen: set[int] = set()
+    parts = LeftParts(run)
+    for left in (*parts.images(), *parts.experts()):
+        test, here = left.found.test, run.stages.at(left.happening)
+        if id(test.node) in seen or not here.is_among(*_STAGES[left.kind]):
+            continue
+        # The dummy of a file that cures nothing is no reason to be silent.
+        if left.kind == "images" and (left.found.frozen is not None or not _is_filled(left.found)):
+            seen.add(id(test.node))
+            yield _of_images(run, left, here.stage)
+        elif left.kind == "experts" and not gathers_blocks(run):
+            seen.add(id(test.node))
+            yield _of_experts(run, left)
+
+
+def _is_filled(found: Skipped) -> bool:
+    """Return whether the file puts a dummy image into every batch."""
+    text = found.test.module.source.text
+    return bool(_DUMMIES.search(text) or _BLANK.search(text))
+
+
+def _words(run: RunQuery, left: LeftOut) -> tuple[str, str]:
+    """Return the code of what runs, and of the test that decides about it."""
+    name = run.text(left.via.module, getattr(left.via.node, "func", left.via.node))
+    return name, run.text(left.found.test.module, _asked(left.found))
+
+
+def _asked(found: Skipped) -> ast.AST:
+    test = found.test
+    match = matched(test) if isinstance(test, Alt) else None
+    return match.subject if match is not None else getattr(test.node, "test", test.node)
+
+
+def _of_images(run: RunQuery, left: LeftOut, stage: int | None) -> Finding:
+    found, (name, asked) = left.found, _words(run, left)
+    how = f"`{name}` runs {'without gradients' if found.frozen else 'only'} where `{asked}` decides so, for the batch"
+    other = (run.location(found.part.module, found.part.node, "with gradients here"),) if found.frozen else ()
+    effect = (
+        "the ranks whose batch has it wait for the others, which never gather these weights"
+        if stage == 3
+        else "the gradients of the ranks no longer match in the reduction"
+    )
+    return _finding(
+        run,
+        left,
+        f"{how} of each rank: when the ranks differ in a step, {effect}",
+        "Run it on zeros in the other arm and add the result times 0.0, or put a dummy input into every batch",
+        stage,
+        other,
+    )
+
+
+def _of_experts(run: RunQuery, left: LeftOut) -> Finding:
+    name, asked = _words(run, left)
+    return _finding(
+        run,
+        left,
+        f"`{name}` runs only where `{asked}` says that this rank has tokens for it: at ZeRO stage 3 the ranks that do"
+        " wait for the others, which never gather these weights",
+        "Call `deepspeed.utils.set_z3_leaf_modules(model, [...])` with the class of this block",
+        3,
+    )
+
+
+def _finding(
+    run: RunQuery, left: LeftOut, message: str, hint: str, stage: int | None, other: tuple[Location, ...] = ()
+) -> Finding:
+    test, part = left.found.test, left.happening.event
+    value = test.test if isinstance(test, Alt) else None
+    behind = (run.location(part.module, part.node, "this part runs"),) if part is not left.via else ()
+    return run.finding(
+        META,
+        left.via.module,
+        left.via.node,
+        message,
+        hint=hint,
+        related=(run.location(test.module, _asked(left.found), "differs between the ranks"), *behind, *other),
+        varies=test.varies,
+        origin=run.machine.origin(value) if value is not None else None,
+        facts={"kind": left.kind, "stage": stage},
+    )
+
 
 _MODEL = """\
 import deepspeed
@@ -169,123 +261,3 @@ EXAMPLES = (
         },
     ),
 )
-_DUMMIES = re.compile(
-    r"dummy_?(?:image|pixel|audio|video|vision)|(?:image|pixel|audio|video)s?_?dummy"
-    # ``item["image"] = torch.zeros(3, 224, 224)`` for a sample without one.
-    r"|\[[\"']\w*(?:image|pixel|audio|video)\w*[\"']\]\s*=\s*\w+\.zeros",
-    re.I,
-)
-# A blank image that a sample without one gets: its shape is written out.
-_BLANK = re.compile(r"\(\s*\(?(?:1,\s*)?3,\s*\d{2,4},\s*\d{2,4}")
-
-
-def applies(_: str, context: Context, raw: bytes) -> bool:
-    """Only where the ZeRO stage is certain is there anything to say."""
-    return may_know_stage(context, raw)
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A method that prepares inputs tests something of the batch."""
-    nodes = flat(tree)
-    for function in nodes.nodes(ast.FunctionDef):
-        if function.name.lstrip("_").startswith(("forward", "prepare_inputs", "get_", "merge")):
-            at = nodes.place(function)
-            inside = nodes.order[at : nodes.ends[at]]
-            if any(isinstance(n, ast.If) for n in inside) and _speaks_of_parts(function, inside):
-                return True
-    return False
-
-
-def _speaks_of_parts(function: ast.FunctionDef, inside: list[ast.AST]) -> bool:
-    words = ("pixel", "image", "vision", "video", "audio", "speech", "multimodal", "input_features", "mel_")
-    arguments = (a.arg for a in (*function.args.args, *function.args.kwonlyargs))
-    if any(word in name for name in arguments for word in words):
-        return True
-    return any(isinstance(n, ast.Attribute) and "expert" in n.attr for n in inside)
-
-
-def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire where the forward of the model that a run trains asks whether the batch has something."""
-    if run.context.is_one_process or run.stage not in (1, 2, 3):
-        return
-    seen: set[int] = set()
-    for _, tree in run.trees():
-        for found in skipped_parts(run.machine, tree):
-            if isinstance(found.test, Loop):
-                continue  # DSL280
-            is_told = id(found.test.node) in seen or not found.test.varies & MISSING
-            # The dummy of a file that cures nothing is no reason to be silent.
-            if not is_told and (found.frozen is not None or not _is_filled(found)):
-                seen.add(id(found.test.node))
-                yield _finding(run, found)
-
-
-def _is_filled(found: Skipped) -> bool:
-    """Return whether the file puts a dummy image into every batch."""
-    text = found.test.module.source.text
-    return bool(_DUMMIES.search(text) or _BLANK.search(text))
-
-
-def _finding(run: RunQuery, found: Skipped) -> Finding:
-    part, test = found.frozen or found.part, found.test
-    asked_value = None if isinstance(test, Loop) else test.test
-    name = run.text(part.module, getattr(part.node, "func", part.node))
-    asked = run.text(test.module, getattr(test.node, "test", test.node))
-    how = f"`{name}` runs {'without gradients' if found.frozen else 'only'} where `{asked}` decides so, for the batch"
-    other = (run.location(found.part.module, found.part.node, "with gradients here"),) if found.frozen else ()
-    return run.finding(
-        META,
-        part.module,
-        part.node,
-        f"{how} of each rank: when the ranks differ in a step, {_effect(run.stage == 3)}",
-        hint=_HINT,
-        related=(run.location(test.module, test.node, "differs between the ranks"), *other),
-        varies=test.varies,
-        origin=run.machine.origin(asked_value) if asked_value is not None else None,
-        facts={"kind": "images", "stage": run.stage},
-    )
-
-
-_HINT = "Run it on zeros in the other arm and add the result times 0.0, or put a dummy input into every batch"
-
-
-def _effect(at_3: bool) -> str:
-    if at_3:
-        return "the ranks whose batch has it wait for the others, which never gather these weights"
-    return "the gradients of the ranks no longer match in the reduction"
-
-
-class Check(ScriptCheck):
-    """Looks into the methods that run the model."""
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        """Fire on the first part of each kind that a batch may leave out."""
-        here = self.ctx.zero.at(node)
-        if not here.is_among(1, 2, 3) or self.ctx.run.world_size.get_or(2) < 2:
-            return
-        text = self.ctx.doc.source.text
-        for part in PartialModels(self.ctx.tree, self.ctx.names).of(node):
-            if part.kind == "experts" and here.is_among(3) and "z3_leaf" not in text:
-                self._report_experts(part)
-            elif part.kind == "images" and not _DUMMIES.search(text) and not _BLANK.search(text):
-                self._report_images(part, here.stage)
-
-    def _report_images(self, part: PartialPart, stage: int | None) -> None:
-        self.report(
-            part.call,
-            f"`{self.ctx.text(part.call.func)}` runs only where `{self.ctx.text(part.test)}` decides so, for the batch "
-            f"of each rank: when the ranks differ in a step, {_effect(stage == 3)}",
-            hint=_HINT,
-            related=(self.ctx.location(part.test, "differs between the ranks"),),
-            facts={"kind": "images", "stage": stage},
-        )
-
-    def _report_experts(self, part: PartialPart) -> None:
-        self.report(
-            part.call,
-            f"`{self.ctx.text(part.call.func)}` runs only where `{self.ctx.text(part.test)}` says that this rank has "
-            "tokens for it: at ZeRO stage 3 the ranks that do wait for the others, which never gather these weights",
-            hint="Call `deepspeed.utils.set_z3_leaf_modules(model, [...])` with the class of this block",
-            related=(self.ctx.location(part.test, "differs between the ranks"),),
-            facts={"kind": "experts", "stage": 3},
-        )

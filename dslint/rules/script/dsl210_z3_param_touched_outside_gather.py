@@ -12,9 +12,9 @@ mean is NaN, and a shape is (0,). Averaging the new rows of resized embeddings i
 reading `modifier_rank` is not needed. `deepspeed.utils.safe_get_full_fp32_param` reads one parameter.
 
 **When it stays quiet.** The stage is below 3 or not known; a branch, an early return or the caller keeps stage 3 away
-(`hasattr(p, "ds_id")`, `is_deepspeed_zero3_enabled()`); inside a gather; quantized models, which are loaded whole;
-models that PEFT wraps; small weights of an engine (heads, norms, biases), which DeepSpeed leaves whole below
-`stage3_param_persistence_threshold`.
+(`hasattr(p, "ds_id")`, `try: p.ds_shape`, `is_deepspeed_zero3_enabled()`); inside a gather; quantized models,
+which are loaded whole; models that PEFT wraps; small weights of an engine (heads, norms, biases), which DeepSpeed
+leaves whole below `stage3_param_persistence_threshold`.
 
 **Evidence.** Two gloo ranks at stage 3: an index raises `IndexError`, `load_state_dict` a size mismatch; `fill_`,
 `nn.init` and averaged rows leave the weight as it was; a norm and a shape are those of an empty tensor. At stage 2 all
@@ -24,20 +24,17 @@ of them are right.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import libcst as cst
-
 from dslint.core.finding import Finding, Severity
-from dslint.model.script.dotted import last_name
-from dslint.model.script.quick import call_name, flat
-from dslint.model.script.zero.zeroparams import READ_ATTRIBUTES, READ_FUNCTIONS, READS
-from dslint.python.events import Event
+from dslint.python.events import Event, Try
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.spreadparams import Place, SpreadParameters
+from dslint.rules.spreadscripts import APPLY, GATHERED, PLAIN, SPREAD_MODEL, SPREAD_TRAIN
 from dslint.rules.stages import StageHere
-from dslint.rules.walk import ScriptCheck
 from dslint.rules.zero3 import is_gathered, spread_of
 
 META = RuleMeta(
@@ -125,6 +122,36 @@ def main(state):
 
 EXAMPLES = (
     bad(
+        "a constructor writes into the layers that it has built",
+        {"model.py": SPREAD_MODEL % ("        self.reset()", PLAIN), "train.py": SPREAD_TRAIN % (3, "", "")},
+        at="model.py:22 error",
+    ),
+    bad(
+        "a method of another file, after the block",
+        {"model.py": SPREAD_MODEL % ("", PLAIN), "train.py": SPREAD_TRAIN % (3, "", "    net.reset()")},
+        at="model.py:22 error",
+    ),
+    bad(
+        "weights of one layer are loaded",
+        {"model.py": SPREAD_MODEL % ("", PLAIN), "train.py": SPREAD_TRAIN % (3, "", '    net.restore("head.pt")')},
+        at="model.py:25 error",
+    ),
+    good(
+        "gathered",
+        {
+            "model.py": "import deepspeed\n" + SPREAD_MODEL % ("", GATHERED),
+            "train.py": SPREAD_TRAIN % (3, "", "    net.reset()"),
+        },
+    ),
+    good("`apply` gathers", {"model.py": SPREAD_MODEL % (APPLY, PLAIN), "train.py": SPREAD_TRAIN % (3, "", "")}),
+    good(
+        "nothing is spread",
+        {
+            "model.py": SPREAD_MODEL % ("        self.reset()", PLAIN),
+            "train.py": SPREAD_TRAIN % (2, ", enabled=False", "    net.reset()"),
+        },
+    ),
+    bad(
         "weights are loaded into a model that is built in parts",
         {"train.py": _INIT % ("", "net.load_state_dict(state)")},
         at="train.py:17 error",
@@ -202,6 +229,17 @@ EXAMPLES = (
         "one of the layers is of another model",
         {"train.py": (_BOTH % 3).replace("model.get_output_embeddings()", "tokenizer.head")},
     ),
+    good(
+        "the shape that DeepSpeed keeps, where there is one",
+        {
+            "train.py": _ENGINE
+            % (
+                3,
+                "    try:\n        rows = engine.module.lm_head.weight.ds_shape[0]\n    except AttributeError:\n"
+                "        rows = engine.module.lm_head.weight.size()[0]\n    print(rows)",
+            )
+        },
+    ),
     good("the same at stage 2", {"train.py": _RESIZE % (2, "print(added)")}),
     good(
         "another way for stage 3",
@@ -244,156 +282,114 @@ EXAMPLES = (
 
 
 _HINT = "Enter `deepspeed.zero.GatheredParameters([...], modifier_rank=0)` on every rank around it"
-
-
-def precheck(tree: ast.Module) -> bool:
-    """A weight or a list of parameters is there, and something that may make it a partitioned one."""
-    nodes = flat(tree)
-    names = {call_name(call) for call in nodes.nodes(ast.Call)}
-    makes = bool(names & {"initialize", "prepare", "from_pretrained", "from_config", "HfDeepSpeedConfig"})
-    makes = makes or any(n.endswith(("Trainer", "TrainingArguments")) for n in names)
-    if not makes:
-        return False
-    touches = bool(names & {"parameters", "named_parameters", "load_state_dict"})
-    return touches or any(node.attr == "weight" for node in nodes.nodes(ast.Attribute))
+_USES = {
+    "writes-item": ("rows", "the write is lost, or raises"),
+    "writes-parameter": ("rows", "the write is lost, or raises"),
+    "writes-tensor": ("fill", "the write is lost, or raises"),
+    "initializes": ("init", "the write is lost, or raises"),
+    "loads-state-dict": ("load", "the sizes do not match and `load_state_dict` raises"),
+    "reads-parameter": ("norm", "its shape is (0,) and it holds no values"),
+}
+_SHAPES = ("shape", "size")
+_INDEX = "__getitem__"
+_OF_SPREAD = re.compile(r"\.ds_(?:id|shape|numel|status|tensor)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """One use of a parameter: ``op`` as the experiment calls it, and what comes of it."""
+    """One use of a parameter: ``op`` as the experiment calls it, what comes of it, and what spread the parameter."""
 
-    node: cst.CSTNode
+    found: Happening
     what: str
     op: str
     effect: str
-    severity: Severity = Severity.ERROR
+    since: Place
+    here: StageHere
+
+    @property
+    def rank(self) -> int:
+        """What is lost without a word comes first, then what raises, then what is only read."""
+        return ("rows", "fill", "init", "load", "index", "norm", "shape").index(self.op)
 
 
-def _rank(touch: _Touch) -> int:
-    """What is lost without a word comes first, then what raises, then what is only read."""
-    return ("rows", "fill", "init", "load", "index", "norm", "shape").index(touch.op)
-
-
-# What the visitor cannot see: factories, other files, and the stage of each launch.
 def query(run: RunQuery) -> Iterator[Finding]:
-    """Fire on rows that are written into a table whose model was spread when it was loaded."""
-    seen: set[int] = set()
+    """Fire on the gravest use in each function of parameters that stage 3 has spread, where nothing gathers them."""
+    touches: dict[int, dict[int, _Touch]] = {}
     for spread in spread_of(run):
+        parameters = SpreadParameters(spread)
         for found in spread.read():
-            event = found.event
-            if "writes-parameter" not in event.tags or event.may or is_gathered(found) or id(event.node) in seen:
-                continue
-            since = spread.of(event.receiver)
-            here = run.stages.at(found)
-            if since is None or "makes-engine" in since.tags or not here.is_among(3):
-                continue
-            seen.add(id(event.node))
-            yield _rows(run, found, since, here)
+            touch = _touch(run, parameters, found)
+            if touch is not None:
+                scope = found.calls[-1].function if found.calls else found.entry
+                touches.setdefault(id(getattr(scope, "node", scope)), {}).setdefault(id(found.event.node), touch)
+    for same in touches.values():
+        yield _finding(run, sorted(same.values(), key=lambda touch: touch.rank))
 
 
-def _rows(run: RunQuery, found: Happening, since: Event, here: StageHere) -> Finding:
-    node, module = found.event.node, found.event.module
-    text = run.text(module, node.value if isinstance(node, ast.Subscript) else node)
+def _touch(run: RunQuery, parameters: SpreadParameters, found: Happening) -> _Touch | None:
+    """Return the use of a parameter that holds no numbers, where something is one."""
+    event = found.event
+    use = next((_USES[tag] for tag in _USES if tag in event.tags), None)
+    if use is None or event.may or is_gathered(found) or _is_told_apart(found):
+        return None
+    if use[0] == "load" and not run.machine.libraries.is_class(event.api.rpartition(".")[0], "torch.nn.Module"):
+        return None
+    op, effect = _read_as(event) if use[0] == "norm" else use
+    node = _touched(event)
+    text = run.text(event.module, node)
+    if op == "load":
+        since, what = parameters.of_module(event.receiver, text), f"The parameters of `{text}` belong"
+    else:
+        tensor = event.arguments.get("tensor") if op == "init" else event.receiver
+        since, what = parameters.of_parameter(found, tensor, text), f"`{text}` belongs"
+    here = run.stages.at(found)
+    return _Touch(found, what, op, effect, since, here) if since is not None and here.is_among(3) else None
+
+
+def _is_told_apart(found: Happening) -> bool:
+    """Return whether a `try` around tells spread parameters by what DeepSpeed gives them: `weight.ds_shape`."""
+    blocks = (node.node for node in found.around if isinstance(node, Try))
+    return any(_OF_SPREAD.search(ast.unparse(block)) for block in blocks)
+
+
+def _read_as(event: Event) -> tuple[str, str]:
+    name = event.api.rpartition(".")[2]
+    if name == _INDEX:
+        return "index", "an index raises an `IndexError` and a slice is empty"
+    return "shape" if name in _SHAPES else "norm", _USES["reads-parameter"][1]
+
+
+def _touched(event: Event) -> ast.AST:
+    """Return the code of the tensor or the module, without `.data` and rows of a tensor."""
+    node = event.nodes.get("tensor", event.node)
+    if isinstance(node, ast.Call):
+        is_method = isinstance(node.func, ast.Attribute) and event.receiver is not None
+        node = node.func.value if is_method and isinstance(node.func, ast.Attribute) else node
+    elif isinstance(node, ast.Attribute) and node is event.node:
+        node = node.value
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "data"):
+        node = node.value
+    return node
+
+
+def _finding(run: RunQuery, touches: list[_Touch]) -> Finding:
+    """Return the finding about the first of some uses; the others are related."""
+    first = touches[0]
+    event = first.found.event
+    others = [run.location(t.found.event.module, t.found.event.node, "and here") for t in touches[1:4]]
+    is_read = first.op in ("norm", "shape")
     return run.finding(
         META,
-        module,
-        node,
-        f"`{text}` belongs to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
-        "parameter is an empty tensor, so the write is lost, or raises",
+        event.module,
+        event.node,
+        f"{first.what} to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
+        f"parameter is an empty tensor, so {first.effect}",
         hint=_HINT,
-        related=(run.location(since.module, since.node, "spreads the weights"), *here.places),
-        facts={"op": "rows", "stage": 3},
+        related=(
+            *others,
+            run.location(*first.since, "spreads the weights"),
+            *first.here.places,
+        ),
+        severity=Severity.WARNING if is_read else None,
+        facts={"op": first.op, "stage": 3},
     )
-
-
-class Check(ScriptCheck):
-    """Looks at every use of a parameter; the gravest of a function stands for all."""
-
-    def start(self) -> None:
-        """What was found, by function."""
-        self.touches: dict[int, list[_Touch]] = {}
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-        """`layer.weight.data[-2:] = rows`."""
-        self._write(node)
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> None:
-        """`layer.weight.data *= 2`."""
-        self._write(node)
-
-    def visit_Call(self, node: cst.Call) -> None:
-        """In-place methods, initialisers, `load_state_dict`; norms and sizes."""
-        if self._write(node):
-            return
-        func = node.func
-        if isinstance(func, cst.Attribute) and func.attr.value in READS:
-            self._read(node, func.value, func.attr.value)
-        elif self.ctx.qualified_name(func) in READ_FUNCTIONS and node.args:
-            self._read(node, node.args[0].value, last_name(func))
-
-    def visit_Attribute(self, node: cst.Attribute) -> None:
-        """`layer.weight.shape`."""
-        if node.attr.value in READ_ATTRIBUTES:
-            self._read(node, node.value, node.attr.value)
-
-    def visit_Subscript(self, node: cst.Subscript) -> None:
-        """`layer.weight[0]`; what is assigned to is a write."""
-        parent = self.ctx.parent(node)
-        if not (isinstance(parent, cst.AssignTarget) or (isinstance(parent, cst.AugAssign) and parent.target is node)):
-            self._touch(node, node.value, "index", "an index raises an `IndexError` and a slice is empty")
-
-    def _write(self, node: cst.CSTNode) -> bool:
-        write = self.ctx.zero3.gathers.write(node)
-        if write is None:
-            return False
-        if write.is_module:
-            return self._load(node, write.target)
-        op = "rows" if isinstance(write.node, cst.Subscript) else "fill"
-        if isinstance(node, cst.Call) and (self.ctx.qualified_name(node.func) or "").startswith("torch.nn.init"):
-            op = "init"
-        return self._touch(write.node, write.target, op, "the write is lost, or raises")
-
-    def _load(self, node: cst.CSTNode, model: cst.BaseExpression) -> bool:
-        if not (isinstance(node, cst.Call) and self.ctx.called(node) == "load_state_dict"):
-            return False
-        if not (self.ctx.zero3.models.is_engine(model) or self.ctx.zero3.models.is_loaded(model)):
-            return False
-        what = f"The parameters of `{self.ctx.text(model)}` belong"
-        return self._add(_Touch(node, what, "load", "the sizes do not match and `load_state_dict` raises"))
-
-    def _read(self, node: cst.CSTNode, parameter: cst.BaseExpression, name: str) -> None:
-        op = "shape" if name in ("shape", "size") else "norm"
-        self._touch(node, parameter, op, "its shape is (0,) and it holds no values", Severity.WARNING)
-
-    def _touch(
-        self,
-        node: cst.CSTNode,
-        parameter: cst.BaseExpression,
-        op: str,
-        effect: str,
-        severity: Severity = Severity.ERROR,
-    ) -> bool:
-        if not self.ctx.zero3.parameters.is_one(parameter):
-            return False
-        return self._add(_Touch(node, f"`{self.ctx.text(parameter)}` belongs", op, effect, severity))
-
-    def _add(self, touch: _Touch) -> bool:
-        if not self.ctx.zero.at(touch.node).is_among(3) or self.ctx.zero3.gathers.is_inside(touch.node):
-            return False
-        self.touches.setdefault(id(self.ctx.enclosing_function(touch.node)), []).append(touch)
-        return True
-
-    def finish(self) -> None:
-        """Report the gravest use in each function."""
-        for touches in self.touches.values():
-            first = min(touches, key=_rank)
-            others = [self.ctx.location(t.node, "and here") for t in touches if t is not first]
-            self.report(
-                first.node,
-                f"{first.what} to a model that ZeRO stage 3 spreads over the ranks: outside `GatheredParameters` each "
-                f"parameter is an empty tensor, so {first.effect}",
-                hint=_HINT,
-                related=(*others[:3], *self.ctx.zero.origins(self.ctx.zero.at(first.node))),
-                severity=first.severity,
-                facts={"op": first.op, "stage": 3},
-            )

@@ -24,15 +24,15 @@ zeros both finish. The same step skipped on both ranks is the control.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Loop
+from dslint.python.events import Event, Loop
 from dslint.python.queries.skipped import Skipped, skipped_parts
 from dslint.python.values import Instance
 from dslint.python.varies import DATA, MISSING, RANDOM
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.leftparts import gathers_blocks
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -46,11 +46,8 @@ META = RuleMeta(
         "https://pytorch.org/docs/stable/notes/ddp.html",
         "https://github.com/pytorch/pytorch/issues/43259",
     ),
-    also_told_by=("DSL208",),
     depends_on_run=True,
 )
-# What makes ZeRO stage 3 gather a block with all its layers at once.
-_LEAVES = re.compile(r"z3_leaf_module|moe_cls_names|[\"']leaf_module[\"']")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -59,23 +56,24 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     seen: set[int] = set()
     for _, tree in run.trees():
-        for found in skipped_parts(run.machine, tree):
-            if found.test.varies & MISSING and run.stage in (1, 2, 3):
+        for wrapper, found in skipped_parts(tree):
+            if found.test.varies & MISSING and run.stages.stated[0] in (1, 2, 3):
                 continue  # DSL208
-            if id(found.test.node) not in seen and found.test.varies & (DATA | RANDOM) and not _is_allowed(run, found):
+            is_new = id(found.test.node) not in seen and found.test.varies & (DATA | RANDOM)
+            if is_new and not _is_allowed(run, found, wrapper):
                 seen.add(id(found.test.node))
-                yield _finding(run, found)
+                yield _finding(run, found, wrapper)
 
 
-def _is_allowed(run: RunQuery, found: Skipped) -> bool:
+def _is_allowed(run: RunQuery, found: Skipped, wrapper: Event) -> bool:
     """Return whether the wrapper takes part for parameters that were not used."""
     if isinstance(found.test, Loop):
-        stage = run.stages.stated[0] if "engine-forward" in found.wrapper.tags else None
-        return stage != 3 or _has_leaves(run)
-    receiver = found.wrapper.receiver.single if found.wrapper.receiver is not None else None
-    if "engine-forward" in found.wrapper.tags:
-        return run.stage == 0 or _has_leaves(run)
-    if "ddp-forward" not in found.wrapper.tags or not isinstance(receiver, Instance):
+        stage = run.stages.stated[0] if "engine-forward" in wrapper.tags else None
+        return stage != 3 or gathers_blocks(run)
+    receiver = wrapper.receiver.single if wrapper.receiver is not None else None
+    if "engine-forward" in wrapper.tags:
+        return run.stage == 0 or gathers_blocks(run)
+    if "ddp-forward" not in wrapper.tags or not isinstance(receiver, Instance):
         return False
     if found.is_without_gradient:
         return True
@@ -83,16 +81,12 @@ def _is_allowed(run: RunQuery, found: Skipped) -> bool:
     if made is None and run.has("trainer-train"):
         # A Trainer lets DDP look for what was not used; ZeRO stage 3 fetches every parameter on all ranks.
         stages = {found.event.stage for found in run.happenings("training-arguments", "live-config")}
-        return 3 not in (run.stage, *stages) or _has_leaves(run)
+        return 3 not in (run.stage, *stages) or gathers_blocks(run)
     unused = made.arguments.get("find_unused_parameters") if made is not None else None
     return made is None or made.open or (unused is not None and unused.constants != (False,))
 
 
-def _has_leaves(run: RunQuery) -> bool:
-    return any(_LEAVES.search(module.code) for module in run.machine.program.modules())
-
-
-def _finding(run: RunQuery, found: Skipped) -> Finding:
+def _finding(run: RunQuery, found: Skipped, wrapper: Event) -> Finding:
     test, part = found.test, found.part
     asked_value = test.subject if isinstance(test, Loop) else test.test
     name = run.text(part.module, getattr(part.node, "func", part.node), 40)
@@ -100,7 +94,7 @@ def _finding(run: RunQuery, found: Skipped) -> Finding:
     how = "how often" if isinstance(test, Loop) else "whether"
     effect = (
         "in the backward pass the others wait for its gradients"
-        if "ddp-forward" in found.wrapper.tags
+        if "ddp-forward" in wrapper.tags
         else "ranks that run it wait for one that does not"
     )
     return run.finding(
@@ -111,12 +105,12 @@ def _finding(run: RunQuery, found: Skipped) -> Finding:
         hint="Run it on every rank, on zeros where there is nothing, and add the result times 0.0",
         related=(
             run.location(part.module, part.node, "runs on some ranks only"),
-            run.location(found.wrapper.module, found.wrapper.node, "the forward pass of the wrapped model"),
+            run.location(wrapper.module, wrapper.node, "the forward pass of the wrapped model"),
             *run.origin(asked_value, "differs between the ranks from here"),
         ),
         varies=test.varies,
         origin=run.machine.origin(asked_value) if asked_value is not None else None,
-        facts={"kind": "random" if cause == "random draw" else "data", "wrapper": found.wrapper.api.rpartition(".")[0]},
+        facts={"kind": "random" if cause == "random draw" else "data", "wrapper": wrapper.api.rpartition(".")[0]},
     )
 
 

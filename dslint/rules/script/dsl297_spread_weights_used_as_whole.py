@@ -1,29 +1,26 @@
 """Weights that ZeRO stage 3 spreads over the ranks are used as if each rank had all of them.
 
 **What.** A model is built inside `deepspeed.zero.Init`, loaded while arguments of a Trainer (or `HfDeepSpeedConfig`)
-with stage 3 are alive, or handed to an engine with stage 3. After that its weights are initialised or loaded without
-`GatheredParameters`, a callback writes them to a file, or a second model runs for which no engine was made. Or
-`generate` of a model runs inside of FSDP without `summon_full_params`. The rule follows methods, factories and other
-files; DSL210 and DSL212 tell of the same within one file.
+with stage 3 are alive, or handed to an engine with stage 3. After that a callback writes its weights to a file without
+`GatheredParameters`, or a second model runs for which no engine was made. Or `generate` of a model runs inside of FSDP
+without `summon_full_params`. What writes, loads or reads single weights is DSL210.
 
-**Why it hurts.** Outside of a forward or backward pass of the engine each weight is an empty tensor. An initialisation
-writes nothing, without an error, and the model trains from other numbers; `load_state_dict` raises a size mismatch; a
-file holds empty tensors; a model without an engine meets them in its first layer and raises. FSDP hands `generate` to
+**Why it hurts.** Outside of a forward or backward pass of the engine each weight is an empty tensor. A file holds empty
+tensors; a model without an engine meets them in its first layer and raises. FSDP hands `generate` to
 the model inside: the weights that the root holds stay flat shards, and the embedding raises "'weight' must be 2-D".
 
 **Fix.** `with deepspeed.zero.GatheredParameters(parameters, modifier_rank=0):` around it, entered by every rank;
 `deepspeed.initialize` for a second model, with a config of stage 3; `FSDP.summon_full_params` around `generate`.
 
-**When it stays quiet.** The stage is not 3 or not known; weights are gathered; a test asks for the stage; `apply`
-inside of `zero.Init`, which gathers; the own parameters of a module in its constructor; quantised models.
+**When it stays quiet.** The stage is not 3 or not known; weights are gathered; a test asks for the stage;
+quantised models.
 
-**Evidence.** Two gloo ranks, DeepSpeed 0.19 at stage 3: the weights of a layer stay as its constructor made them,
-`load_state_dict` raises, a saved tensor has the shape (0,), and a forward pass without an engine raises.
+**Evidence.** Two gloo ranks, DeepSpeed 0.19 at stage 3: a saved tensor has the shape (0,), and a forward
+pass without an engine raises.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -33,7 +30,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.pastfsdp import past_fsdp
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
-from dslint.rules.zero3 import Spread, is_applied, is_inside_init, is_whole, spread_of
+from dslint.rules.zero3 import Spread, is_whole, spread_of
 
 META = RuleMeta(
     code="DSL297",
@@ -51,8 +48,6 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _TELLS = {
-    "init": "`{0}` writes into an empty tensor: stage 3 has spread this weight, which keeps its numbers",
-    "load": "State is loaded into a module whose weights stage 3 has spread: the sizes do not match",
     "save": "What is saved holds empty tensors: stage 3 has spread the weights over the ranks",
     "fsdp": "`{0}` runs the model inside FSDP, whose own forward never gathers: the weights of the root are shards",
     "run": "This model runs without an engine, and stage 3 has spread its weights: they are empty",
@@ -62,7 +57,6 @@ _HINTS = {
     "fsdp": "Run it inside `FSDP.summon_full_params(model, writeback=False, recurse=False)` on all ranks",
     "save": "Gather each parameter with `deepspeed.zero.GatheredParameters` on all ranks, or use `trainer.save_model`",
 }
-_HINT = "Do it inside `deepspeed.zero.GatheredParameters(..., modifier_rank=0)`, which all ranks enter"
 # A weight is read, and not only counted.
 _READS = re.compile(r"\.(?:detach|cpu|clone|data|to|numpy|contiguous)\b|state_dict\(")
 
@@ -87,25 +81,11 @@ def _use(spread: Spread, found: Happening) -> tuple[str, Event | None]:
     event = found.event
     if event.may or is_whole(found):
         return "", None
-    if "initializes" in event.tags:
-        return "init", _initialized(spread, found)
-    if "loads-state-dict" in event.tags and event.api.startswith(("torch.nn.", "transformers.")):
-        return "load", spread.of(event.receiver)
     if event.tags & {"parameters", "state-dict"}:
         return "save", _saved(spread, found)
     if event.tags & {"forward", "generate"} and "ddp-forward" not in event.tags:
         return "run", _run_alone(spread, event)
     return "", None
-
-
-def _initialized(spread: Spread, found: Happening) -> Event | None:
-    tensor, node = found.event.arguments.get("tensor"), found.event.nodes.get("tensor")
-    if is_inside_init(found):
-        is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-        return None if is_own or is_applied(found) else spread.of(tensor)
-    visited = (spread.owners.get(id(call.node), set()) for call in found.calls)
-    applied = next((owner for owners in visited for owner in owners if owner in spread.since), None)
-    return spread.of(tensor) or (spread.since[applied] if applied is not None else None)
 
 
 def _saved(spread: Spread, found: Happening) -> Event | None:
@@ -153,71 +133,12 @@ def _finding(run: RunQuery, event: Event, kind: str, since: Event) -> Finding:
         event.module,
         event.node,
         _TELLS[kind].format(name),
-        hint=_HINTS.get(kind, _HINT),
+        hint=_HINTS[kind],
         related=(run.location(since.module, since.node, "spreads the weights"),),
         facts={"op": kind},
     )
 
 
-_MODEL = """\
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self, width=64):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(width))
-        nn.init.normal_(self.scale)
-        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
-        self.head = nn.Linear(width, 1)
-%s
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(x * self.scale)
-
-    def reset(self):
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-%s
-
-    def restore(self, path):
-        self.head.load_state_dict(torch.load(path, map_location="cpu"))
-"""
-_TRAIN = """\
-import deepspeed
-
-from model import Net
-
-CONFIG = {"train_batch_size": 8, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": %d}}
-
-
-def build():
-    with deepspeed.zero.Init(config_dict_or_path=CONFIG%s):
-        net = Net()
-%s
-    return net
-
-
-def main(batches):
-    net = build()
-    engine, _, _, _ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=CONFIG)
-    for batch in batches:
-        engine.backward(engine(batch).mean())
-        engine.step()
-"""
-_PLAIN = "                nn.init.normal_(module.weight, std=0.02)"
-_GATHERED = """\
-                with deepspeed.zero.GatheredParameters([module.weight], modifier_rank=0):
-                    nn.init.normal_(module.weight, std=0.02)"""
-_APPLY = """\
-        self.apply(self._init)
-
-    def _init(self, module):
-        if isinstance(module, nn.Linear):
-            nn.init.zeros_(module.bias)"""
 _EXPORT = """\
 import torch
 from transformers import TrainerCallback
@@ -330,21 +251,6 @@ step(model, torch.ones(1, 8)).backward()
 """
 
 EXAMPLES = (
-    bad(
-        "a constructor writes into the layers that it has built",
-        {"model.py": _MODEL % ("        self.reset()", _PLAIN), "train.py": _TRAIN % (3, "", "")},
-        at="model.py:22 warning",
-    ),
-    bad(
-        "a method of another file, after the block",
-        {"model.py": _MODEL % ("", _PLAIN), "train.py": _TRAIN % (3, "", "    net.reset()")},
-        at="model.py:22 warning",
-    ),
-    bad(
-        "weights of one layer are loaded",
-        {"model.py": _MODEL % ("", _PLAIN), "train.py": _TRAIN % (3, "", '    net.restore("head.pt")')},
-        at="model.py:25 warning",
-    ),
     bad("a callback writes what is spread", {"export.py": _EXPORT, "train.py": _HF % (3, _CALLBACK)}, "export.py:7"),
     bad(
         "a method runs a layer of the root past FSDP",
@@ -375,21 +281,6 @@ EXAMPLES = (
     bad("a teacher without an engine", {"export.py": _EXPORT, "train.py": _HF % (3, _DISTIL)}, "train.py:16 warning"),
     bad("a method inside FSDP", {"train.py": _FSDP % f"        {_SAMPLE}"}, at="train.py:13 warning"),
     good("summoned", {"train.py": _FSDP % _SUMMONED}),
-    good(
-        "gathered",
-        {
-            "model.py": "import deepspeed\n" + _MODEL % ("", _GATHERED),
-            "train.py": _TRAIN % (3, "", "    net.reset()"),
-        },
-    ),
-    good("`apply` gathers", {"model.py": _MODEL % (_APPLY, _PLAIN), "train.py": _TRAIN % (3, "", "")}),
-    good(
-        "nothing is spread",
-        {
-            "model.py": _MODEL % ("        self.reset()", _PLAIN),
-            "train.py": _TRAIN % (2, ", enabled=False", "    net.reset()"),
-        },
-    ),
     good("stage 2", {"export.py": _EXPORT, "train.py": _HF % (2, _CALLBACK)}),
     good("a teacher at stage 2", {"export.py": _EXPORT, "train.py": _HF % (2, _DISTIL)}),
 )

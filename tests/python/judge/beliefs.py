@@ -16,7 +16,7 @@ from dslint.python.entries import Analysis
 from dslint.python.events import Event, Seq, events
 from dslint.python.heap import ITEMS, REST
 from dslint.python.lanes import Worlds
-from dslint.python.libraries import Libraries, libraries
+from dslint.python.libraries import READS, Libraries, libraries
 from dslint.python.machine import Machine
 from dslint.python.program import Texts
 from dslint.python.source import Module
@@ -47,6 +47,8 @@ from .standins import engines, torches
 from .standins.mocks import Mock
 from .worlds import Job
 
+# Tags of rows whose calls are events for some arguments only.
+_QUIET = frozenset((READS,))
 # How deep the contents of containers are kept and compared.
 DEPTH = 3
 
@@ -401,13 +403,13 @@ class EngineBelief:
             return False
         row = self.rows.function(path)
         if row is not None:
-            return bool(row.tags)
+            return bool(row.tags - _QUIET)
         cls = self.rows.class_(path)
         if cls is not None:
-            return bool(cls.constructor.tags)
+            return bool(cls.constructor.tags - _QUIET)
         owner, _, name = path.rpartition(".")
         method = self.rows.method(owner, name)
-        return method is not None and bool(method.tags)
+        return method is not None and bool(method.tags - _QUIET)
 
     def is_same_event(self, event: Event, done: EventId) -> bool:
         return is_same_call(event, done)

@@ -1,1 +1,0 @@
-"""The other files of a project: what an import means there, which of its functions may wait."""

@@ -1,1 +1,0 @@
-"""Steps of training: forwards, accumulation, trainers and engines of the file."""

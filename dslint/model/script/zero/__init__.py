@@ -1,1 +1,0 @@
-"""What ZeRO stage 3 does to a script: the stage at a place, parameters, models, gathering."""

@@ -1,0 +1,59 @@
+"""Calls of code that nobody can read: what comes out, what it may do to what goes in, and what its name says."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dslint.python import attributes, effects, ranknames
+from dslint.python.binding import Arguments
+from dslint.python.events import Lost
+from dslint.python.machine import Machine
+from dslint.python.values import OPAQUE, Function, Value
+from dslint.python.varies import LOST, UNMODELLED
+
+# Words of functions that some ranks may call to wait for the others.
+_MAY_WAIT = re.compile(r"(?:^|_)(?:wait|sync|synchronize|barrier|rendezvous)_|_(?:wait|sync|synchronize|barrier)$")
+# Words of functions after which all ranks hold the same.
+_AGREES = re.compile(
+    r"(?:^|_)(?:all_?)?(?:reduced?|gather(?:ed)?|broadcast|bcast|sync(?:ed|hronize)?|average_across)(?:_|$)"
+)
+
+
+def opaque_call(
+    m: Machine, arguments: Arguments, node: ast.AST, reason: str, receiver: Value | None = None, kind: str = OPAQUE
+) -> Value:
+    """Return the result of code without a model: assumed the same where all that goes in is the same."""
+    ranked = ranknames.called(m, _name_of_call(node), arguments, node)
+    if ranked is not None:
+        return ranked
+    operands = [*arguments.all(), *((receiver,) if receiver is not None else ())]
+    for operand in operands:
+        attributes.escape(m, operand)
+        _call_back(m, operand, node)
+    effects.note_loaders(m, operands, node)
+    if m.lanes != m.worlds.full and _MAY_WAIT.search(_name_of_call(node)):
+        m.events.append(Lost("a call that waits by its name", node))
+    varies = UNMODELLED
+    for operand in operands:
+        varies |= m.deep_varies(operand)
+    if _AGREES.search(_name_of_call(node)):
+        return m.thing(node, reason, varies=UNMODELLED | (varies & LOST), kind=kind)
+    return m.thing(node, reason, operands, varies=varies, kind=kind)
+
+
+def _name_of_call(node: ast.AST) -> str:
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _call_back(m: Machine, operand: Value, node: ast.AST) -> None:
+    """Functions of the project that are handed to unknown code are entries of their own (`entries.py`).
+
+    Whether that code calls them, and how often, nobody knows.
+    """
+    for atom in operand.atoms:
+        if isinstance(atom, Function):
+            m.program.noted.callbacks.append((atom, m.frame.module))
+            if m.program.relevance(m).waits(atom.node, atom.module):
+                m.events.append(Lost(f"what unknown code does with `{atom.name}`", node))
