@@ -1,0 +1,115 @@
+"""The optimizer of each rank has another learning rate.
+
+**What.** `lr`, `weight_decay` or another number of an optimizer differs between the ranks for certain: it was written
+behind a test of the rank (`if is_main_process: settings.lr = wandb.config.lr`), or computed from the rank.
+
+**Why it hurts.** All ranks get the same averaged gradient and step by it differently: the replicas drift apart from
+the first step on. What is saved is the model of rank 0, and the gradients were made by others. Nothing fails.
+
+**Fix.** Send what rank 0 has chosen to all: `broadcast_object_list([settings])`, `dist.broadcast_object_list`.
+
+**When it stays quiet.** Numbers that are the same, or of which nobody knows whether they differ; scripts that wrap no
+model for several ranks; one process.
+
+**Evidence.** Two gloo ranks, torch 2.13: with learning rates of 0.1 and 0.2 the parameters of a
+`DistributedDataParallel` model differ after one step; with one number, or one that was broadcast, they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.varies import LOCAL, LOST, RANK
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL654",
+    name="own-learning-rate",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="a number of the optimizer differs between ranks, and the replicas drift apart",
+    markers=(
+        r"(?i)rank|is_main|process_index|_zero\b",
+        r"lr\b|weight_decay|learning_rate",
+        r"prepare|DistributedDataParallel|DDP|deepspeed",
+    ),
+    references=("https://github.com/huggingface/accelerate/issues/1040",),
+    depends_on_run=True,
+)
+_NUMBERS = ("lr", "weight_decay", "betas", "eps", "momentum", "alpha")
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each optimizer of a replicated model with a number of each rank's own."""
+    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
+        return
+    for found in run.happenings("makes-optimizer"):
+        event = found.event
+        if found.entry.kind != "script" or event.may or event.open or event.lanes != run.machine.worlds.full:
+            continue
+        name = next((name for name in _NUMBERS if _is_own(event, name)), None)
+        if name is not None:
+            yield _finding(run, event, name)
+
+
+def _is_own(event: Event, name: str) -> bool:
+    value = event.arguments.get(name)
+    varies = event.snapshot.get(name, (0, 0, None))[0] | value.varies if value is not None else 0
+    return bool(varies & (RANK | LOCAL)) and not varies & LOST
+
+
+def _finding(run: RunQuery, event: Event, name: str) -> Finding:
+    value = event.arguments[name]
+    origin = event.origins.get(name)
+    where = (run.location(*origin, "becomes each rank's own"),) if origin is not None else run.origin(value, "differs")
+    return run.finding(
+        META,
+        event.module,
+        event.nodes.get(name, event.node),
+        f"`{name}` differs between the ranks: they step by the same gradient differently, and the replicas drift apart",
+        hint="Send what one rank has chosen to all of them before the optimizer is made",
+        related=where,
+        varies=event.snapshot.get(name, (value.varies, 0, None))[0],
+        origin=origin,
+    )
+
+
+_SCRIPT = """\
+import torch
+import wandb
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+
+class Settings:
+    lr: float = 0.1
+    epochs: int = 3
+
+
+def main(loader):
+    accelerator = Accelerator()
+    settings = Settings()
+    if accelerator.is_main_process:
+        run = wandb.init(project="x")
+        settings.%s = run.config["value"]
+    %s
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=%s)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        accelerator.backward(model(batch).mean())
+        optimizer.step()
+
+
+main(load_data())
+"""
+_SENT = "chosen = [settings.lr]\n    broadcast_object_list(chosen)"
+
+EXAMPLES = (
+    bad("chosen by rank 0", {"train.py": _SCRIPT % ("lr", "", "settings.lr")}, at="train.py:20 warning"),
+    good("another number", {"train.py": _SCRIPT % ("name", "", "settings.lr")}),
+    good("sent to all", {"train.py": _SCRIPT % ("lr", _SENT, "chosen[0]")}),
+)
