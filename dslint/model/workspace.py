@@ -137,6 +137,13 @@ class Workspace:
             self._memo[key] = None if source is None else make(source)
         return cast("T | None", self._memo[key])
 
+    def kept(self, kind: str, make: Callable[[], T]) -> T:
+        """``make`` called once for this workspace."""
+        key = (kind, "")
+        if key not in self._memo:
+            self._memo[key] = make()
+        return cast("T", self._memo[key])
+
     def _document(self, path: str, kind: str, parse: Callable[[SourceFile], DataDoc]) -> DataDoc | None:
         return self.memo(kind, path, parse)
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from dslint.core.source import Location
 from dslint.model.plan.configarg import SUFFIXES
-from dslint.python.entries import Analysis
-from dslint.python.events import Event, events
-from dslint.python.search import ModuleSearch
+from dslint.model.plan.scriptrun import interpreted
+from dslint.python.events import Event
 from dslint.python.values import Const, Instance, Value
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 _LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
 _STARTS = "deepspeed.initialize"
-# Where the interpreter sees the files that the user sees by relative paths.
-_ROOT = "/project"
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
 # A part of a config is written by the program: what the file says is not what DeepSpeed reads.
 _WRITES = re.compile(
@@ -60,10 +57,8 @@ def _texts(script: str, workspace: Workspace) -> list[str]:
 
 
 def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Location] | None:
-    analysis = Analysis(_ProjectFiles(workspace, script), launch.worlds)
-    analysis.machine.launch = launch
-    entry = analysis.script(script)
-    found = list(events(entry.tree)) if entry is not None else []
+    run = interpreted(script, workspace, launch)
+    found = run.events if run is not None else []
     engines = [event for event in found if "makes-engine" in event.tags and not event.may]
     if len({id(event.node) for event in engines}) != 1 or not _is_read(engines[0].config):
         return None
@@ -95,43 +90,3 @@ def _path(value: Value | None) -> str | None:
     atom = value.single if value is not None else None
     text = atom.value if isinstance(atom, Const) and isinstance(atom.value, str) else None
     return text if text is not None and text.endswith(SUFFIXES) else None
-
-
-class _ProjectFiles:
-    """The files of a workspace, as the interpreter asks for them."""
-
-    is_remembered = False
-
-    def __init__(self, workspace: Workspace, script: str) -> None:
-        self._workspace = workspace
-        self._top = workspace.bases(script)[-1]
-        self._search = ModuleSearch(self._kind)
-
-    def absolute(self, path: str) -> str:
-        """The absolute path of a path that the user sees."""
-        return path if path.startswith("/") else posixpath.normpath(f"{_ROOT}/{path}")
-
-    def shown(self, path: str) -> str:
-        """The path as the user sees it."""
-        return path.removeprefix(f"{_ROOT}/")
-
-    def root(self, _path: str) -> str:
-        """The root folder of the project around a file."""
-        return self.absolute(self._top)
-
-    def read(self, path: str) -> bytes | None:
-        """The bytes of a file."""
-        source = self._workspace.read(self.shown(path))
-        return None if source is None else source.text.encode("utf-8", "surrogatepass")
-
-    def answer(self, question: tuple[str, ...]) -> str:
-        """The path of a module, or something that changes with the bytes of a file."""
-        if question[0] == "module":
-            return self._search.find(question[1], question[2], question[3])
-        source = self._workspace.read(self.shown(question[1]))
-        return "" if source is None else source.text
-
-    def _kind(self, path: str) -> str:
-        if self._workspace.is_file(self.shown(path)):
-            return "file"
-        return "folder" if path == _ROOT or self._workspace.exists(self.shown(path)) else ""

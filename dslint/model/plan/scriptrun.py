@@ -1,0 +1,120 @@
+"""A script interpreted for the questions of plans, without a command: what holds however it is started."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+
+from dslint.core.garbage import no_collections
+from dslint.model.workspace import Workspace
+from dslint.python.entries import Analysis, Entry
+from dslint.python.events import Event, events
+from dslint.python.launches import Launch
+from dslint.python.search import ModuleSearch
+from dslint.python.shared import Shared
+
+# Where the interpreter sees the files that the user sees by relative paths.
+_ROOT = "/project"
+# Interpretations are large; several questions about a script follow each other.
+_KEPT = 4
+# Frames of Python for the deepest chain of calls that is interpreted.
+_FRAMES = 6_000
+
+
+@dataclass(eq=False)
+class ScriptRun:
+    """One interpretation of a script: its analysis, and the tree of what the script itself does."""
+
+    analysis: Analysis
+    entry: Entry
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """The events of the script in the order of the tree, without those of functions that it does not reach."""
+        return list(events(self.entry.tree))
+
+
+class _Runs:
+    """What the interpretations of one workspace share."""
+
+    def __init__(self) -> None:
+        self.shared = Shared()
+        self.recent: list[tuple[str, ScriptRun | None]] = []
+
+
+def script_run(path: str, workspace: Workspace) -> ScriptRun | None:
+    """The script as every command may start it; `None` when Python cannot read it.
+
+    Who asks again for one of the last scripts gets the same.
+    """
+    runs = _runs(workspace)
+    path = workspace.normal(path)
+    for known, run in runs.recent:
+        if known == path:
+            return run
+    found = interpreted(path, workspace)
+    runs.recent.append((path, found))
+    del runs.recent[:-_KEPT]
+    return found
+
+
+def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -> ScriptRun | None:
+    """The script as one command starts it (`launch`), or as any may."""
+    worlds = launch.worlds if launch is not None else None
+    shared = _runs(workspace).shared
+    analysis = Analysis(WorkspaceFiles(workspace, path), worlds, shared=shared.started(worlds) if launch else shared)
+    analysis.machine.launch = launch
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _FRAMES))
+    try:
+        with no_collections():
+            entry = analysis.script(path)
+    finally:
+        sys.setrecursionlimit(limit)
+    return None if entry is None else ScriptRun(analysis, entry)
+
+
+def _runs(workspace: Workspace) -> _Runs:
+    return workspace.kept("script runs", _Runs)
+
+
+class WorkspaceFiles:
+    """The files of a workspace, as the interpreter asks for them."""
+
+    is_remembered = False
+
+    def __init__(self, workspace: Workspace, script: str) -> None:
+        self._workspace = workspace
+        self._top = workspace.bases(script)[-1]
+        self._search = ModuleSearch(self._kind)
+
+    def absolute(self, path: str) -> str:
+        """The absolute path of a path that the user sees."""
+        return path if path.startswith("/") else posixpath.normpath(f"{_ROOT}/{path}")
+
+    def shown(self, path: str) -> str:
+        """The path as the user sees it."""
+        return path.removeprefix(f"{_ROOT}/")
+
+    def root(self, _path: str) -> str:
+        """The root folder of the project around a file."""
+        return self.absolute(self._top)
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file."""
+        source = self._workspace.read(self.shown(path))
+        return None if source is None else source.text.encode("utf-8", "surrogatepass")
+
+    def answer(self, question: tuple[str, ...]) -> str:
+        """The path of a module, or something that changes with the bytes of a file."""
+        if question[0] == "module":
+            return self._search.find(question[1], question[2], question[3])
+        source = self._workspace.read(self.shown(question[1]))
+        return "" if source is None else source.text
+
+    def _kind(self, path: str) -> str:
+        if self._workspace.is_file(self.shown(path)):
+            return "file"
+        return "folder" if path == _ROOT or self._workspace.exists(self.shown(path)) else ""
