@@ -90,6 +90,14 @@ class Beliefs:
         found = self._classes.get(id(node), set())
         return next(iter(found)) if len(found) == 1 else ""
 
+    def is_own(self, node: ast.expr) -> bool:
+        """Return whether an expression certainly holds an object of a class of the project without a library base."""
+        found = self._values.get(id(node))
+        return bool(found and found.atoms) and all(
+            isinstance(atom, Instance) and isinstance(atom.cls, ClassAtom) and not self._class(atom)
+            for atom in (found.atoms if found is not None else ())
+        )
+
     def tags(self, node: ast.AST) -> frozenset[str]:
         """Return the tags of what a call does."""
         return self._tags.get(id(node), frozenset())

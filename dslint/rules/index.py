@@ -3857,6 +3857,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL491",
+        name="hf-clipping-missing",
+        kind="plan",
+        severity="warning",
+        summary="`max_grad_norm` is never applied: the DeepSpeed config has no `gradient_clipping`",
+        module="dslint.rules.plan.dsl491_hf_clipping_missing",
+        needs=("config",),
+        fix="unsafe",
+        since="0.1.0",
+        depends_on_run=True,
+    ),
+    RuleInfo(
         code="DSL601",
         name="monitored-metric-not-reduced",
         kind="script",

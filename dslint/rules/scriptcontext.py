@@ -191,6 +191,11 @@ class ScriptContext:
         found = self._expression(node)
         return self._beliefs.class_of(found) if found is not None else ""
 
+    def is_own(self, node: cst.CSTNode) -> bool:
+        """An expression certainly holds an object of a class of the project that no library class is a base of."""
+        found = self._expression(node)
+        return found is not None and self._beliefs.is_own(found)
+
     def tags(self, call: cst.Call) -> frozenset[str]:
         """What a call of a library is known for (``schemas/libraries/README.md``): ``collective``, ``saves``, ..."""
         found = self.plain(call)

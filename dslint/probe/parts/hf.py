@@ -59,11 +59,44 @@ def train_with_config(rank: RankApi, text: str, given: dict[str, Json]) -> dict[
     Raises:
         Exception: whatever transformers, accelerate or DeepSpeed raise.
     """
+    trainer = _trainer_with_config(rank, text, given, _model_for(rank))
+    if rank.params.get("evaluates"):
+        trainer.evaluate()
+        return {}
+    trainer.train()
+    engine = trainer.model_wrapped
+    schedule = engine.lr_scheduler if engine.lr_scheduler is not None else trainer.lr_scheduler
+    return {"optimizer": type(engine.basic_optimizer).__name__, "schedule": _shape(schedule)}
+
+
+def length_of_step(rank: RankApi, text: str, given: dict[str, Json], scale: float) -> float:
+    """Train as `train_with_config` does, and measure how far the one step moves all weights together.
+
+    Args:
+        scale: of the embeddings: larger ones have longer gradients.
+
+    Returns:
+        the Euclidean length of the step; with SGD and a rate of 1 that of the gradient after clipping.
+    """
+    import torch
+
+    from dslint.probe.parts.llama import llama
+
+    model = llama()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(scale)
+    trainer = _trainer_with_config(rank, text, given, model)
+    before = [parameter.detach().clone().cpu() for parameter in model.parameters()]
+    trainer.train()
+    moved = [(new.detach().cpu() - old).norm() for new, old in zip(model.parameters(), before, strict=True)]
+    return float(torch.stack(moved).norm())
+
+
+def _trainer_with_config(rank: RankApi, text: str, given: dict[str, Json], model: Any) -> Any:
     import torch
     from transformers import Trainer, TrainingArguments
 
     from dslint.probe.parts.hf_config import agreeing
-    from dslint.probe.parts.llama import llama
     from dslint.probe.parts.stand_ins import put_in
     from dslint.probe.parts.zero import compile_nothing
 
@@ -78,16 +111,15 @@ def train_with_config(rank: RankApi, text: str, given: dict[str, Json]) -> dict[
         **{"max_steps": 1, "save_strategy": "no", **agreeing(text), **given},
     )  # fmt: skip
     row = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
-    model = llama() if not rank.params.get("model") else _without_size(rank.params["model"])
     trainer = Trainer(model=model, args=arguments, train_dataset=[row] * 8, eval_dataset=[row])
     rank.mark("trainer ready")
-    if rank.params.get("evaluates"):
-        trainer.evaluate()
-        return {}
-    trainer.train()
-    engine = trainer.model_wrapped
-    schedule = engine.lr_scheduler if engine.lr_scheduler is not None else trainer.lr_scheduler
-    return {"optimizer": type(engine.basic_optimizer).__name__, "schedule": _shape(schedule)}
+    return trainer
+
+
+def _model_for(rank: RankApi) -> Any:
+    from dslint.probe.parts.llama import llama
+
+    return llama() if not rank.params.get("model") else _without_size(rank.params["model"])
 
 
 def _shape(schedule: Any) -> str:

@@ -7,8 +7,8 @@ and curves of old and new runs differ. The rule is off unless it is selected: it
 
 **Fix.** Say what you want: `"gradient_clipping": 1.0`, or 0.
 
-**When it stays quiet.** A release that is pinned on either side, or none that is stated; transformers and accelerate,
-whose argument counts.
+**When it stays quiet.** A release that is pinned on either side, or none that is stated; the Trainer of transformers,
+of which DSL491 speaks.
 
 **Evidence.** `GRADIENT_CLIPPING_DEFAULT` in `deepspeed/runtime/constants.py`;
 https://github.com/deepspeedai/DeepSpeed/pull/8068

@@ -43,7 +43,7 @@ META = RuleMeta(
 
 _RUN = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir out --gradient_accumulation_steps %s\n"
 _DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",\n'
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",\n "gradient_clipping": "auto",\n'
     ' "zero_optimization": {"stage": %s}}\n'
 )
 

@@ -1,6 +1,7 @@
-"""**What.** The process group is created without `timeout=`, so the default of the library applies: 10 minutes for
-NCCL, 30 minutes for gloo in `torch.distributed`; 10 minutes in `deepspeed.init_distributed` unless the environment
-variable `DEEPSPEED_TIMEOUT` (in minutes) says otherwise.
+"""**What.** The process group is created without `timeout=`, so the default of the library applies. In
+`torch.distributed` it is 30 minutes, and for NCCL 10 minutes since torch 2.2; in `deepspeed.init_distributed` it is
+10 minutes in DeepSpeed 0.19.8 and 30 minutes up to 0.19.5, unless the environment variable `DEEPSPEED_TIMEOUT` (in
+minutes) says otherwise. The message names the default of the release that the project states.
 
 **Why it hurts.** A rank that waits longer than this for its peers dies, and takes the job with it. That bites where one
 rank legitimately works alone for long: it downloads or tokenizes the data set while the others wait at a barrier, or
@@ -13,7 +14,8 @@ for a rank that never comes (a collective under a rank guard, an uneven loop) it
 work of one rank before a barrier or ZeRO-3 inference. One finding a file: further calls stand in other branches of the
 same set-up. Silent in tests (`test_*.py`, files of a folder `tests`), for a group of one rank and the backend `xla`.
 
-**Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; DeepSpeed 0.19.8 `constants.default_pg_timeout`. Two
+**Evidence.** torch 2.13 `distributed_c10d._get_default_timeout`; `constants.default_pg_timeout` of DeepSpeed 0.19.2 to
+0.19.8; https://github.com/pytorch/pytorch/pull/113094 and https://github.com/deepspeedai/DeepSpeed/pull/8253. Two
 gloo ranks, one of them 6 s late: with a 2 s timeout the waiting rank raises `Timed out waiting 2000ms for recv
 operation to complete`, with 15 s both finish.
 """
@@ -27,6 +29,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
+from dslint.model.versions.resolve import covers
 from dslint.python.events import Call, Event
 from dslint.python.events import Context as Block
 from dslint.python.queries.order import following
@@ -94,7 +97,7 @@ def _lacks_timeout(run: RunQuery, event: Event) -> bool:
 
 
 def _finding(run: RunQuery, event: Event, reason: tuple[str, str, tuple[Location, ...]] | None) -> Finding:
-    default = "10 minutes" if event.api.startswith("deepspeed") else "10 minutes with NCCL, 30 with gloo"
+    default = _default(run, event)
     message = (
         f"`{called(run, event)}` has no `timeout`: ranks that wait longer than the default ({default}) for a peer give"
         " up"
@@ -117,6 +120,15 @@ def _finding(run: RunQuery, event: Event, reason: tuple[str, str, tuple[Location
         # Where the others wait for the late rank.
         facts={"call": event.api.rpartition(".")[2], "waits_in": reason[0] if reason is not None else None},
     )
+
+
+def _default(run: RunQuery, event: Event) -> str:
+    """Return how long ranks wait by default, in the release that the project states."""
+    if event.api.startswith("deepspeed"):
+        return "30 minutes" if covers(run.context.deepspeed, "<=0.19.5", "deepspeed") == "yes" else "10 minutes"
+    stated = run.context.libraries.get("torch")
+    is_old = stated is not None and covers(stated, "<2.2", "torch") == "yes"
+    return "30 minutes" if is_old else "10 minutes with NCCL, 30 with gloo"
 
 
 def _slow_rank(run: RunQuery) -> tuple[str, str, tuple[Location, ...]] | None:

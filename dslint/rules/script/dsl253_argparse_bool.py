@@ -83,6 +83,15 @@ EXAMPLES = (
         {"train.py": "import click\n\n\n@click.option('--use_flash', type=bool)\ndef main(use_flash):\n    pass\n"},
     ),
     good(
+        "a class of the project that checks settings",
+        {
+            "config.py": "class Validator:\n    def __init__(self):\n        self.rules = {}\n\n"
+            "    def add_argument(self, name, type=None):\n        self.rules[name] = type\n\n\n"
+            "def make():\n    validator = Validator()\n    validator.add_argument('--amp', type=bool)\n"
+            "    return validator\n"
+        },
+    ),
+    good(
         "a local function of that name",
         {
             "train.py": "import argparse\n\n\ndef bool(text):\n    return text == 'true'\n\n\n"
@@ -101,6 +110,8 @@ class Check(ScriptCheck):
             return
         converter = self.ctx.argument(node, "type")
         if converter is None or self.ctx.qualified_name(converter) not in ("bool", "builtins.bool"):
+            return
+        if isinstance(node.func, cst.Attribute) and self.ctx.is_own(node.func.value):
             return
         flags = [self.ctx.constant(value).get_or("") for value in self.ctx.positional_arguments(node)]
         name = next((f for f in flags if isinstance(f, str) and f.startswith("--")), "--flag")
