@@ -57,7 +57,7 @@ GROUPS = {
     ),
     "Calls": "invoke opaque binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed eventtags effects ragged seeds orders hooks restrictions wrappers"
+        "libraries library results handed eventtags effects ragged seeds orders hooks restrictions wrappers bars"
         " models namedlayers parameters gradients parts sources parsers dataclass_parsers environment configs"
         " configfiles"
     ),

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from dslint.python import formulas
+from dslint.python.bars import same_items
 from dslint.python.events import Alt, Exit, Lost, Seq
 from dslint.python.heap import (
     CONTAINERS,
@@ -268,6 +269,8 @@ class Machine(Heap):
         path = one_path(self, first, second)
         if path is not None:
             return path
+        if same_items(self, first, second):
+            return join(first, second)
         if first_lanes & second_lanes:
             if not varies & (DIVERGENT | LOST):
                 ranked = rank_or_constant(first, second)

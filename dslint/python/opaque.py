@@ -14,6 +14,8 @@ from dslint.python.varies import LOST, UNMODELLED
 
 # Words of functions that some ranks may call to wait for the others.
 _MAY_WAIT = re.compile(r"(?:^|_)(?:wait|sync|synchronize|barrier|rendezvous)_|_(?:wait|sync|synchronize|barrier)$")
+# Names of bars that show how far a loop has come, and give it what they get.
+_SHOWS = re.compile(r"a?tqdm$|tqdm_|progress(?:_?bar)?$|track$", re.IGNORECASE)
 # Words of functions after which all ranks hold the same.
 _AGREES = re.compile(
     r"(?:^|_)(?:all_?)?(?:reduced?|gather(?:ed)?|broadcast|bcast|sync(?:ed|hronize)?|average_across)(?:_|$)"
@@ -27,6 +29,8 @@ def opaque_call(
     ranked = ranknames.called(m, _name_of_call(node), arguments, node)
     if ranked is not None:
         return ranked
+    if _SHOWS.match(_name_of_call(node)) and arguments.positional:
+        return arguments.positional[0]
     operands = [*arguments.all(), *((receiver,) if receiver is not None else ())]
     for operand in operands:
         attributes.escape(m, operand)

@@ -9,8 +9,8 @@ from dslint.python.binding import Arguments
 from dslint.python.environment import by_rank
 from dslint.python.machine import Machine
 from dslint.python.source import Module
-from dslint.python.values import Const, Instance, PerRank, Unknown, Value, one
-from dslint.python.varies import NAMED_RANK, RANKED
+from dslint.python.values import OPAQUE, Const, Instance, PerRank, Unknown, Value, one, unknown
+from dslint.python.varies import NAMED_RANK, RANK, RANKED
 
 # Names of the number of the process, and the columns of `Worlds.lanes`. Ranks inside a group (`tp_rank`) are others.
 _RANKS = {
@@ -157,8 +157,17 @@ def called(m: Machine, name: str, arguments: Arguments, node: ast.AST) -> Value 
     words = {n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in given}
     if not words <= (_OPTIONS if plain in _MAINS else frozenset()):
         return None
+    if plain in _CALLS and _is_of_group(node):
+        return unknown(OPAQUE, "rank inside a group", RANK, 0, "builtins.int")
     found = first(m, _MAINS[plain]) if plain in _MAINS else by_rank(m, _CALLS[plain])
     return found.with_(NAMED_RANK, origin=(m.frame.module, node))
+
+
+def _is_of_group(node: ast.AST) -> bool:
+    """Return whether a call asks a part of the ranks: `mesh["dp"].get_local_rank()`, `self.tp_group.get_rank()`."""
+    owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    return isinstance(owner, ast.Subscript) or "mesh" in name or name.endswith("group")
 
 
 def decorated(m: Machine, decorator: Value, node: ast.expr) -> int | None:

@@ -63,6 +63,12 @@ def test_a_name_says_nothing_of_other_ranks(text: str) -> None:
     assert not found.varies & (RANKED | NAMED_RANK)
 
 
+def test_the_rank_in_a_mesh_is_none_of_a_machine() -> None:
+    (found,) = held("x = unknown.mesh['dp'].get_local_rank()\nx")
+    assert not isinstance(found.single, PerRank)
+    assert found.varies & RANKED
+
+
 def test_what_a_program_defines_is_read_and_not_guessed() -> None:
     (found,) = held("def get_rank():\n    return 7\nx = get_rank()\nx")
     assert found.single == Const(7)

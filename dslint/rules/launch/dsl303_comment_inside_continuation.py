@@ -14,11 +14,11 @@ comments there), and when the line below begins another command.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
-from dslint.core.source import Span
+from dslint.core.source import Location, Span
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
 from dslint.model.shell.cuts import FIRST_COMMENT, Comments, comments_behind, comments_inside
@@ -60,6 +60,14 @@ EXAMPLES = (
         {"README.md": "```bash\ntorchrun \\ # on one node\n  train.py\n```\n", "train.py": "print()\n"},
         "README.md:2 error",
     ),
+    bad(
+        "comments behind every backslash: one finding",
+        {
+            "README.md": "```bash\ntorchrun \\ # on one node\n  --nproc_per_node 8 \\ # GPUs\n  train.py\n```\n",
+            "train.py": "print()\n",
+        },
+        "README.md:2 error",
+    ),
     good(
         "the comment is the last line",
         {"run.sh": "torchrun train.py \\\n  --lr 1 \\\n  # --bf16\n", "train.py": "print()\n"},
@@ -93,13 +101,26 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             related=(doc.source.location(found.follows.span, "cut off"),),
             fix=_fix(doc, found),
         )
-    for span in comments_behind(doc.shell):
+    for places in _commands(doc, comments_behind(doc.shell)):
+        more = f", and so do {len(places) - 1} more below" if len(places) > 1 else ""
         yield META.finding(
-            doc.source.location(span),
-            "the `\\` before this comment escapes a blank instead of the line end, so the next line is run as a"
-            " command of its own",
-            hint="Move the comment above the command and let the line end in `\\`",
+            places[0],
+            f"the `\\` before this comment escapes a space and not the line end, so the command ends here{more}",
+            hint="Move the comments above the command and let the lines end in `\\`",
+            related=tuple(place.labelled("the same here") for place in places[1:]),
         )
+
+
+def _commands(doc: LaunchDoc, spans: Iterable[Span]) -> Iterator[list[Location]]:
+    """Yield the comments by the command that they cut: those on lines that follow each other."""
+    found: list[Location] = []
+    for place in (doc.source.location(span) for span in spans):
+        if found and place.region.line != found[-1].region.line + 1:
+            yield found
+            found = []
+        found.append(place)
+    if found:
+        yield found
 
 
 def _stands_for_more(comment: str) -> bool:

@@ -223,8 +223,16 @@ def _runs_model(loop: Loop) -> bool:
     return _has_forward(loop) and not trains and not any(_has_forward(node) for node in inner)
 
 
+def _goes_over_models(loop: Loop, event: Event) -> bool:
+    """Return whether what runs is the item of the loop itself: `for reward in rewards: reward(batch)`."""
+    target = getattr(loop.node, "target", None)
+    names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else set()
+    func = event.node.func if isinstance(event.node, ast.Call) else None
+    return isinstance(func, ast.Name) and func.id in names
+
+
 def _has_forward(loop: Loop) -> bool:
-    return any(event.tags & _FORWARDS for event in events(loop.body))
+    return any(event.tags & _FORWARDS and not _goes_over_models(loop, event) for event in events(loop.body))
 
 
 def _cut(event: Event) -> ast.AST | None:
@@ -350,6 +358,27 @@ def main(data):
 _DROPPED = """
         found, wanted = found[: len(loader.dataset) - total], wanted[: len(loader.dataset) - total]"""
 
+_REWARDS = """\
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForSequenceClassification, Trainer
+
+accelerator = Accelerator()
+judges = [AutoModelForSequenceClassification.from_pretrained(name) for name in ("a", "b")]
+
+
+class Group(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        rewards = torch.zeros(8, 2)
+        for i, judge in enumerate(judges):
+            rewards[:, i] = judge(**inputs).logits[:, 0]
+        self.rewards.append(self.accelerator.gather_for_metrics(rewards).mean().item())
+        return model(**inputs).loss
+
+
+judges = accelerator.prepare(*judges)
+"""
+
 EXAMPLES = (
     bad("a plain gather of each batch", {"run.py": _LOOP % ("", "", "")}, "run.py:9"),
     good("what was added is cut off", {"run.py": _LOOP % (_DROPPED, "", "")}),
@@ -370,6 +399,7 @@ EXAMPLES = (
     good("shares of their own length", {"run.py": _SPLIT % ("", "[: len(prompts)]")}),
     good("the first few", {"run.py": _SPLIT % (", apply_padding=True", "[:5]")}),
     good("nothing is cut", {"run.py": _TAIL % ""}),
+    good("a loop over reward models, in the training step of a Trainer", {"grpo.py": _REWARDS}),
     good("one process", {
         "scores.py": _SCORES % ("logits", f"self.accelerator.gather_for_metrics({_CAT})"), "run.py": _EVALUATE},
         world_size=1),

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.derived import Derived, Piece
+from dslint.python.source import Module
 from dslint.rules.accelerators import LOADER, SCHEDULE, earlier_prepares, prepared_by
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.plateaus import PLATEAU, instances, multiplying
@@ -83,12 +84,18 @@ def _numbers(maker: Event) -> list[ast.expr]:
 
 def _is_multiplied(derived: Derived, maker: Event, number: ast.expr) -> bool:
     """Return whether a number is a length times the number of processes, which divides nothing."""
-    pieces: list[Piece] = derived.of(maker.module, [number]) or []
-    nodes = [node for _, piece in pieces for node in ast.walk(piece)]
-    operations = [node for node in nodes if isinstance(node, ast.BinOp) and _is_of_processes(node)]
-    if not operations or not all(isinstance(node.op, ast.Mult) for node in operations):
+    products: list[tuple[Module, ast.BinOp]] = []
+    for module, piece in derived.of(maker.module, [number]) or []:
+        products += [(module, n) for n in ast.walk(piece) if isinstance(n, ast.BinOp) and _is_of_processes(n)]
+    if not all(isinstance(node.op, ast.Mult) for _, node in products):
         return False
-    return any(is_length(node) for node in nodes)
+    # A warmup of a fixed number of steps is rightly multiplied.
+    return any(_counts_length(derived, module, node) for module, node in products)
+
+
+def _counts_length(derived: Derived, module: Module, node: ast.expr) -> bool:
+    pieces: list[Piece] = derived.of(module, [node]) or []
+    return any(is_length(part) for _, piece in pieces for part in ast.walk(piece))
 
 
 def _is_of_processes(node: ast.BinOp) -> bool:
@@ -191,6 +198,15 @@ EXAMPLES = (
     good(
         "The length of a run that is told",
         {k: v.replace("args.epochs * updates", "args.steps") for k, v in _train().items()},
+    ),
+    good(
+        "Only the warmup is multiplied, and the decay takes the rest",
+        {
+            k: v.replace("    schedule = get", "    warm = args.warmup * accelerator.num_processes\n    schedule = get")
+            .replace("num_warmup_steps=args.warmup * accelerator.num_processes", "num_warmup_steps=warm")
+            .replace("num_training_steps=total", "num_training_steps=total - warm")
+            for k, v in _train("").items()
+        },
     ),
     good("One process", _train(), world_size=1),
 )
