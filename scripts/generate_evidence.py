@@ -31,7 +31,8 @@ def page() -> Iterator[str]:
     platforms = list(dict.fromkeys(record.platform for record in records()))
     for platform in platforms:
         found = [record for record in records() if record.platform == platform]
-        versions = ", ".join(f"{name} {version}" for name, version in found[0].versions.items())
+        usual = Counter(_text(record.versions) for record in found)
+        versions = usual.most_common(1)[0][0]
         counts = Counter(record.verdict for record in found)
         yield ""
         yield f"## {platform}"
@@ -44,8 +45,14 @@ def page() -> Iterator[str]:
         for record in found:
             rules = ", ".join(record.rules) or "-"
             seen = record.reason.replace("|", "\\|").replace("<", "\\<")
+            other = _text(record.versions)
+            seen += f" ({other})" if other != versions else ""
             name = f"`{record.experiment}/{record.case}`"
             yield f"| {name} | {rules} | {record.verdict} | {record.seconds} | {seen} |"
+
+
+def _text(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def main() -> int:

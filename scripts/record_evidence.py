@@ -66,12 +66,17 @@ def main() -> int:
         document = measure(arguments.case, arguments.report)
     data = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else {"version": 1, "platforms": {}}
     found = rows(document)
-    old = data["platforms"].get(arguments.platform, {}).get("results", []) if arguments.case else []
+    before: dict[str, Any] | None = data["platforms"].get(arguments.platform) if arguments.case else None
+    old: list[dict[str, Any]] = before["results"] if before is not None else []
+    if before is not None:
+        # The head speaks of the run that recorded everything; later records say their own versions where these differ.
+        if document["versions"] != before["versions"]:
+            found = [{**row, "versions": document["versions"]} for row in found]
+        head = {key: before[key] for key in ("versions", "backend", "gpus", "machine")}
+    else:
+        head = {key: document[key] for key in ("versions", "backend", "gpus", "machine")}
     new = {(row["experiment"], row["case"]): row for row in [*old, *found]}
-    data["platforms"][arguments.platform] = {
-        "versions": document["versions"], "backend": document["backend"], "gpus": document["gpus"],
-        "machine": document["machine"], "results": [new[key] for key in sorted(new)],
-    }  # fmt: skip
+    data["platforms"][arguments.platform] = {**head, "results": [new[key] for key in sorted(new)]}
     TARGET.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     wrong = [row for row in found if row["verdict"] not in (row["expected"], "NEEDS")]
     for row in wrong:
