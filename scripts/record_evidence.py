@@ -64,7 +64,9 @@ def main() -> int:
         document = json.loads(Path(arguments.source).read_text(encoding="utf-8"))
     else:
         document = measure(arguments.case, arguments.report)
-    data = json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else {"version": 1, "platforms": {}}
+    data: dict[str, Any] = (
+        json.loads(TARGET.read_text(encoding="utf-8")) if TARGET.exists() else {"version": 1, "platforms": {}}
+    )
     found = rows(document)
     before: dict[str, Any] | None = data["platforms"].get(arguments.platform) if arguments.case else None
     old: list[dict[str, Any]] = before["results"] if before is not None else []

@@ -11,9 +11,9 @@ moves the weights without a bound, and runs with and without DeepSpeed differ.
 **Fix.** Add `"gradient_clipping": "auto"`, which takes the argument over. The fix does that; it is unsafe because
 training changes.
 
-**When it stays quiet.** With the key in the config; where the release of DeepSpeed is not stated and the argument is
-1.0; where the argument, the reader of the config or what the script makes of the config is not known. Where a range
-allows releases on both sides of 0.19.3 it is an information.
+**When it stays quiet.** With the key in the config; where the config is a dictionary of the script (DSL606); where the
+release of DeepSpeed is not stated and the argument is 1.0; where the argument, the reader of the config or what the
+script makes of the config is not known. Where a range allows releases on both sides of 0.19.3 it is an information.
 
 **Evidence.** `HfTrainerDeepSpeedConfig.fill_match` in transformers, `Accelerator.clip_grad_norm_` in accelerate,
 `GRADIENT_CLIPPING_DEFAULT` in `deepspeed/runtime/constants.py`. Run with the Trainer of transformers 5 under DeepSpeed
