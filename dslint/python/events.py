@@ -116,9 +116,10 @@ class Lost:
 
 @dataclass(slots=True, eq=False)
 class Seq:
-    """Nodes one after the other."""
+    """Nodes one after the other. `flat` are all nodes below it, once the tree of an entry is complete."""
 
     items: list[Node] = field(default_factory=list)
+    flat: list[Node] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -220,6 +221,9 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield `node` and every node below it, each once even where summaries share a subtree."""
+    if node.__class__ is Seq and node.flat is not None:
+        yield from node.flat
+        return
     seen: set[int] = set()
     pending = [node]
     while pending:
@@ -229,6 +233,13 @@ def walk(node: Node) -> Iterator[Node]:
         seen.add(id(top))
         yield top
         pending.extend(reversed(children(top)))
+
+
+def completed(tree: Seq) -> Seq:
+    """Return the tree of an entry that nothing is added to any more: who walks it again takes the list."""
+    if tree.flat is None:
+        tree.flat = list(walk(tree))
+    return tree
 
 
 def events(node: Node) -> Iterator[Event]:

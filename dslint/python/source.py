@@ -32,6 +32,7 @@ class Module:
         # The words in the text of its functions, and what they call, for those who ask (`relevance.py`).
         self.words: dict[ast.AST, frozenset[str]] = {}
         self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
+        self._places: dict[re.Pattern[str], re.Match[str] | None] = {}
 
     @property
     def path(self) -> str:
@@ -81,6 +82,12 @@ class Module:
             parts += [self.source.text[at : span.start], _blank(self.source.text[span.start : span.end])]
             at = span.end
         return _WORDS.sub(lambda m: _blank(m[0]) if m[0][0] == "#" else m[0], "".join((*parts, self.source.text[at:])))
+
+    def search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Return where the code first holds a pattern, comments and docstrings aside; it is searched once."""
+        if pattern not in self._places:
+            self._places[pattern] = pattern.search(self.code)
+        return self._places[pattern]
 
     @property
     def names(self) -> tuple[str, ...]:

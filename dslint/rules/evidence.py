@@ -39,7 +39,8 @@ def records() -> tuple[Record, ...]:
     platforms: dict[str, Any] = json.loads(data)["platforms"] if data else {}
     return tuple(
         Record(
-            platform, row.get("versions", run["versions"]), row["experiment"], row["case"], tuple(row["rules"]), row["verdict"],
+            platform, row.get("versions", run["versions"]), row["experiment"], row["case"], tuple(row["rules"]),
+            row["verdict"],
             row["expected"], row["seconds"], row["reason"], run["machine"],
         )
         for platform, run in sorted(platforms.items())

@@ -27,7 +27,7 @@ class HostTensors:
     def places(self, value: Value) -> list[tuple[Module, ast.Call]]:
         """Return the calls that have made a tensor, where each certainly leaves it in the memory of the host."""
         modules = self.run.machine.program.modules()
-        if not value.atoms or any(_DEFAULTS.search(module.code) for module in modules):
+        if not value.atoms or any(module.search(_DEFAULTS) for module in modules):
             return []
         found = [place for atom in value.atoms for place in self._made(atom, modules)]
         return found if all(self._made(atom, modules) for atom in value.atoms) else []

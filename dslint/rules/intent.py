@@ -21,7 +21,7 @@ def intends_several(run: RunQuery) -> tuple[Location, ...]:
     if run.context.is_one_process:
         return ()
     for module in run.machine.program.modules():
-        found = _SEVERAL.search(module.code)
+        found = module.search(_SEVERAL)
         if found is not None:
             return (module.source.location(Span(*found.span()), _INTENDED),)
     for made in (happening.event for happening in run.happenings("training-arguments")):

@@ -40,7 +40,7 @@ class LeftOut:
 
 def gathers_blocks(run: RunQuery) -> bool:
     """Return whether the code lets ZeRO stage 3 gather blocks as a whole."""
-    return any(_LEAVES.search(module.code) for module in run.machine.program.modules())
+    return any(module.search(_LEAVES) for module in run.machine.program.modules())
 
 
 @dataclass

@@ -62,7 +62,7 @@ def is_seeded(run: RunQuery, found: Happening, library: str = "numpy") -> bool:
         if "trainer" in event.tags or ("seeds" in event.tags and _seeds(event, library)):
             return True
     around = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
-    return any(SEEDS.search(module.code) or _imports_seeding(module) for module in around)
+    return any(module.search(SEEDS) or _imports_seeding(module) for module in around)
 
 
 def _imports_seeding(module: Module) -> bool:

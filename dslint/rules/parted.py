@@ -100,7 +100,7 @@ def _is_by_chance(run: RunQuery, entry: Entry, parting: Parting) -> bool:
         return False
     if not any(map(_DRAWN.fullmatch, (found[0].text(found[1].func), found[0].path_of(found[1].func)))):
         return False
-    return not any(_SEEDS.search(module.code) for module in run.machine.program.modules())
+    return not any(module.search(_SEEDS) for module in run.machine.program.modules())
 
 
 def place(parting: Parting) -> tuple[Module, ast.expr]:

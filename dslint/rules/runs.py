@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dslint.core.finding import Finding, Severity
 from dslint.core.source import Location
 from dslint.model.context import Context
-from dslint.python.events import Call, Event, Node, Seq, children, events, walk
+from dslint.python.events import Call, Event, Node, Seq, children, completed, events, walk
 from dslint.python.events import Context as Block
 from dslint.python.queries.parting import Parting
 from dslint.python.queries.traces import Partings
@@ -69,12 +69,14 @@ class RunQuery:
     @cached_property
     def entries(self) -> list[Entry]:
         """Return all entries: the script itself, and what it defines and does not reach."""
+        for entry in self.analysis.entries:
+            completed(entry.tree)
         return self.analysis.entries
 
     def trees(self) -> Iterator[tuple[Entry, Seq]]:
         """Yield the tree of each entry."""
         for entry in self.entries:
-            yield entry, entry.tree
+            yield entry, completed(entry.tree)
 
     @cached_property
     def stage(self) -> int | None:

@@ -165,7 +165,7 @@ def _speaks_of_deepspeed(run: RunQuery) -> bool:
     if run.context.zero_stage.is_unknown or any("makes-engine" in h.event.tags for h in run.happenings("makes-engine")):
         return True
     modules = {entry.module for entry in run.entries}
-    if any(_SPEAKS.search(module.code) for module in modules):
+    if any(module.search(_SPEAKS) for module in modules):
         return True
     configs = (h.event.config for h in run.happenings("training-arguments"))
     return any(config is not None and config.constants not in ((None,), (False,)) for config in configs)

@@ -118,7 +118,7 @@ def _is_run(run: RunQuery, wrapper: Instance) -> bool:
 def _is_excused(call: Happening, backward: Happening) -> bool:
     """Return whether the script averages by hand, or evaluates here."""
     modules = {id(m): m for m in (call.event.module, backward.event.module, call.entry.module)}
-    if any(_AVERAGES.search(module.code) for module in modules.values()):
+    if any(module.search(_AVERAGES) for module in modules.values()):
         return True
     functions = [c.function.node for c in call.calls if isinstance(c.function, Function)]
     first = getattr(functions[-1], "lineno", 1) if functions else getattr(call.entry.node, "lineno", 1)

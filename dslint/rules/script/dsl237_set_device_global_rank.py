@@ -86,7 +86,7 @@ def _is_one_machine(run: RunQuery) -> bool:
 def _meets_here(run: RunQuery, event: Event) -> bool:
     """Return whether the script starts the processes, and makes them meet on this machine."""
     modules = {id(m): m for m in (event.module, *(found.event.module for found in run.happenings("spawns")))}
-    return run.has("spawns") and any(_THIS_MACHINE.search(module.code) for module in modules.values())
+    return run.has("spawns") and any(module.search(_THIS_MACHINE) for module in modules.values())
 
 
 def _is_group_optional(run: RunQuery, found: Happening) -> bool:

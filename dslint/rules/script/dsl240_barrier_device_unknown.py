@@ -77,7 +77,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _chooses(run: RunQuery) -> bool:
     """Return whether something in the run may choose the device of a process."""
-    if any(_CHOOSES.search(module.code) for module in run.machine.program.modules()):
+    if any(module.search(_CHOOSES) for module in run.machine.program.modules()):
         return True
     for _, tree in run.trees():
         for event in events(tree):

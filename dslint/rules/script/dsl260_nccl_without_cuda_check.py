@@ -46,7 +46,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         nodes = (node for node in walk(found.entry.tree) if isinstance(node, Event | Call | Alt))
         modules = {id(m): m for m in (found.entry.module, *(node.module for node in nodes))}
-        if not any(_ASKS.search(module.code) for module in modules.values()):
+        if not any(module.search(_ASKS) for module in modules.values()):
             yield run.finding(
                 META,
                 event.module,

@@ -77,9 +77,7 @@ def _may_be_right(run: RunQuery, found: Happening) -> bool:
     maker = run.makers.get(wrapper)
     if maker is None or not any(event.node is maker.node for event in events(found.entry.tree)):
         return True  # a method that may run before the one that wraps
-    if wrapper.cls == _PREPARED and any(
-        _OTHER_WRAPPERS.search(module.code) for module in run.machine.program.modules()
-    ):
+    if wrapper.cls == _PREPARED and any(module.search(_OTHER_WRAPPERS) for module in run.machine.program.modules()):
         return True
     calls = [at for at, node in enumerate(found.around) if isinstance(node, Call)]
     near = found.around[calls[-1] + 1 :] if calls else found.around

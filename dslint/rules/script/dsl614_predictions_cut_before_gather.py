@@ -74,7 +74,7 @@ def _functions(value: Value | None) -> Iterator[Function]:
 
 def _is_other(run: RunQuery) -> bool:
     """Return whether some code names another backend, the host, or objects instead of tensors."""
-    return any(_OTHER_BACKEND.search(module.code) for module in run.machine.program.modules())
+    return any(module.search(_OTHER_BACKEND) for module in run.machine.program.modules())
 
 
 def _finding(run: RunQuery, found: Happening, function: Function, reason: Uncollectable) -> Finding:

@@ -124,7 +124,7 @@ def _is_of_two_formats(run: RunQuery, adapter: Event) -> bool:
     bases = [run.makers.get(atom) for atom in instances(adapter.arguments.get("model"))]
     if len(bases) != 1 or bases[0] is None or "loads" not in bases[0].tags or bases[0].open:
         return False
-    if any(_CASTS.search(module.code) for module in run.machine.program.modules()):
+    if any(module.search(_CASTS) for module in run.machine.program.modules()):
         return False
     names = ("torch_dtype", "dtype")
     given = next((bases[0].arguments[name] for name in names if name in bases[0].arguments), None)

@@ -53,7 +53,7 @@ _OF_OPTIMIZER = ("torch.optim.",)
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each load of a file with the weights of a wrapper into a model without one."""
-    if any(_KNOWS.search(module.code) for module in run.machine.program.modules()):
+    if any(module.search(_KNOWS) for module in run.machine.program.modules()):
         return
     given = [found.event for found in run.happenings("state-dict")]
     models = [event for event in given if _is_model(run, event)]
