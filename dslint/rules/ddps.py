@@ -22,6 +22,8 @@ _AVERAGES = re.compile(
     r"|\.all_?reduce\b[\s\S]*?\.grad\b|\.grad\b[\s\S]{0,400}?\.all_?reduce\b"
 )
 _LINES_BEFORE = 8
+# Who writes this knows of the prefix.
+_KNOWS = re.compile(r"[\"']module\.?[\"']|unwrap|strip_prefix|consume_prefix|[\"']module\.")
 
 
 def dynamic_wrapper(run: RunQuery, event: Event) -> Instance | None:
@@ -88,3 +90,8 @@ def reduces_gradients(event: Event) -> bool:
 def averages_by_hand(module: Module) -> bool:
     """Return whether a file averages gradients itself, by its words."""
     return _AVERAGES.search(module.code) is not None
+
+
+def knows_prefix(run: RunQuery) -> bool:
+    """Return whether a file of the project speaks of the prefix that a wrapper gives to names."""
+    return any(_KNOWS.search(module.code) for module in run.machine.program.modules())
