@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dslint.python.models import INSIDE
@@ -10,7 +11,19 @@ from dslint.rules.plateaus import instances, outcomes
 
 if TYPE_CHECKING:
     from dslint.python.events import Event
+    from dslint.python.source import Module
     from dslint.rules.runs import Happening, RunQuery
+
+# A script that reduces gradients, or something that it made of them just before, averages by hand.
+_GRADIENT = re.compile(r"\bgrad\b|gradients?\b")
+_AVERAGES = re.compile(
+    r"\.grad\b[\s\S]{0,400}?\b(?:all_?reduce|reduce|average)\w*\("
+    r"|\b(?:all_?reduce|reduce|average)\w*\([^)]{0,80}?grad|average_gradients"
+    r"|\.all_?reduce\b[\s\S]*?\.grad\b|\.grad\b[\s\S]{0,400}?\.all_?reduce\b"
+)
+_LINES_BEFORE = 8
+# Who writes this knows of the prefix.
+_KNOWS = re.compile(r"[\"']module\.?[\"']|unwrap|strip_prefix|consume_prefix|[\"']module\.")
 
 
 def dynamic_wrapper(run: RunQuery, event: Event) -> Instance | None:
@@ -65,3 +78,20 @@ def wrap_of(run: RunQuery, event: Event) -> Happening | None:
 def _is_false(event: Event, name: str) -> bool:
     value = event.arguments.get(name)
     return value is None or value.constants == (False,)
+
+
+def reduces_gradients(event: Event) -> bool:
+    """Return whether a collective gets gradients, or what the lines before have made of them."""
+    first, last = getattr(event.node, "lineno", 1), getattr(event.node, "end_lineno", 1)
+    is_reduction = "reduce" in event.api or "gather" in event.api
+    return is_reduction and bool(_GRADIENT.search(event.module.lines(first - _LINES_BEFORE + 1, last)))
+
+
+def averages_by_hand(module: Module) -> bool:
+    """Return whether a file averages gradients itself, by its words."""
+    return module.search(_AVERAGES) is not None
+
+
+def knows_prefix(run: RunQuery) -> bool:
+    """Return whether a file of the project speaks of the prefix that a wrapper gives to names."""
+    return any(module.search(_KNOWS) for module in run.machine.program.modules())

@@ -55,3 +55,9 @@ def _numbers(value: Value | None) -> set[int]:
 def _words(strategy: Value) -> str:
     made = [atom.cls for atom in strategy.atoms if isinstance(atom, Instance) and isinstance(atom.cls, str)]
     return " ".join([*(path.rpartition(".")[2] for path in made), str(strategy.constants or "")])
+
+
+def strategy_words(event: Event) -> str:
+    """Return the name of the strategy that a trainer gets, in small letters; empty where it gets none."""
+    strategy = event.arguments.get("strategy")
+    return _words(strategy).lower() if strategy is not None else ""

@@ -13,6 +13,7 @@ from dslint.python.queries.arms import Arm, inside, other_arms
 from dslint.python.values import Const, Instance, Tuple, Value
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.stagetests import expressions_behind
 
 ENGINE, ACCELERATOR = "engine", "accelerator"
 # Names of a number of micro batches.
@@ -94,6 +95,19 @@ def parameter_owners(run: RunQuery) -> dict[ast.AST, list[Instance]]:
     for asked in run.occurrences("parameters"):
         found.setdefault(asked.event.node, []).extend(instances(asked.event.receiver))
     return found
+
+
+def models_given(event: Event, asked: dict[ast.AST, list[Instance]]) -> Iterator[Instance]:
+    """Yield the models of `model.parameters()` in what an optimizer gets."""
+    node = event.nodes.get("params")
+    for part in expressions_behind(event.module, node) if node is not None else ():
+        yield from asked.get(part, ())
+    for atom in instances(event.arguments.get("params")):
+        yield from asked.get(atom.node, ())
+    # Groups that a helper makes: lists and comprehensions in dictionaries.
+    for atom in (atom for value in event.items.get("params", ()) for atom in instances(value)):
+        for part in ast.walk(atom.node):
+            yield from asked.get(part, ())
 
 
 def micro_batches(run: RunQuery, owners: list[Instance], kind: str) -> MicroBatches | None:

@@ -7,13 +7,14 @@ stands in the text, and what is done with its result. Any use that is not known 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
 from dslint.python.events import Event
-from dslint.python.libraries import ClassRow
+from dslint.python.libraries import ClassRow, Row
 from dslint.python.machine import Machine
 from dslint.python.queries.leftout import is_excused
 from dslint.python.source import Module
@@ -25,8 +26,13 @@ _NEUTRAL = frozenset(
         *("config", "device", "dtype", "train", "eval", "to", "cuda", "parameters", "named_parameters", "state_dict"),
         *("load_state_dict", "save_pretrained", "gradient_checkpointing_enable", "enable_input_require_grads"),
         *("resize_token_embeddings", "get_input_embeddings"),
+        *("num_features", "embed_dim", "feature_info", "default_cfg", "pretrained_cfg", "set_grad_checkpointing"),
     )
 )
+# Functions that read the settings of a model.
+_READERS = re.compile(r"^resolve_(?:model_)?data_config$")
+# Names of weights that come without a head.
+_BARE = re.compile(r"dino|mae|sam|clip|siglip|pool")
 # What a forward pass gives that comes from all layers but the pooler; and from some of the layers.
 _LAST, _LAYERS = "last_hidden_state", "hidden_states"
 _WITHOUT_GRADIENT = ("no_grad", "inference_mode", "detach")
@@ -41,7 +47,7 @@ class IdlePart:
     made: Event
     module: Module
     use: ast.AST
-    told_by: str = ""  # the argument that leaves the part out
+    told_by: str = ""  # the argument that leaves the part out, as it is written
 
 
 class IdleParts:
@@ -66,16 +72,37 @@ class IdleParts:
         """Return the call that loads the model which the field certainly holds."""
         atoms = [atom for atom in self._modules if atom.node is value]
         made = self._makers.get(atoms[0]) if len(atoms) == 1 else None
-        return made if made is not None and "loads" in made.tags and not made.open and not made.may else None
+        if made is None or made.open or made.may:
+            return None
+        return made if "loads" in made.tags or self._head(made) else None
 
     def _of_field(self, field: str, made: Event) -> Iterator[IdlePart]:
         uses = [(module, use) for module in self._m.program.modules() for use in module.attributes.get(field, ())]
         uses = [(module, use) for module, use in uses if not self._is_neutral(module, use)]
-        row = self._row(made)
-        if row is None or not uses or any(self._is_without_gradient(module, use) for module, use in uses):
+        if not uses or any(self._is_without_gradient(module, use) for module, use in uses):
             return
-        yield from self._towers(row, field, made, uses)
-        yield from self._pooler(row, field, made, uses)
+        yield from self._headless(field, made, uses)
+        row = self._row(made)
+        if row is not None:
+            yield from self._towers(row, field, made, uses)
+            yield from self._pooler(row, field, made, uses)
+
+    def _head(self, made: Event) -> Row | None:
+        """Return the row of a function that makes a model with a head, which the call does not leave out."""
+        row = self._m.libraries.function(made.api)
+        if row is None or "head" not in row.extra or "features_only" in made.arguments:
+            return None
+        told = made.arguments.get(str(row.extra["head"]).partition(": ")[2])
+        is_there = told is None or (told.constants is not None and all(told.constants))
+        return row if is_there and self._is_named(made, "model_name", row.extra.get("headed_names")) else None
+
+    def _headless(self, field: str, made: Event, uses: list[tuple[Module, ast.Attribute]]) -> Iterator[IdlePart]:
+        """Yield the head of a model that only runs without it."""
+        row = self._head(made)
+        asked = {getattr(self._parents[module].get(use), "attr", "") for module, use in uses}
+        if row is not None and asked <= set(row.extra["headless"]):
+            what, _, told_by = str(row.extra["head"]).partition(": ")
+            yield IdlePart(field, f"the {what}", made, *uses[0], f"{told_by}=0" if told_by else "")
 
     def _row(self, made: Event) -> ClassRow | None:
         """Return the row of the class that is loaded."""
@@ -102,17 +129,24 @@ class IdleParts:
     ) -> Iterator[IdlePart]:
         """Yield the layer over the first token where nobody asks for what it gives."""
         what, _, told_by = str(row.constructor.extra.get("pooler", "")).partition(": ")
-        if not what or told_by in made.arguments or not self._is_pooled(row, made):
+        if (
+            not what
+            or told_by in made.arguments
+            or not self._is_named(made, "pretrained_model_name_or_path", row.constructor.extra.get("pooled_names"))
+        ):
             return
         if all(set(self._asked_of(module, use)) == {_LAST} for module, use in uses):
-            yield IdlePart(field, f"the {what}", made, *uses[0], told_by)
+            yield IdlePart(field, f"the {what}", made, *uses[0], f"{told_by}=False")
 
-    def _is_pooled(self, row: ClassRow, made: Event) -> bool:
-        wanted = row.constructor.extra.get("pooled_names")
-        names = made.arguments.get("pretrained_model_name_or_path")
+    def _is_named(self, made: Event, parameter: str, wanted: Sequence[str] | None) -> bool:
+        """Return whether the name of the model certainly is one of the wanted ones; any will do where none are."""
+        names = made.arguments.get(parameter)
         known = names.constants if names is not None else None
         return wanted is None or bool(
-            known and all(isinstance(n, str) and any(fnmatchcase(n, p) for p in wanted) for n in known)
+            known
+            and all(
+                isinstance(n, str) and any(fnmatchcase(n, p) for p in wanted) and not _BARE.search(n) for n in known
+            )
         )
 
     # -- what is done with a result -----------------------------------------------------------------------------
@@ -146,7 +180,9 @@ class IdleParts:
 
     def _is_neutral(self, module: Module, use: ast.Attribute) -> bool:
         outer = self._parents[module].get(use)
-        return isinstance(outer, ast.Attribute) and outer.attr in _NEUTRAL
+        func = outer.func if isinstance(outer, ast.Call) else None
+        name = getattr(func, "attr", getattr(func, "id", ""))
+        return (isinstance(outer, ast.Attribute) and outer.attr in _NEUTRAL) or _READERS.match(name) is not None
 
     def _is_without_gradient(self, module: Module, use: ast.Attribute) -> bool:
         function = self._function(module, use)

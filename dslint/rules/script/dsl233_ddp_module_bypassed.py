@@ -33,7 +33,7 @@ from dslint.python.queries.arms import other_arms
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import is_wrapper, made_wrappers, taken_out, wrap_of
+from dslint.rules.ddps import averages_by_hand, is_wrapper, made_wrappers, reduces_gradients, taken_out, wrap_of
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
@@ -49,14 +49,6 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-# A script that reduces gradients, or something that it made of them just before, averages by hand.
-_GRADIENT = re.compile(r"\bgrad\b|gradients?\b")
-_AVERAGES = re.compile(
-    r"\.grad\b[\s\S]{0,400}?\b(?:all_?reduce|reduce|average)\w*\("
-    r"|\b(?:all_?reduce|reduce|average)\w*\([^)]{0,80}?grad|average_gradients"
-    r"|\.all_?reduce\b[\s\S]*?\.grad\b|\.grad\b[\s\S]{0,400}?\.all_?reduce\b"
-)
-_LINES_BEFORE = 8
 _MODES = re.compile(r"\.(train|eval)\(")
 _INSIDE = re.compile(r"module|unwrap|\(")
 
@@ -67,7 +59,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     seen: set[int] = set()
     calls: list[Happening] = []
-    if run.has(INSIDE) and any(_reduces_gradients(found.event) for found in run.occurrences("collective")):
+    if run.has(INSIDE) and any(reduces_gradients(found.event) for found in run.occurrences("collective")):
         return
     for found in run.occurrences(INSIDE, "backward"):
         event = found.event
@@ -80,13 +72,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 told = _finding(run, call, event)
                 if told is not None:
                     yield told
-
-
-def _reduces_gradients(event: Event) -> bool:
-    """Return whether a collective gets gradients, or what the lines before have made of them."""
-    first, last = getattr(event.node, "lineno", 1), getattr(event.node, "end_lineno", 1)
-    is_reduction = "reduce" in event.api or "gather" in event.api
-    return is_reduction and bool(_GRADIENT.search(event.module.lines(first - _LINES_BEFORE + 1, last)))
 
 
 def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[Happening]:
@@ -118,7 +103,7 @@ def _is_run(run: RunQuery, wrapper: Instance) -> bool:
 def _is_excused(call: Happening, backward: Happening) -> bool:
     """Return whether the script averages by hand, or evaluates here."""
     modules = {id(m): m for m in (call.event.module, backward.event.module, call.entry.module)}
-    if any(module.search(_AVERAGES) for module in modules.values()):
+    if any(averages_by_hand(module) for module in modules.values()):
         return True
     functions = [c.function.node for c in call.calls if isinstance(c.function, Function)]
     first = getattr(functions[-1], "lineno", 1) if functions else getattr(call.entry.node, "lineno", 1)

@@ -36,8 +36,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.enginenames import function_of, target_of
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
-from dslint.rules.stagetests import expressions_behind
-from dslint.rules.training import arms_of, parameter_owners
+from dslint.rules.training import arms_of, models_given, parameter_owners
 
 META = RuleMeta(
     code="DSL266",
@@ -82,7 +81,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
             event = found.event
             atom = event.result.single if event.result is not None and "makes-optimizer" in event.tags else None
             if isinstance(atom, Instance):
-                made.append(_Made(found, atom, frozenset(_owners(event, asked))))
+                made.append(_Made(found, atom, frozenset(models_given(event, asked))))
             elif _replaces(run, event):
                 models = frozenset(instances(event.arguments.get("module")))
                 for one in made:
@@ -109,19 +108,6 @@ def _replaces(run: RunQuery, event: Event) -> bool:
 def _is_in_place(run: RunQuery, event: Event) -> bool:
     row = run.machine.libraries.function(event.api)
     return row is not None and "becomes" in row.extra
-
-
-def _owners(event: Event, asked: dict[ast.AST, list[Instance]]) -> Iterator[Instance]:
-    """Yield the models of `model.parameters()` in what an optimizer gets."""
-    node = event.nodes.get("params")
-    for part in expressions_behind(event.module, node) if node is not None else ():
-        yield from asked.get(part, ())
-    for atom in instances(event.arguments.get("params")):
-        yield from asked.get(atom.node, ())
-    # Groups that a helper makes: lists and comprehensions in dictionaries.
-    for atom in (atom for value in event.items.get("params", ()) for atom in instances(value)):
-        for part in ast.walk(atom.node):
-            yield from asked.get(part, ())
 
 
 def _is_same_by_name(made: Event, wrap: Event) -> bool:

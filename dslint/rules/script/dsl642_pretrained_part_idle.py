@@ -1,14 +1,15 @@
 """A part of a pretrained model takes no part in the loss, and `DistributedDataParallel` waits for its gradient.
 
-**What.** A model of the project holds a model of transformers and uses a part of it only: `last_hidden_state` of a
-`BertModel`, whose pooler then gives nothing; the images of a `CLIPModel`, whose text tower never runs. DDP gets all of
-it, without a word of parameters that are not used.
+**What.** A model of the project holds a model of transformers, timm or torchvision and uses a part of it only:
+`last_hidden_state` of a `BertModel`, whose pooler then gives nothing; the images of a `CLIPModel`, whose text tower
+never runs; `forward_features` of a model of timm, whose classification head stays out. DDP gets all of it, without a
+word of parameters that are not used.
 
 **Why it hurts.** DDP waits for the gradient of every parameter. The pooler or the tower gets none, and the next
 forward raises `RuntimeError: Expected to have finished reduction in the prior iteration`. On one GPU the same script
 trains.
 
-**Fix.** Load what is used (`add_pooling_layer=False`, `CLIPVisionModel`), freeze the rest, or pass
+**Fix.** Load what is used (`add_pooling_layer=False`, `num_classes=0`, `CLIPVisionModel`), freeze the rest, or pass
 `find_unused_parameters=True`.
 
 **When it stays quiet.** DDP that looks for unused parameters, or has a static graph; an Accelerator with a plugin for
@@ -36,7 +37,10 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="a pooler or tower of a pretrained model gets no gradient under DDP: the second step raises",
-    markers=(r"DistributedDataParallel|DDP|Accelerator|ddp_find_unused", r"transformers|from_pretrained"),
+    markers=(
+        r"DistributedDataParallel|DDP|Accelerator|ddp_find_unused",
+        r"transformers|from_pretrained|timm|torchvision",
+    ),
     references=(
         "https://github.com/pytorch/pytorch/issues/43259",
         "https://github.com/huggingface/sentence-transformers/issues/1454",
@@ -64,7 +68,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _finding(run: RunQuery, wrap: Event, part: IdlePart) -> Finding:
-    instead = f"`{part.told_by}=False`" if part.told_by else "Load what is used"
+    instead = f"`{part.told_by}`" if part.told_by else "Load what is used"
     return run.finding(
         META,
         part.made.module,
@@ -128,6 +132,35 @@ def main(loader, optimizer, name):
         optimizer.step()
 """
 _SEARCH = "kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)]"
+_IMAGES = """\
+import timm
+import torch.distributed as dist
+from timm.data import resolve_model_data_config
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torchvision import models
+
+
+class Net(nn.Module):
+    def __init__(self, arch="vit_base_patch16_224"):
+        super().__init__()
+        self.trunk = %s
+        self.head = nn.Linear(768, 5)
+
+    def forward(self, x):
+        return self.head(%s)
+
+
+def main(loader, rank):
+    dist.init_process_group("nccl")
+    net = Net().cuda(rank)
+    print(resolve_model_data_config(net.trunk))
+    model = DistributedDataParallel(net, device_ids=[rank])
+    for images, labels in loader:
+        nn.functional.cross_entropy(model(images), labels).backward()
+"""
+_TOKENS = "self.trunk.forward_features(x)[:, 0]"
+_STAGES = "self.trunk.layer4(self.trunk.layer1(self.trunk.conv1(x))).mean((2, 3))"
 
 EXAMPLES = (
     bad("a pooler", {"train.py": _DDP % ("", "out.last_hidden_state", "")}, at="train.py:11 warning"),
@@ -150,5 +183,19 @@ EXAMPLES = (
                 "        self.head", "        self.clip.text_model.requires_grad_(False)\n        self.head"
             )
         },
+    ),
+    bad("a head", {"train.py": _IMAGES % ("timm.create_model(arch, pretrained=True)", _TOKENS)}, "train.py:12 warning"),
+    bad("a head of torchvision", {"train.py": _IMAGES % ("models.resnet50()", _STAGES)}, "train.py:12 warning"),
+    bad(
+        "the classifier behind the features",
+        {"train.py": _IMAGES % ("models.vgg16()", "self.trunk.features(x).flatten(1)")},
+        "train.py:12 warning",
+    ),
+    good("no head", {"train.py": _IMAGES % ("timm.create_model(arch, num_classes=0)", _TOKENS)}),
+    good("weights without a head", {"train.py": _IMAGES % ('timm.create_model("vit_base_patch16_224.mae")', _TOKENS)}),
+    good("the whole model", {"train.py": _IMAGES % ("timm.create_model(arch)", "self.trunk(x)")}),
+    good(
+        "the head is taken off",
+        {"train.py": _IMAGES % ("models.resnet50()\n        self.trunk.fc = nn.Identity()", _STAGES)},
     ),
 )

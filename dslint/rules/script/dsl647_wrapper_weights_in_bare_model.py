@@ -20,7 +20,6 @@ of it raises, and with `strict=False` returns all keys as missing.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
@@ -28,7 +27,7 @@ from dslint.python.events import Event
 from dslint.python.queries.derived import Derived
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import is_wrapper
+from dslint.rules.ddps import is_wrapper, knows_prefix
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
@@ -46,14 +45,12 @@ META = RuleMeta(
     depends_on_run=True,
     no_experiment="the names of the keys can be compared without ranks",
 )
-# Who writes this knows of the prefix.
-_KNOWS = re.compile(r"[\"']module\.?[\"']|unwrap|strip_prefix|consume_prefix|[\"']module\.")
 _OF_OPTIMIZER = ("torch.optim.",)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each load of a file with the weights of a wrapper into a model without one."""
-    if any(module.search(_KNOWS) for module in run.machine.program.modules()):
+    if knows_prefix(run):
         return
     given = [found.event for found in run.happenings("state-dict")]
     models = [event for event in given if _is_model(run, event)]
