@@ -4568,6 +4568,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL675",
+        name="undivided-length-rules-the-loop",
+        kind="script",
+        severity="warning",
+        summary="the loader is counted before it is divided among the processes, and that decides how long the run lasts",
+        module="dslint.rules.script.dsl675_undivided_length_rules_the_loop",
+        markers=(
+            "accelerat|lightning|fabric",
+            "prepare|setup_dataloaders",
+            "\\blen\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
