@@ -4585,6 +4585,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL676",
+        name="every-rank-draws-whole-epoch",
+        kind="script",
+        severity="warning",
+        summary="the sampler of the training loader knows nothing of ranks: each process draws a whole epoch",
+        module="dslint.rules.script.dsl676_every_rank_draws_whole_epoch",
+        markers=(
+            "Sampler\\b",
+            "DistributedDataParallel|DDP\\b|deepspeed|FullyShardedDataParallel|fully_shard|FSDP",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
