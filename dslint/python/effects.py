@@ -293,5 +293,17 @@ def note_loaders(m: Machine, operands: list[Value], node: ast.AST) -> None:
         m.events.append(Event("", tags, node, m.frame.module, None, given, None, m.lanes, m.control))
 
 
+def note_length(m: Machine, asked: Value, node: ast.AST) -> None:
+    """Note that the program asks how many batches a loader has."""
+    loaders = [a for a in asked.atoms if isinstance(a, Instance) and isinstance(a.cls, str) and a.cls]
+    if (
+        loaders
+        and len(loaders) == len(asked.atoms)
+        and all(m.libraries.is_class(str(a.cls), "loader") for a in loaders)
+    ):
+        tags = frozenset(("asks-length",))
+        m.events.append(Event("builtins.len", tags, node, m.frame.module, asked, {}, None, m.lanes, m.control))
+
+
 def _is_of_loader(m: Machine, cls: str) -> bool:
     return bool(cls) and m.libraries.is_class(cls, "loader", "distributed-sampler")

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, higher, paths, ragged, reflection, shares, turns
+from dslint.python import collected, containers, effects, higher, paths, ragged, reflection, shares, turns
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.joins import join
@@ -137,6 +137,7 @@ def _length(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     own = call_method(m, value, "__len__", [], node)
     if own is not None:
         return own
+    effects.note_length(m, value, node)
     atom = Unknown(OPAQUE, "length of an unknown object", "builtins.int")
     is_text = any(isinstance(a, Unknown) and a.type in ("builtins.str", "builtins.bytes") for a in value.atoms)
     return Value(

@@ -36,6 +36,12 @@ def maker_of(run: RunQuery, value: Value | None) -> Event | None:
     return maker if maker is not None and maker.api == ACCELERATOR and not maker.open else None
 
 
+def splits_batches(run: RunQuery) -> bool:
+    """Return whether an Accelerator may divide each batch over the processes."""
+    makers = [h.event for h in run.occurrences("starts-group") if h.event.api == ACCELERATOR]
+    return any(m.open or {"split_batches", "dataloader_config"} & m.arguments.keys() for m in makers)
+
+
 def plugin_of(run: RunQuery, accelerator: Event, name: str, cls: str) -> Event | None:
     """Return the call that made the plugin which an Accelerator certainly has."""
     given = accelerator.arguments.get(name)

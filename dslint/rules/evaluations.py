@@ -49,6 +49,42 @@ def whole_evaluations(run: RunQuery) -> Iterator[Evaluation]:
                 yield Evaluation(loaders[next(iter(made))], loop, event)
 
 
+def whole_lists(run: RunQuery) -> Iterator[tuple[Loop, Event]]:
+    """Yield each loop in which every rank runs a model over all of a list, with the gather of what came out."""
+    told: set[ast.AST] = set()
+    loaders = {found.event.node for found in run.occurrences("makes-loader")}
+    for found in run.occurrences("collective"):
+        event = found.event
+        if event.lanes != run.machine.worlds.full or "gather" not in event.api.rpartition(".")[2] or event.may:
+            continue
+        for loop in _loops_behind(found):
+            if loop.node not in told and not loop.items & loaders and _goes_through_all(run, loop):
+                told.add(loop.node)
+                yield loop, event
+
+
+def _goes_through_all(run: RunQuery, loop: Loop) -> bool:
+    """Return whether a loop runs over the same list on all ranks, and each of them runs the model in every turn."""
+    subject = loop.subject
+    if not isinstance(loop.node, ast.For) or subject is None or PARALLEL.search(loop.module.code):
+        return False
+    own = DATA | RANKED | HOST | RANDOM | LOST
+    if (loop.varies | subject.varies | run.machine.shape(subject)) & own or run.machine.deep_varies(subject) & own:
+        return False
+    if loop.counts:
+        if "len(" not in ast.unparse(loop.node.iter):
+            return False
+    elif not instances(subject) or len(instances(subject)) != len(subject.atoms):
+        return False
+    forwards = [node for node in walk(loop.body) if isinstance(node, Event) and "forward" in node.tags]
+    return all(e.lanes == run.machine.worlds.full and not e.varies & RANKED and _is_alike(e) for e in forwards)
+
+
+def _is_alike(event: Event) -> bool:
+    """Return whether no argument of a call has to do with the rank."""
+    return not any((varies | shape) & (DATA | RANKED | LOST) for varies, shape, _ in event.snapshot.values())
+
+
 def _loops_behind(found: Happening) -> Iterator[Loop]:
     """Yield the evaluating loops from which an argument of a call comes, also in what calls the function around it."""
     pieces: list[ast.AST] = [node for node in found.event.nodes.values() if not isinstance(node, ast.Constant)]

@@ -96,17 +96,27 @@ def _is_about_items(source: Source, event: Event, adds_sampler: bool) -> bool:
 
 def is_blind(run: RunQuery, source: Source) -> bool:
     """Return whether neither the contents nor the code nor the making of a source have to do with the rank."""
-    if source.varies & (RANKED | LOST | RANDOM) or "torch.utils.data.DistributedSampler" in source.bases:
-        return False
-    pieces = [_TEXT.sub("", ast.unparse(node)) for _, node in reached(run.machine.program, source.code)]
-    if any(map(_ASKS.search, pieces)):
-        return False
-    if isinstance(source.made, ast.ListComp) and _ASKS.search(ast.unparse(source.made)):
-        return False
-    if isinstance(source.made, ast.Call) and any(map(_is_told, (*source.made.args, *source.made.keywords))):
+    if source.varies & RANDOM or not knows_no_rank(run, source):
         return False
     is_ordered = source.role != "dataset" or ITERABLE in source.bases
+    pieces = (_TEXT.sub("", ast.unparse(node)) for _, node in reached(run.machine.program, source.code))
     return not (is_ordered and source.is_own and any(map(DRAWS.search, pieces)))
+
+
+def knows_no_rank(run: RunQuery, source: Source) -> bool:
+    """Return whether a source gives every process all of its items, if perhaps in an order of its own."""
+    if source.varies & (RANKED | LOST) or "torch.utils.data.DistributedSampler" in source.bases:
+        return False
+    if any(asks_for_rank(node) for _, node in reached(run.machine.program, source.code)):
+        return False
+    if isinstance(source.made, ast.ListComp) and asks_for_rank(source.made):
+        return False
+    return not (isinstance(source.made, ast.Call) and any(map(_is_told, (*source.made.args, *source.made.keywords))))
+
+
+def asks_for_rank(node: ast.AST) -> bool:
+    """Return whether code asks for the rank or the number of processes, by its words."""
+    return _ASKS.search(_TEXT.sub("", ast.unparse(node))) is not None
 
 
 def _is_told(argument: ast.AST) -> bool:

@@ -32,6 +32,7 @@ from dslint.python.events import Event
 from dslint.python.queries.derived import Derived, Piece
 from dslint.python.queries.factors import Factors
 from dslint.python.source import Module
+from dslint.rules.accelerators import splits_batches
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lightnings import adds_sampler
 from dslint.rules.plateaus import instances
@@ -93,7 +94,7 @@ def _own_sizes(run: RunQuery, factors: Factors) -> list[list[str]]:
     for happening in run.occurrences("makes-loader"):
         event = happening.event
         sampler = instances(event.arguments.get("sampler"))
-        is_shared = any(atom in shared for atom in instances(event.result)) and not _splits_batches(run)
+        is_shared = any(atom in shared for atom in instances(event.result)) and not splits_batches(run)
         node = event.nodes.get("batch_size")
         if node is not None and (is_lightning or is_shared or (sampler and all(atom in divided for atom in sampler))):
             found.append(factors.of(event.module, node))
@@ -103,12 +104,6 @@ def _own_sizes(run: RunQuery, factors: Factors) -> list[list[str]]:
         if node is not None and _is_of_ranks(run, event):
             found.append(factors.of(event.module, node))
     return [size for size in found if size] + ([["train_dataloader()"]] if is_lightning else [])
-
-
-def _splits_batches(run: RunQuery) -> bool:
-    """Return whether an Accelerator may divide each batch over the processes."""
-    makers = [h.event for h in run.occurrences("starts-group") if h.event.api == "accelerate.Accelerator"]
-    return any(m.open or {"split_batches", "dataloader_config"} & m.arguments.keys() for m in makers)
 
 
 def _is_of_ranks(run: RunQuery, event: Event) -> bool:

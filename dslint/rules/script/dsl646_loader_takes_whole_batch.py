@@ -1,7 +1,7 @@
 """Each rank's loader gives batches of `train_batch_size`, which is meant for all ranks and micro batches together.
 
-**What.** A loader with a `DistributedSampler` has the batch size that the config of the DeepSpeed engine gives as
-`train_batch_size`, or what `engine.train_batch_size()` says.
+**What.** A loader with a `DistributedSampler`, or the pipeline of each rank over a stream of shards, has the batch size
+that the config of the DeepSpeed engine gives as `train_batch_size`, or what `engine.train_batch_size()` says.
 
 **Why it hurts.** `train_batch_size` is the product of the micro batch, the accumulation steps and the number of ranks.
 The engine does not look at what the loader gives: it counts micro batches. On eight ranks with four micro batches a
@@ -35,7 +35,7 @@ META = RuleMeta(
     kind="script",
     severity=Severity.WARNING,
     summary="the loader of each rank gives batches of `train_batch_size`, which is meant for all ranks together",
-    markers=(r"deepspeed", r"train_batch_size", r"DataLoader"),
+    markers=(r"deepspeed", r"train_batch_size", r"DataLoader|batched|WebLoader"),
     references=(
         "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters",
         "https://github.com/deepspeedai/DeepSpeed/issues/152",
@@ -44,6 +44,7 @@ META = RuleMeta(
     no_experiment="what a loader gives and what a config states can be compared without a run",
 )
 _ASKED = "train_batch_size"
+_SIZES = ("batch_size", "batchsize")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -51,9 +52,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
     engines = [found.event for found in run.happenings("makes-engine") if not found.event.may]
     if run.context.is_one_process or not engines:
         return
-    for found in run.happenings("makes-loader"):
+    for found in run.happenings("makes-loader", "makes-batches"):
         event = found.event
-        size = event.arguments.get("batch_size")
+        size = next((event.arguments[name] for name in _SIZES if name in event.arguments), None)
         if size is None or event.open or not _is_divided(run, event):
             continue
         engine = next((made for made in engines if _is_whole(made, size)), None)
@@ -63,12 +64,23 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 def _is_divided(run: RunQuery, event: Event) -> bool:
     """Return whether a loader certainly gives each rank its own share."""
-    sampler = event.arguments.get("sampler")
-    found = instances(sampler)
     libraries = run.machine.libraries
+    if "makes-batches" in event.tags or _is_pipeline(run, event.arguments.get("dataset")):
+        return True
+    found = instances(event.arguments.get("sampler"))
     return bool(found) and all(
         isinstance(atom.cls, str) and libraries.is_class(atom.cls, "distributed-sampler") for atom in found
     )
+
+
+def _is_pipeline(run: RunQuery, data: Value | None) -> bool:
+    """Return whether a data set is a pipeline over shards, which each rank runs for itself."""
+    rows = [run.machine.libraries.class_(atom.cls) for atom in instances(data) if isinstance(atom.cls, str)]
+    return bool(rows) and all(row is not None and row.kind == "dataset" and _pipes(run, row.path) for row in rows)
+
+
+def _pipes(run: RunQuery, path: str) -> bool:
+    return any("pipes" in row.constructor.tags for row in run.machine.libraries.lineage(path))
 
 
 def _is_whole(engine: Event, size: Value) -> bool:
@@ -87,7 +99,7 @@ def _is_whole(engine: Event, size: Value) -> bool:
 
 
 def _finding(run: RunQuery, event: Event, engine: Event) -> Finding:
-    node = event.nodes.get("batch_size", event.node)
+    node = next((event.nodes[name] for name in _SIZES if name in event.nodes), event.node)
     shown = run.text(event.module, node)
     return run.finding(
         META,
@@ -129,6 +141,26 @@ def main(model, dataset):
 
 main(load_model(), load_data())
 """
+_SHARDS = """\
+import deepspeed
+import webdataset as wds
+
+
+def pipeline(args):
+    stream = wds.WebDataset(args.shards, resampled=True, nodesplitter=wds.split_by_node)
+    return stream.shuffle(1000).decode("pil").to_tuple("jpg", "cls").batched(%s)
+
+
+def main(args, model):
+    config = {"train_batch_size": args.batch_size, "optimizer": {"type": "Adam", "params": {"lr": 0.001}}}
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
+    for images, labels in wds.WebLoader(pipeline(args), batch_size=None).with_epoch(1000):
+        engine.backward(engine(images, labels))
+        engine.step()
+
+
+main(parse(), load_model())
+"""
 _SHARE = ", sampler=DistributedSampler(dataset)"
 
 EXAMPLES = (
@@ -143,6 +175,8 @@ EXAMPLES = (
         at="train.py:20 warning",
     ),
     bad("asked of the engine", {"train.py": _SCRIPT % ("engine.train_batch_size()", _SHARE)}, at="train.py:21 warning"),
+    bad("a pipeline over shards", {"train.py": _SHARDS % "args.batch_size, partial=False"}, at="train.py:7 warning"),
+    good("a share of it", {"train.py": _SHARDS % "args.batch_size // engine_count()"}),
     good("the micro batch", {"train.py": _SCRIPT % ("engine.train_micro_batch_size_per_gpu()", _SHARE)}),
     good("computed from it", {"train.py": _SCRIPT % ("args.batch_size // 32", _SHARE)}),
     good(
