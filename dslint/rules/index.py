@@ -4568,6 +4568,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL685",
+        name="several-backwards-before-step",
+        kind="script",
+        severity="warning",
+        summary="several backwards for one step under DeepSpeed: each one steps, or only the last one counts",
+        module="dslint.rules.script.dsl685_several_backwards_before_step",
+        markers=(
+            "backward\\(",
+            "deepspeed|accelerat",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
