@@ -4609,6 +4609,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL686",
+        name="gather-of-state-dict",
+        kind="script",
+        severity="error",
+        summary="`GatheredParameters` gets tensors of a `state_dict()`, which it cannot gather: they stay empty",
+        module="dslint.rules.script.dsl686_gather_of_state_dict",
+        markers=(
+            "GatheredParameters",
+            "state_dict",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
