@@ -23,6 +23,7 @@ from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
 from dslint.model.plan.missing import missing_script
+from dslint.model.plan.owntrainer import OwnOptimizer, own_optimizer
 from dslint.model.plan.parser.accept import passed as given_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
@@ -83,7 +84,7 @@ class RunPlan:
     ``meant`` is the file that a script which is nowhere would be if a module were a path, or a path a module.
     ``group_size``: the number of ranks that the script writes out for its process group. ``reads`` are the names of
     variables in the script. ``elsewhere`` is the optimizer that `deepspeed.initialize` gets in a module which the
-    script imports, or in one of several calls.
+    script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config.
     """
 
     command: LaunchCommand
@@ -118,6 +119,7 @@ class RunPlan:
     group_size: Fact[int] = field(default_factory=absent)
     reads: frozenset[str] = frozenset()
     elsewhere: Fact[str] = field(default_factory=absent)
+    own_optimizer: OwnOptimizer | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -273,6 +275,7 @@ def _planned(
         group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
         elsewhere=_elsewhere(script, choice, consumer, workspace),
+        own_optimizer=_own_optimizer(script, choice, consumer, workspace),
     )
 
 
@@ -286,6 +289,14 @@ def _elsewhere(script: str | None, choice: ConfigChoice, consumer: Fact[str], wo
     """The optimizer that comes beside the one of the config; a Trainer passes none."""
     is_asked = consumer.get_or("deepspeed") == "deepspeed" and choice.doc is not None and choice.doc.has("/optimizer")
     return handed_elsewhere(script, workspace) if is_asked and script is not None else absent()
+
+
+def _own_optimizer(
+    script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
+) -> OwnOptimizer | None:
+    """What the Trainer of the script is given; the script is interpreted where its words speak of an optimizer."""
+    is_asked = script is not None and choice.doc is not None and consumer.get_or("") == "hf"
+    return own_optimizer(script, workspace) if is_asked and script is not None else None
 
 
 def _words(

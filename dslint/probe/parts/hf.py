@@ -92,7 +92,26 @@ def length_of_step(rank: RankApi, text: str, given: dict[str, Json], scale: floa
     return float(torch.stack(moved).norm())
 
 
-def _trainer_with_config(rank: RankApi, text: str, given: dict[str, Json], model: Any) -> Any:
+def groups_of_run(rank: RankApi, text: str, kind: Callable[[Any], Any], **more: Any) -> list[float]:
+    """Train as `train_with_config` does with a Trainer of another class.
+
+    Args:
+        kind: makes the class from that of transformers.
+        more: further arguments of the Trainer, by functions of the model.
+
+    Returns:
+        the rates at which the groups of the optimizer in effect begin.
+    """
+    model = _model_for(rank)
+    passed = {name: make(model) for name, make in more.items()}
+    trainer = _trainer_with_config(rank, text, {"learning_rate": 0.5}, model, kind, **passed)
+    trainer.train()
+    return [float(group.get("initial_lr", group["lr"])) for group in trainer.model_wrapped.basic_optimizer.param_groups]
+
+
+def _trainer_with_config(
+    rank: RankApi, text: str, given: dict[str, Json], model: Any, kind: Callable[[Any], Any] | None = None, **more: Any
+) -> Any:
     import torch
     from transformers import Trainer, TrainingArguments
 
@@ -111,7 +130,8 @@ def _trainer_with_config(rank: RankApi, text: str, given: dict[str, Json], model
         **{"max_steps": 1, "save_strategy": "no", **agreeing(text), **given},
     )  # fmt: skip
     row = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
-    trainer = Trainer(model=model, args=arguments, train_dataset=[row] * 8, eval_dataset=[row])
+    cls = Trainer if kind is None else kind(Trainer)
+    trainer = cls(model=model, args=arguments, train_dataset=[row] * 8, eval_dataset=[row], **more)
     rank.mark("trainer ready")
     return trainer
 
