@@ -3888,7 +3888,10 @@ RULES: tuple[RuleInfo, ...] = (
         severity="error",
         summary="a collective of NCCL gets a tensor in the memory of the host",
         module="dslint.rules.script.dsl602_host_tensor_over_nccl",
-        markers=("nccl|NCCL",),
+        markers=(
+            "nccl|NCCL|ccelerat|init_distributed",
+            "\\.(?:gather|reduce|broadcast)|all_(?:gather|reduce|to_all)|\\b(?:reduce|gather)",
+        ),
         fix="none",
         since="0.1.0",
         depends_on_run=True,
@@ -4497,7 +4500,7 @@ RULES: tuple[RuleInfo, ...] = (
         module="dslint.rules.script.dsl657_gather_list_of_one_tensor",
         markers=(
             "\\bgather|all_gather",
-            "\\]\\s*\\*|\\*\\s*\\[",
+            "\\]\\s*\\*|\\*\\s*\\[|\\[\\w+ for ",
         ),
         fix="none",
         since="0.1.0",
