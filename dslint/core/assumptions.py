@@ -152,6 +152,13 @@ ASSUMPTIONS = (
         "this job meets what users report of these settings",
     ),
     Assumption(
+        "job-on-gpus",
+        "backends that a library chooses",
+        "a job that names no device runs on GPUs of NVIDIA, and its process group is one of NCCL alone",
+        "accelerate and DeepSpeed take NCCL where there are such GPUs",
+        "the job runs on GPUs, for which the library takes NCCL",
+    ),
+    Assumption(
         "files-are-here",
         "files that a launch command names",
         "a relative path leads to a file of the project, and nothing makes that file before the run",

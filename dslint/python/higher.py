@@ -162,11 +162,27 @@ def _ordered(m: Machine, items: list[Value], reverse: Value | None) -> list[Valu
     if not items:
         return []
     backwards = reverse is not None and reverse.constants == (True,)
+    firsts = _firsts(items)
+    if firsts is not None:
+        order = sorted(range(len(items)), key=firsts.__getitem__, reverse=backwards)
+        return [items[at] for at in order]
     found = apply(m.worlds, lambda *values: tuple(sorted(values, reverse=backwards)), items)
     atom = found.single if found is not None else None
     if found is None or not isinstance(atom, Tuple):
         return None
     return [item.with_(found.varies) for item in atom.items]
+
+
+def _firsts(items: list[Value]) -> list[str] | None:
+    """Return the texts with which tuples begin, where all differ: nothing behind them takes part in the order."""
+    firsts: list[str] = []
+    for item in items:
+        atom = item.single
+        first = atom.items[0].single if isinstance(atom, Tuple) and atom.items else None
+        if not isinstance(first, Const) or not isinstance(first.value, str):
+            return None
+        firsts.append(first.value)
+    return firsts if len(set(firsts)) == len(firsts) else None
 
 
 def sort_in_place(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> None:

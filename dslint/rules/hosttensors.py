@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from dslint.python.libraries import Row
 from dslint.python.source import Module
 from dslint.python.values import Atom, Instance, Value
 from dslint.rules.runs import RunQuery
@@ -44,8 +45,12 @@ class HostTensors:
         return [(module, call) for call in calls if _is_local(module, call)] if len(calls) == len(made) else []
 
     def _is_on_host(self, module: Module, node: ast.Call) -> bool:
-        """Return whether a call makes a tensor of plain numbers, and names no device."""
+        """Return whether a call makes a tensor of plain numbers and names no device, or brings a tensor to the host."""
         libraries = self.run.machine.libraries
+        if isinstance(node.func, ast.Attribute):
+            method = libraries.method("torch.Tensor", node.func.attr)
+            if method is not None and self._is_brought(module, node, method):
+                return True
         path = libraries.canonical(module.path_of(node.func))
         cls = libraries.class_(path)
         row = cls.constructor if cls is not None else libraries.function(path)
@@ -58,6 +63,16 @@ class HostTensors:
         data = given.get("data") or (node.args[0] if node.args else None)
         names = [p.arg for p in row.parameters.args] if row.parameters is not None else ["data"]
         return "data" not in names or data is None or _is_plain(data)
+
+    def _is_brought(self, module: Module, node: ast.Call, method: Row) -> bool:
+        """Return whether a method brings a tensor to the host, or leaves it there."""
+        if method.extra.get("on_host"):
+            return True
+        if "moves-to-device" in method.tags:
+            given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "device")]
+            return any(isinstance(device, ast.Constant | ast.Call) and _is_cpu(device) for device in given)
+        inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        return "values_of" in method.extra and isinstance(inner, ast.Call) and self._is_on_host(module, inner)
 
 
 def _is_cpu(device: ast.expr) -> bool:

@@ -239,15 +239,17 @@ class RunQuery:
         origin: tuple[Module, ast.AST] | None = None,
         same: tuple[Value | None, ...] = (),
         facts: Mapping[str, str | int | float | bool | None] | None = None,
+        assumptions: tuple[str, ...] = (),
     ) -> Finding:
         """Return a finding at a node; `varies` are the causes it rests on, which say what is assumed for it.
 
-        `origin` is where the difference comes from; `same` are values that it takes for the same on all ranks.
+        `origin` is where the difference comes from; `same` are values that it takes for the same on all ranks;
+        `assumptions` what the rule assumes besides.
         In a test the mistake of a training script is an information: a test may expect the failure.
         """
         if _TEST.search(module.path):
             severity = Severity.INFO
-        assumptions = (*from_bits(varies, origin), *with_origins(self.entries, same))
+        assumptions = (*assumptions, *from_bits(varies, origin), *with_origins(self.entries, same))
         place = module.location(node)
         return meta.finding(
             place, message, hint=hint, related=related, fix=fix, severity=severity, facts=facts, assumptions=assumptions

@@ -40,10 +40,11 @@ class Derived:
             if len(found) > _MAX_PIECES:
                 return None
             for node in _own(piece[1]):
-                pending.extend(self._behind(piece[0], node))
+                pending.extend(self.behind(piece[0], node))
         return list(found)
 
-    def _behind(self, module: Module, node: ast.AST) -> Iterator[Piece]:
+    def behind(self, module: Module, node: ast.AST) -> Iterator[Piece]:
+        """Yield what a name or field may be: values and functions."""
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if not name or (self._skipped is not None and self._skipped.search(name)):
             return

@@ -1,7 +1,9 @@
 """A collective of NCCL gets a tensor in the memory of the host.
 
-**What.** The process group was made with `"nccl"` alone, and `dist.all_reduce`, `broadcast` or another collective gets
-a tensor that was made of plain numbers, without `device=` and without a move to the GPU: mostly a meter or a counter.
+**What.** The process group was made with `"nccl"` alone, or by accelerate or DeepSpeed, which take NCCL on GPUs; and
+`dist.all_reduce`, `broadcast`, `accelerator.gather` or another collective gets a tensor that was made of plain numbers,
+without `device=` and without a move to the GPU, or one that `.cpu()` has brought to the host: mostly a meter, a counter
+or a dictionary of statistics.
 
 **Why it hurts.** NCCL takes tensors on GPUs only. The call raises `No backend type associated with device type cpu`
 on every rank, often as late as at the end of the first epoch. With gloo, or with both backends, it works.
@@ -21,9 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dslint.core.assumptions import assumed
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.everyrank import row_of
 from dslint.rules.groups import backend_of, backend_words
 from dslint.rules.hosttensors import HostTensors
 from dslint.rules.runs import RunQuery
@@ -34,7 +38,10 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="a collective of NCCL gets a tensor in the memory of the host",
-    markers=(r"nccl|NCCL",),
+    markers=(
+        r"nccl|NCCL|ccelerat|init_distributed",
+        r"\.(?:gather|reduce|broadcast)|all_(?:gather|reduce|to_all)|\b(?:reduce|gather)",
+    ),
     references=(
         "https://pytorch.org/docs/stable/distributed.html#backends",
         "https://github.com/pytorch/examples/pull/1034",
@@ -42,6 +49,10 @@ META = RuleMeta(
     depends_on_run=True,
 )
 _HOMES = ("torch.distributed.", "deepspeed.comm.")
+# Where the tensors of a structure are sent one by one, each from where it lies.
+_SENDS_EACH = "accelerate."
+# What may name another backend or device for a group that a library makes.
+_OTHERS = ("cpu", "use_cpu", "no_cuda", "kwargs_handlers", "fsdp_plugin", "fsdp", "dist_backend", "ddp_backend")
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -53,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     tensors = HostTensors(run)
     for found in run.happenings("collective"):
         event = found.event
-        if not event.api.startswith(_HOMES) or event.may or event.open or not _is_default(event):
+        if event.may or event.open or not _takes_as_is(run, event):
             continue
         for name, value in event.arguments.items():
             places = tensors.places(value)
@@ -72,6 +83,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                     run.location(group.module, group.node, "the group has NCCL alone"),
                 ),
                 severity=None if is_certain else Severity.WARNING,
+                assumptions=(assumed("job-on-gpus"),) if _is_chosen(group) else (),
                 facts={"call": call, "argument": name},
             )
             break
@@ -81,15 +93,30 @@ def _nccl(run: RunQuery) -> tuple[Event, bool] | None:
     """Return the call that makes the group where NCCL is its only backend, and whether no option may change it."""
     groups = [found.event for found in run.happenings("default-group") if "starts-group" in found.event.tags]
     groups = [event for event in groups if "makes-engine" not in event.tags]
-    if not groups or any(event.open or backend_words(run, event) != ("nccl",) for event in groups):
+    named = [event for event in groups if not _is_chosen(event)]
+    if not groups or any(event.open or backend_words(run, event) != ("nccl",) for event in named):
         return None
     values = [backend_of(run, event) for event in groups]
-    return groups[0], all(value is not None and value.constants == ("nccl",) for value in values)
+    is_certain = all(value is not None and value.constants == ("nccl",) for value in values)
+    return (named or groups)[0], is_certain
 
 
-def _is_default(event: Event) -> bool:
-    group = event.arguments.get("group")
-    return group is None or group.constants == (None,)
+def _is_chosen(event: Event) -> bool:
+    """Return whether a library chooses the backend: nothing that it gets names one, or the host as the device."""
+    given = (event.arguments.get(name) for name in _OTHERS)
+    return (
+        not event.open
+        and not event.api.startswith(_HOMES[0])
+        and all(value is None or value.constants in ((None,), (False,)) for value in given)
+    )
+
+
+def _takes_as_is(run: RunQuery, event: Event) -> bool:
+    """Return whether a collective of the default group sends the tensor from where it lies."""
+    if event.api.startswith(_HOMES):
+        group = event.arguments.get("group")
+        return group is None or group.constants == (None,)
+    return event.api.startswith(_SENDS_EACH) and bool(row_of(run, event).get("one_each"))
 
 
 _METER = """\
@@ -161,6 +188,56 @@ if __name__ == "__main__":
 """
 _NCCL = 'dist.init_process_group("nccl")'
 
+_STATISTICS = """\
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+
+def summarise(loss, lengths):
+    return {"loss": loss.detach().float().cpu(), "length": lengths.float().mean()%s}
+
+
+def averaged(accelerator, stats):
+    if accelerator.num_processes == 1:
+        return {name: value.item() for name, value in stats.items()}
+    means = {}
+    for name, value in sorted(stats.items()):
+        if isinstance(value, torch.Tensor):
+%s        means[name] = value
+    return means
+
+
+def main(model, optimizer, rows):
+    accelerator = Accelerator(%s)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(rows))
+    for batch in loader:
+        loss = model(batch["ids"]).mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        accelerator.print(averaged(accelerator, summarise(loss, batch["length"])))
+"""
+_SUM = "            dist.all_reduce(value)\n"
+_EVALUATED = """\
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+
+
+def evaluate(model, rows):
+    accelerator = Accelerator()
+    model, loader = accelerator.prepare(model, DataLoader(rows))
+    found = []
+    for batch in loader:
+        with torch.no_grad():
+            logits = model(batch["ids"]).logits
+        scores = torch.tensor([len(row) for row in batch["text"]], device=accelerator.device)
+        found.append(accelerator.gather_for_metrics(%s))
+    return torch.cat(found), scores
+"""
+
 
 def _files(meter: tuple[str, str, str] = ("", "", ""), group: str = _NCCL) -> dict[str, str]:
     return {"meter.py": _METER % meter, "train.py": _TRAIN % group}
@@ -174,6 +251,17 @@ EXAMPLES = (
     bad("the device is the host", {"train.py": _STOP % ', device="cpu"'}, "train.py:9 error"),
     bad("the backend by its name in torch", _files(group="dist.init_process_group(dist.Backend.NCCL)"),
         "meter.py:15 error"),
+    bad("statistics on the host, in a group of accelerate",
+        {"train.py": _STATISTICS % (".cpu()", _SUM, "")}, "train.py:17 warning"),
+    bad("predictions are brought to the host before they are gathered",
+        {"train.py": _EVALUATED % "logits.argmax(-1).detach().cpu()"}, "train.py:14 warning"),
+    bad("moved by name", {"train.py": _EVALUATED % "logits.argmax(-1).to('cpu').float()"}, "train.py:14 warning"),
+    bad("made for the gather", {"train.py": _EVALUATED % "torch.tensor([len(logits)])"}, "train.py:14 warning"),
+    good("brought to the host after the gather", {"train.py": _EVALUATED % "logits.argmax(-1)"}),
+    good("some statistics lie on the GPU", {"train.py": _STATISTICS % ("", _SUM, "")}),
+    good("moved back to the GPU",
+         {"train.py": _STATISTICS % (".cpu()", "            value = value.to(accelerator.device)\n" + _SUM, "")}),
+    good("a job on CPUs", {"train.py": _STATISTICS % (".cpu()", _SUM, "cpu=True")}),
     good("made on the GPU", _files((", device='cuda'", "", ""))),
     good("a device of the caller", {"train.py": _STOP % ', device=torch.cuda.current_device()'}),
     good("moved to the GPU", _files(("", ".cuda()", ""))),

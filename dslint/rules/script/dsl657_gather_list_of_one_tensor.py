@@ -23,7 +23,9 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.queries.derived import Derived, Piece
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.everyrank import row_of
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -32,20 +34,15 @@ META = RuleMeta(
     kind="script",
     severity=Severity.ERROR,
     summary="the list of a gather holds one tensor for all ranks: only the rows of one rank remain",
-    markers=(r"\bgather|all_gather", r"\]\s*\*|\*\s*\["),
+    markers=(r"\bgather|all_gather", r"\]\s*\*|\*\s*\[|\[\w+ for "),
     references=(
         "https://pytorch.org/docs/stable/distributed.html#torch.distributed.all_gather",
         "https://github.com/pytorch/pytorch/issues/53594",
     ),
     depends_on_run=True,
 )
-# The arguments that take in a tensor of each rank.
-_ROOMS = {
-    "torch.distributed.all_gather": "tensor_list",
-    "torch.distributed.gather": "gather_list",
-    "deepspeed.comm.all_gather": "tensor_list",
-    "deepspeed.comm.gather": "gather_list",
-}
+# Names that lead to names: no further.
+_DEEPEST = 4
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -55,7 +52,10 @@ def query(run: RunQuery) -> Iterator[Finding]:
     derived: Derived | None = None
     seen: set[ast.AST] = set()
     for found in run.occurrences("collective"):
-        room = found.event.nodes.get(_ROOMS.get(found.event.api, ""))
+        if "object-collective" in found.event.tags:
+            continue
+        row = row_of(run, found.event)
+        room = found.event.nodes.get(row.get("room") or row.get("root_only") or "")
         if room is None or found.event.node in seen:
             continue
         seen.add(found.event.node)
@@ -66,18 +66,45 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _repeated(derived: Derived, room: Piece) -> Piece | None:
-    """Return what makes a list by repeating one tensor, where that is all that a name may hold."""
-    module, node = room
-    if not isinstance(node, ast.Name):
-        return room if _repeats(node) else None
-    given = list(derived.of_name(module, node))
-    if not given or not all(_repeats(value) for _, value in given) or _is_filled(given[0][0].tree, node.id):
+    """Return what makes a list by repeating one tensor, where that is all that it may be but for `None`."""
+    made = list(_values(derived, room, 0))
+    if not made or not all(_repeats(node) for _, node in made):
         return None
-    return given[0]
+    node = room[1]
+    return None if isinstance(node, ast.Name) and _is_filled(room[0].tree, node.id) else made[0]
+
+
+def _values(derived: Derived, piece: Piece, steps: int) -> Iterator[Piece]:
+    """Yield the code of what an expression may be: through names, choices, and functions that return it."""
+    module, node = piece
+    if isinstance(node, ast.Constant) and node.value is None:
+        return
+    behind: list[Piece] = []
+    if isinstance(node, ast.IfExp):
+        behind = [(module, node.body), (module, node.orelse)]
+    elif isinstance(node, ast.Name | ast.Attribute):
+        behind = list(derived.behind(module, node))
+    elif isinstance(node, ast.Call):
+        functions = derived.behind(module, node.func) if isinstance(node.func, ast.Name | ast.Attribute) else ()
+        behind = [found for function in functions for found in _returned(*function)]
+    if not behind or steps > _DEEPEST:
+        yield piece
+        return
+    for inner in behind:
+        yield from _values(derived, inner, steps + 1)
+
+
+def _returned(module: Module, function: ast.AST) -> Iterator[Piece]:
+    """Yield what a function returns."""
+    if isinstance(function, ast.FunctionDef):
+        yield from ((module, n.value) for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None)
 
 
 def _repeats(node: ast.AST) -> bool:
-    """Return whether an expression is `[tensor] * count`."""
+    """Return whether an expression is `[tensor] * count`, or `[tensor for _ in range(count)]` with a name."""
+    if isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Name):
+        targets = (n for turn in node.generators for n in ast.walk(turn.target))
+        return all(n.id != node.elt.id for n in targets if isinstance(n, ast.Name))
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     lists = [side for side in (node.left, node.right) if isinstance(side, ast.List)]
@@ -113,6 +140,41 @@ def gathered(rows):
     return torch.cat(parts)
 """
 
+_ROOT = """\
+import torch
+import torch.distributed as dist
+
+from rooms import room
+
+
+def collected(rows):
+    parts = None
+    if dist.get_rank() == 0:
+        parts = room(rows, dist.get_world_size())
+    dist.gather(rows.contiguous(), gather_list=parts, dst=0)
+    return None if parts is None else torch.stack(parts)
+"""
+_ROOM = """\
+import torch
+
+
+def room(x, size):
+    return %s
+"""
+_FIELD = """\
+import torch
+import torch.distributed as dist
+
+
+class Collector:
+    def __init__(self):
+        self.parts = %s
+
+    def run(self, rows):
+        dist.all_gather(self.parts, rows)
+        return torch.cat(self.parts)
+"""
+
 EXAMPLES = (
     bad("one tensor again and again", {"a.py": _GATHER % "[torch.zeros_like(rows)] * world_size"}, "a.py:7"),
     bad(
@@ -131,6 +193,29 @@ def collected(score):
 """
         },
         "a.py:7",
+    ),
+    bad(
+        "the name of one tensor in each turn",
+        {
+            "a.py": (_GATHER % "[place for _ in range(world_size)]").replace(
+                "parts =", "place = torch.empty_like(rows)\n    parts ="
+            )
+        },
+        "a.py:8",
+    ),
+    bad(
+        "made at the root, by a helper of another file",
+        {"comm.py": _ROOT, "rooms.py": _ROOM % "[torch.empty_like(x)] * size"},
+        "rooms.py:5",
+    ),
+    bad("a field of an object", {"a.py": _FIELD % "[torch.empty(4)] * dist.get_world_size()"}, "a.py:7"),
+    good(
+        "a tensor for each rank, made by a helper",
+        {"comm.py": _ROOT, "rooms.py": _ROOM % "[torch.empty_like(x) for _ in range(size)]"},
+    ),
+    good(
+        "a field that holds a tensor for each rank",
+        {"a.py": _FIELD % "[torch.empty(4) for _ in range(dist.get_world_size())]"},
     ),
     good("a tensor for each rank", {"a.py": _GATHER % "[torch.zeros_like(rows) for _ in range(world_size)]"}),
     good("rows of one large tensor", {"a.py": _GATHER % "list(rows.new_empty(world_size, *rows.shape).unbind())"}),
