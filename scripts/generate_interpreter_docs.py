@@ -53,13 +53,14 @@ GROUPS = {
         " loops onceloops turns shares exceptional exceptions contexts matching generators"
     ),
     "Objects and containers": (
-        "objects attributes special enums containers dictionaries writing collected higher methods reflection functions"
+        "objects attributes special enums containers dictionaries writing changes escapes jsontexts collected higher"
+        " methods reflection functions"
     ),
     "Calls": "invoke opaque binding frames summaries budgets relevance",
     "Libraries": (
         "libraries library results handed eventtags effects ragged seeds orders hooks restrictions wrappers bars"
         " models namedlayers parameters gradients parts sources parsers dataclass_parsers environment configs"
-        " configfiles"
+        " configfiles configdicts snapshots"
     ),
     "What happens": "events facts beliefs",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import containers, expressions, formulas, paths, ragged, ranknames, shares, texts
+from dslint.python import containers, dictionaries, expressions, formulas, paths, ragged, ranknames, shares, texts
 from dslint.python.events import Event
 from dslint.python.machine import Machine
 from dslint.python.operators import BINARY, UNARY, apply
@@ -31,7 +31,7 @@ def binary(m: Machine, op: type[ast.operator], left: Value, right: Value, node: 
     own = binary_method(m, op, left, right, node)
     if own is not None:
         return own
-    joined = containers.concatenated(m, op, left, right, node)
+    joined = containers.concatenated(m, op, left, right, node) or dictionaries.merged(m, op, left, right, node)
     if joined is not None:
         return joined
     if op is ast.Div:

@@ -7,7 +7,8 @@ import builtins
 
 from dslint.python import parameters, ragged, ranknames
 from dslint.python.environment import ENVIRONMENT
-from dslint.python.heap import BASES, CONTAINERS, CONTENT, ESCAPED
+from dslint.python.escapes import lose
+from dslint.python.heap import BASES, CONTAINERS, CONTENT
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.several import of_each, with_member
@@ -357,6 +358,8 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
     from dslint.python.models import patch
 
     for atom in base.atoms:
+        if m.keeps_configs and (isinstance(atom, Api) or (isinstance(atom, Instance) and not atom.cls)):
+            lose(m, value)  # whoever knows the object has it, too
         if isinstance(atom, Instance):
             setter = m.store.get((atom.cls, f"{name}.setter")) if isinstance(atom.cls, ClassAtom) else None
             if setter is not None and isinstance(setter.single, Function):
@@ -378,22 +381,3 @@ def write(m: Machine, base: Value, name: str, value: Value, node: ast.AST) -> No
             patch(m, atom.path, name, value)
         elif isinstance(atom, ClassAtom | Function):
             m.store.set((atom, name), value)
-
-
-def escape(m: Machine, value: Value, depth: int = 0) -> None:
-    """Remember that code without a model may keep and change an object."""
-    for atom in value.atoms:
-        if isinstance(atom, Instance):
-            m.store.set((atom, ESCAPED), const(True))
-            m.escaped.add(atom)
-            if depth < 2 and atom.cls in CONTAINERS:
-                for item in m.elements(atom):
-                    escape(m, item, depth + 1)
-        elif isinstance(atom, Tuple) and depth < 2:
-            for item in atom.items:
-                escape(m, item, depth + 1)
-
-
-def is_escaped(m: Machine, atom: Instance) -> bool:
-    """Return whether code without a model has got hold of an object."""
-    return m.store.get((atom, ESCAPED)) is not None

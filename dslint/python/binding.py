@@ -22,6 +22,7 @@ class Arguments:
     rest: Value | None = None
     open_keywords: Value | None = None
     nodes: dict[int | str, ast.expr] = field(default_factory=dict)
+    places: dict[str, Value] = field(default_factory=dict)  # where the items of unpacked dictionaries are written
 
     def all(self) -> list[Value]:
         """Return every value that is passed."""
@@ -31,7 +32,8 @@ class Arguments:
     def shifted(self, first: Value) -> Arguments:
         """Return the arguments with a receiver before the others."""
         nodes = {at + 1 if isinstance(at, int) else at: node for at, node in self.nodes.items()}
-        return Arguments([first, *self.positional], self.keywords, self.rest, self.open_keywords, nodes)
+        values = [first, *self.positional]
+        return Arguments(values, self.keywords, self.rest, self.open_keywords, nodes, self.places)
 
 
 @dataclass(slots=True)

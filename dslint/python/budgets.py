@@ -11,8 +11,8 @@ import ast
 from collections.abc import Callable
 from functools import lru_cache
 
-from dslint.python import attributes
 from dslint.python.binding import Arguments
+from dslint.python.escapes import escape, lose_names, lose_written
 from dslint.python.events import Call, Lost, Seq
 from dslint.python.heap import UNFINISHED, OutOfBudgetError
 from dslint.python.joins import join
@@ -79,9 +79,12 @@ def _left(m: Machine, function: Function, arguments: Arguments, node: ast.AST, m
     for key, value in changes.items():
         if not isinstance(key[0], int) or key[0] in m.program.module_frames:
             m.store.set(key, _after(m, key, value, unread))
+    if m.keeps_configs:
+        lose_written(m, list(changes))
+        lose_names(m)
     _fields(m, function, arguments, unread)
     for operand in arguments.all():
-        attributes.escape(m, operand)
+        escape(m, operand)
     if matters:
         m.events.append(Call(node, m.frame.module, function, Seq([*m.partial, Lost(UNFINISHED, node)])))
         return one(Unknown(LOST_VALUE, UNFINISHED), LOST, LOST)

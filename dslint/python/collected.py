@@ -104,7 +104,7 @@ def _dict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if value is not None:
         dictionaries.update_dict(m, atom, value, node)
     for name, item in arguments.keywords.items():
-        writing.store_item(m, made, const(name), item, node)
+        writing.store_item(m, made, const(name), item, node, dictionaries.place_of_keyword(arguments, name, node))
     if arguments.open_keywords is not None:
         dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords)
     return made

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dslint.python import arithmetic, connectives, containers, expressions, ragged
+from dslint.python.joins import join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import COMPARE, apply
 from dslint.python.special import compare_method
@@ -206,6 +207,10 @@ def narrow(m: Machine, test: ast.expr, holds: bool) -> None:
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
         for part in test.values:
             narrow(m, part, holds)
+    elif m.keeps_configs and holds and (texts := _texts_of(test)) is not None:
+        key, value = _cell(m, texts[0])
+        if key is not None and value is not None and value.constants is None:
+            m.store.set(key, join_all(map(const, texts[1])))
     elif (
         isinstance(test, ast.Compare)
         and len(test.ops) == 1
@@ -220,6 +225,22 @@ def narrow(m: Machine, test: ast.expr, holds: bool) -> None:
             kept = expressions._only(m, value, holds=holds)
             if kept is not value and kept.atoms and len(kept.atoms) < len(value.atoms):
                 m.store.set(key, kept)
+
+
+def _texts_of(test: ast.expr) -> tuple[ast.Name | ast.Attribute, list[str]] | None:
+    """Return the name of which a test says that it is one of some texts: `x == "a" or x == "b"`, `x in ("a", "b")`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        parts = [_texts_of(part) for part in test.values]
+        known = [part for part in parts if part is not None]
+        is_one = len(known) == len(parts) and len({ast.dump(name) for name, _ in known}) == 1
+        return (known[0][0], [text for _, texts in known for text in texts]) if is_one else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.left, ast.Name | ast.Attribute):
+        return None
+    op, right = test.ops[0], test.comparators[0]
+    listed = right.elts if isinstance(right, ast.Tuple | ast.List | ast.Set) and isinstance(op, ast.In) else [right]
+    texts = [item.value for item in listed if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    is_told = isinstance(op, ast.Eq) or (isinstance(op, ast.In) and listed != [right])
+    return (test.left, texts) if is_told and texts and len(texts) == len(listed) else None
 
 
 def _narrow_none(m: Machine, node: ast.expr, is_none: bool) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from dslint.python import containers, loops, writing
+from dslint.python import containers, loops, onceloops, writing
 from dslint.python.events import Alt, Loop, Seq
 from dslint.python.heap import REST, Frame
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, Instance, Value, const
+from dslint.python.values import NOTHING, Instance, Value, Written, const, one
 
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
@@ -48,7 +48,8 @@ def comprehension(m: Machine, node: Comprehension) -> Value:
         if known is not None and len(known) <= 8:
             from dslint.python.statements import assign
 
-            for item in known:
+            for at, item in enumerate(known):
+                onceloops.in_turn(m, inner, node, at)
                 assign(m, node.generators[0].target, item)
                 produce()
             exact = [value for value, _ in results]
@@ -132,7 +133,7 @@ def _collected(
         assert isinstance(atom, Instance)
         containers.clear(m, atom)
         for value, key in results:
-            writing.store_item(m, made, key or const(None), value, node)
+            writing.store_item(m, made, key or const(None), value, node, one(Written(node.key, node.value)))
         if exact is None and element.atoms:
             m.store.set((atom, REST), element)
             m.store.set((atom, "#length"), containers.length_of(m, node, counted))

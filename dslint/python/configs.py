@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslint.python import dictionaries, launches, parsers
-from dslint.python.attributes import child, is_escaped
+from dslint.python.attributes import child
 from dslint.python.configfiles import config_file
 from dslint.python.dictionaries import known_keys
+from dslint.python.escapes import is_escaped
 from dslint.python.events import Event, Settings
 from dslint.python.heap import REST
 from dslint.python.machine import Machine

@@ -11,7 +11,7 @@ from typing import Any
 
 from dslint.python import dictionaries, writing
 from dslint.python.enums import members_of, named_items
-from dslint.python.heap import ITEMS, LENGTH, REST
+from dslint.python.heap import ESCAPED, ITEMS, LENGTH, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
@@ -92,6 +92,8 @@ def clear(m: Machine, atom: Instance) -> None:
     if atom.cls == "builtins.dict" and m.store.get((atom, "#restkeys")) is not None:
         m.store.set((atom, "#restkeys"), NOTHING)
     m.store.set((atom, "#keys"), one(Tuple(())))
+    if m.keeps_configs and m.store.get((atom, ESCAPED)) is not None:
+        m.store.set((atom, ESCAPED), NOTHING)  # the object that other code has is another one
 
 
 _TRUE = const(True)

@@ -6,6 +6,7 @@ import ast
 
 from dslint.python import containers, subscripts, writing
 from dslint.python.binding import Arguments
+from dslint.python.escapes import is_escaped, lose
 from dslint.python.heap import LENGTH, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
@@ -18,6 +19,7 @@ from dslint.python.values import (
     PerRank,
     Tuple,
     Value,
+    Written,
     const,
     one,
     unknown,
@@ -52,6 +54,8 @@ def _dict_item(m: Machine, atom: Instance, key: Value, node: ast.AST) -> Value:
         if isinstance(choice, Const):
             stored = m.store.get((atom, ("key", choice.value)))
             rest = m.store.get((atom, REST))
+            if m.keeps_configs and stored is not None and stored.atoms and not may_lack(m, atom, choice.value):
+                rest = None  # what other keys were given since may be in it already
             found = join(found, join_all(v for v in (stored, rest) if v is not None))
         elif isinstance(choice, PerRank):
             found = join(found, _dict_by_lane(m, atom, choice))
@@ -98,6 +102,33 @@ def _dict_by_lane(m: Machine, atom: Instance, key: PerRank) -> Value:
     return Value(frozenset((PerRank(tuple(values)),)), varies)
 
 
+def note_item(m: Machine, atom: Instance, key: Const, place: Value, sure: bool, *, is_new: bool) -> None:
+    """Keep that a key was set, and where; when `sure` it is there for certain."""
+    if sure and may_lack(m, atom, key.value):
+        m.store.set((atom, ("maybe", key.value)), NOTHING)
+    elif not sure and is_new and m.keeps_configs:
+        m.store.set((atom, ("maybe", key.value)), containers._TRUE)
+    old = m.store.get((atom, ("at", key.value)))
+    m.store.set((atom, ("at", key.value)), place if sure or is_new or old is None else join(old, place))
+    _note_key(m, atom, key)
+
+
+def place_of(m: Machine, atom: Instance, key: object, node: ast.AST) -> Value:
+    """Return where an item was written; `node` where nobody knows."""
+    return m.store.get((atom, ("at", key))) or one(Written(node, node))
+
+
+def place_of_keyword(arguments: Arguments, name: str, node: ast.AST) -> Value:
+    """Return where a keyword argument of the call at `node` is written, also where a dictionary is unpacked."""
+    known = arguments.places.get(name)
+    if known is not None:
+        return known
+    at = arguments.nodes.get(name, node)
+    keywords = node.keywords if isinstance(node, ast.Call | ast.ClassDef) else []
+    key = next((k for k in keywords if k.arg == name and k.value is at), None)
+    return one(Written(key if key is not None else at, at))
+
+
 def _note_key(m: Machine, atom: Instance, key: Const) -> None:
     keys = known_keys(m, atom)
     if key.value not in keys:
@@ -108,18 +139,18 @@ def update_dict(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None
     """Add all pairs of another dictionary to a dictionary."""
     for other in value.atoms:
         if isinstance(other, Instance) and other.cls == "builtins.dict":
+            rest = m.store.get((other, REST))
+            if rest is not None and rest.atoms:
+                names = m.store.get((other, "#restkeys")) or unknown(OPAQUE, "key of a dictionary")
+                add_unknown_key(m, atom, names, rest, m.shape(one(other)))
             for key in known_keys(m, other):
                 stored = m.store.get((other, ("key", key)))
                 if stored is not None and stored.atoms:
                     sure = len(value.atoms) == 1 and not may_lack(m, other, key)
                     had = m.store.get((atom, ("key", key)))
-                    writing._store_item(m, atom, const(key), stored, sure, node)
+                    writing._store_item(m, atom, const(key), stored, sure, node, place_of(m, other, key, node))
                     if not sure and (had is None or not had.atoms):
                         m.store.set((atom, ("maybe", key)), containers._TRUE)
-            rest = m.store.get((other, REST))
-            if rest is not None and rest.atoms:
-                names = m.store.get((other, "#restkeys")) or unknown(OPAQUE, "key of a dictionary")
-                add_unknown_key(m, atom, names, rest, m.shape(one(other)))
         else:
             _add_pairs(m, atom, one(other), node)
 
@@ -132,7 +163,7 @@ def _add_pairs(m: Machine, atom: Instance, pairs: Value, node: ast.AST) -> None:
     if items is not None:
         for pair in items:
             key, value = subscripts.unpacked(m, pair, 2, None, node)
-            writing._store_item(m, atom, key, value, True, node)
+            writing._store_item(m, atom, key, value, True, node, one(Written(node, node)))
         return
     is_sequence = isinstance(pairs.single, Instance) and pairs.single.cls in (
         *containers.LISTS,
@@ -152,7 +183,7 @@ def _add_pairs(m: Machine, atom: Instance, pairs: Value, node: ast.AST) -> None:
 
 def drop_key(m: Machine, atom: Instance, key: object) -> None:
     """Do `del d[key]` for a constant key."""
-    if containers.is_owned(m, atom):
+    if containers.is_owned(m, atom) and not (m.keeps_configs and is_escaped(m, atom)):
         m.store.set((atom, ("key", key)), NOTHING)
         keys = [k for k in known_keys(m, atom) if k != key]
         m.store.set((atom, "#keys"), one(Tuple(tuple(const(k) for k in keys))))
@@ -167,9 +198,54 @@ def drop_some(m: Machine, atom: Instance) -> None:
     m.store.set((atom, LENGTH), writing._length(m, atom, 0))
 
 
-def add_unknown_key(m: Machine, atom: Instance, key: Value, value: Value, counted_by: int = 0) -> None:
+def add_unknown_key(
+    m: Machine, atom: Instance, key: Value, value: Value, counted_by: int = 0, place: Value | None = None
+) -> None:
     """Add an item under a key that is not known for certain."""
+    if m.keeps_configs and _one_of_several(m, atom, key, value, place):
+        return
     writing._add_rest(m, atom, value.with_(m.varies(key)))
     keys = m.store.get((atom, "#restkeys")) or NOTHING
     m.store.set((atom, "#restkeys"), join(keys, key))
     m.store.set((atom, LENGTH), writing._length(m, atom, m.varies(key) | counted_by))
+
+
+def _one_of_several(m: Machine, atom: Instance, key: Value, value: Value, place: Value | None) -> bool:
+    """Let each item that the key may mean be the old or the new one; return whether these are all keys it may mean."""
+    names = key.constants
+    known = known_keys(m, atom)
+    for name in sorted(names, key=repr) if names is not None and place is not None else ():
+        if name not in known and place is not None:
+            m.store.set((atom, ("key", name)), NOTHING)
+            note_item(m, atom, Const(name), place, False, is_new=True)
+    for name in known_keys(m, atom):
+        held = m.store.get((atom, ("key", name)))
+        if held is not None and (held.atoms or name not in known) and (names is None or name in names):
+            m.store.set((atom, ("key", name)), join(held, value.with_(m.varies(key))))
+    return names is not None and place is not None
+
+
+def updated_in_place(m: Machine, old: Value, value: Value, node: ast.AST) -> bool:
+    """Do `old |= value` for one of several dictionaries; return whether it is none but them."""
+    from dslint.python.invoke import call_member
+
+    atoms = [atom for atom in old.atoms if isinstance(atom, Instance) and atom.cls == "builtins.dict"]
+    if len(atoms) == len(old.atoms) > 0:
+        call_member(m, old, "update", Arguments([value]), node)
+        return True
+    if atoms and m.keeps_configs:
+        lose(m, old)
+    return False
+
+
+def merged(m: Machine, op: type[ast.operator], left: Value, right: Value, node: ast.AST) -> Value | None:
+    """Return `first | second` of two dictionaries."""
+    from dslint.python.wrappers import copied
+
+    pair = (left.single, right.single)
+    if op is not ast.BitOr or not all(isinstance(atom, Instance) and atom.cls == "builtins.dict" for atom in pair):
+        return None
+    made = copied(m, left, node)
+    if isinstance(made.single, Instance):
+        update_dict(m, made.single, right, node)
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, containers, dictionaries, parameters, ragged, seeds, wrappers
+from dslint.python import attributes, configdicts, containers, dictionaries, parameters, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
@@ -32,6 +32,8 @@ from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
 
 def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> None:
     """Change the arguments as the row says."""
+    if m.keeps_configs:
+        configdicts.taken(m, row, bound, node)
     for name in row.makes_same:
         value = bound.given.get(name)
         if value is not None:

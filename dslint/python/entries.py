@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dslint.python import attributes, ranknames
+from dslint.python import attributes, configdicts, ranknames
 from dslint.python.binding import Arguments, annotation_of, default_of
 from dslint.python.budgets import OPEN, SCRIPT
 from dslint.python.bynames import class_of, names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
+from dslint.python.escapes import lose_fields, lose_names
 from dslint.python.events import Lost, Node, Seq
 from dslint.python.heap import CONTENT, Frame, Outcome, OutOfBudgetError
 from dslint.python.hooks import first_name, hook_lanes, passed
@@ -62,10 +63,13 @@ class Analysis:
         self.entries: list[Entry] = []
         self.ran: frozenset[int] = frozenset()  # the functions that the script itself has reached
 
-    def script(self, path: str, *, everything: bool = False) -> Entry | None:
+    def script(
+        self, path: str, *, everything: bool = False, wanted: Callable[[ast.AST], bool] | None = None
+    ) -> Entry | None:
         """Interpret a file as the script that is started; `None` when Python cannot read it.
 
-        What it defines and does not reach is interpreted, too, where it may concern other ranks, or in any case.
+        What it defines and does not reach is interpreted, too, where it may concern other ranks, or in any case, or
+        where it is `wanted`.
         """
         self.program.main = self.program.files.absolute(path)
         module = self.program.load(self.program.main)
@@ -80,10 +84,13 @@ class Analysis:
 
         m.limit = SCRIPT
         guarded(m, module.tree, lambda: execute(m, module.tree.body))
+        if m.keeps_configs:
+            lose_names(m)
+            configdicts.end_of_module(m)
         entry = Entry("script", module, module.tree, Seq(body), m.steps)
         self.entries.append(entry)
         self.ran = frozenset(m.reached)
-        self.open(module, everything=everything)  # while its names are still there
+        self.open(module, everything=everything, wanted=wanted)  # while its names are still there
         m.store.undo(mark)
         return entry
 
@@ -97,7 +104,9 @@ class Analysis:
         self.program.run_module(m, module)
         self.open(module)
 
-    def open(self, module: Module, *, everything: bool = False) -> None:
+    def open(
+        self, module: Module, *, everything: bool = False, wanted: Callable[[ast.AST], bool] | None = None
+    ) -> None:
         """Interpret the functions and classes of a module that nothing has reached, with open parameters.
 
         Functions that no other code of the module calls come first: what they reach is seen with what they give it.
@@ -106,6 +115,8 @@ class Analysis:
         concerns = self.program.relevance(m).of
 
         def matters(node: ast.AST, module: Module) -> bool:
+            if wanted is not None:
+                return wanted(node)
             return everything or concerns(node, module) or may_skip(node)
 
         functions = [f for f in self.program.noted.functions if f.module is module and f.owner is None]
@@ -162,6 +173,8 @@ class Analysis:
         m = self.machine
         inner = m.store.mark()
         part: list[Node] = []
+        if m.keeps_configs:
+            lose_fields(m, made, [n for n in cls.node.body if n is not node])
         outer, m.events, m.control, m.lanes, m.path = m.events, part, 0, hook_lanes(m, cls, node.name), {}
         method = attributes.read(m, made, node.name, node)
         found = next(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dslint.python.parts import Part
     from dslint.python.ragged import Ragged
+    from dslint.python.snapshots import Dictionary
     from dslint.python.source import Module
     from dslint.python.sources import Source
     from dslint.python.values import Instance, Value
@@ -115,6 +116,21 @@ class Lost:
 
 
 @dataclass(slots=True, eq=False)
+class Handed:
+    """A dictionary that is a DeepSpeed configuration comes to who reads it (`configdicts.py`).
+
+    `reader` is `deepspeed`, `hf`, `accelerate`, `lightning` or `unknown`; empty where only its name says what it is.
+    `may`: something else may come there instead.
+    """
+
+    reader: str
+    dictionary: Dictionary
+    node: ast.AST
+    module: Module
+    may: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Seq:
     """Nodes one after the other. `flat` are all nodes below it, once the tree of an entry is complete."""
 
@@ -201,7 +217,7 @@ class Context:
     tags: frozenset[str] = frozenset()
 
 
-Node = Event | Exit | Lost | Seq | Alt | Loop | Call | Try | Context
+Node = Event | Exit | Lost | Handed | Seq | Alt | Loop | Call | Try | Context
 
 
 def children(node: Node) -> tuple[Node, ...]:

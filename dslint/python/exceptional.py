@@ -15,7 +15,7 @@ from dslint.python.expressions import evaluate
 from dslint.python.heap import Outcome, OutOfBudgetError
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import Value
+from dslint.python.values import TRUE, Instance, Value, Written
 from dslint.python.varies import HOST
 
 # A batch of one rank takes more memory than the batches of the others.
@@ -148,11 +148,31 @@ def way_states(m: Machine, mark: int, raised: list[Outcome]) -> dict[Any, Value]
     for outcome in raised:
         for key, value in outcome.changes.items():
             found[key] = join_all(v for v in (found.get(key), value) if v is not None)
+    if m.keeps_configs:
+        _note_missing(m, mark, raised, found)
     for key in m.store.absent(found, mark):
         before = m.absent_value(key)
         if before is not None:
             found[key] = join(before, found[key])
     return found
+
+
+def _note_missing(m: Machine, mark: int, raised: list[Outcome], found: dict[Any, Value]) -> None:
+    """Note which items of dictionaries were not there at some point on the way."""
+    history = m.store.history(mark)
+    for outcome in raised:
+        for key, value in outcome.changes.items():
+            history.setdefault(key, []).append(value)
+    absent = set(m.store.absent(found, mark))
+    for key, values in history.items():
+        owner, name = key
+        if not isinstance(owner, Instance) or not isinstance(name, tuple) or name[0] != "key":
+            continue
+        places = found.get((owner, ("at", name[1])))
+        is_display = places is not None and all(isinstance(a, Written) and a.in_display for a in places.atoms)
+        is_new = (owner, "#keys") in absent and is_display  # a display is there with all its items
+        if not is_new and (key in absent or any(not value.atoms for value in values)):
+            found[owner, ("maybe", name[1])] = TRUE
 
 
 def _finally(

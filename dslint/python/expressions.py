@@ -40,6 +40,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    Written,
     const,
     one,
     unknown,
@@ -166,7 +167,8 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
             dictionaries.update_dict(m, atom, evaluate(m, value), node)
         else:
             name = evaluate(m, key)
-            writing.store_item(m, made, name, evaluate(m, value), node)
+            place = one(Written(key, value, isinstance(key, ast.Constant)))
+            writing.store_item(m, made, name, evaluate(m, value), node, place)
     return made
 
 

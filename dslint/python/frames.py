@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable
 from functools import lru_cache
 
-from dslint.python import attributes, containers, dictionaries, writing
+from dslint.python import configdicts, containers, dictionaries, writing
 from dslint.python.binding import Arguments, annotation_of, bind, default_of
 from dslint.python.budgets import within
+from dslint.python.escapes import escape, lose_names
 from dslint.python.events import Call, Node, Seq
 from dslint.python.heap import Frame, Outcome, OutOfBudgetError
 from dslint.python.joins import join, widened
@@ -56,7 +57,9 @@ def call_function(
     reason = _refused(m, function)
     if reason:
         for operand in arguments.all():
-            attributes.escape(m, operand)
+            escape(m, operand)
+        if m.keeps_configs:
+            lose_names(m)
         return m.gives_up(node, reason)
     if on_yield is not None:
         frame = enter(m, function, arguments, node, owner)
@@ -89,7 +92,7 @@ def enter(m: Machine, function: Function, arguments: Arguments, node: ast.AST, o
     """Return the frame of a call with its parameters bound; nothing of the body has run."""
     caller = m.frame
     module = function.module
-    number = m.context((caller.id, id(node), id(function.node)))
+    number = m.context((caller.turn or caller.id, id(node), id(function.node)))
     frame = Frame(
         number, module, m.program.frame_of(m, module), caller, function, scope_of(function.node), function.frames
     )
@@ -123,7 +126,7 @@ def enter(m: Machine, function: Function, arguments: Arguments, node: ast.AST, o
         assert isinstance(atom, Instance)
         containers.clear(m, atom)
         for name, value in bound.extra_keywords.items():
-            writing.store_item(m, made, const(name), value, node)
+            writing.store_item(m, made, const(name), value, node, dictionaries.place_of_keyword(arguments, name, node))
         if bound.open_keywords is not None:
             dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), bound.open_keywords)
         m.store.set((number, parameters.kwarg.arg), made)
@@ -187,6 +190,7 @@ def run_frame(m: Machine, frame: Frame, node: ast.AST) -> Value:
             m.partial = [Call(node, module_of(frame), function, Seq([*body, *m.partial]))]
             raise
         if m.alive:
+            configdicts.leaving(m)
             frame.returns.append(
                 Outcome(m.store.changes(frame.mark) if frame.returns else {}, m.lanes, m.control, NONE_)
             )

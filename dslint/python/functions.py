@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dslint.python import collected, containers, effects, higher, paths, ragged, reflection, shares, turns
+from dslint.python import collected, containers, effects, higher, jsontexts, paths, ragged, reflection, shares, turns
 from dslint.python.binding import Arguments
 from dslint.python.exceptions import builtin_exception, new_exception
 from dslint.python.joins import join
@@ -259,6 +259,7 @@ def _import_module(m: Machine, arguments: Arguments, node: ast.AST) -> Value | N
 
 FUNCTIONS: dict[str, Special] = {
     "importlib.import_module": _import_module,
+    "json.loads": jsontexts.loads,
     "builtins.len": _length,
     "builtins.range": _range,
     "tqdm.trange": _trange,

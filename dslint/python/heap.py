@@ -107,6 +107,7 @@ class Frame:
     call: ast.AST | None = None
     class_body: ClassAtom | None = None
     is_comprehension: bool = False
+    turn: int = 0  # of a loop whose turns run one by one: each makes objects of its own
 
     @property
     def depth(self) -> int:
@@ -174,6 +175,7 @@ class Heap:
         self.lost: dict[str, int] = {}
         self.reached: set[int] = set()
         self.taken: dict[int, int] = {}  # the sides of each `if` that some lane takes: 1 the first, 2 the other
+        self.keeps_configs = False  # exact about what dictionaries hold, and who reads them (`configdicts.py`)
         self.launch: Launch | None = None  # the command that starts the script, where one is interpreted
         # Generators that were made and not run yet (`generators.py`).
         self.generators: dict[Instance, Waiting] = {}
@@ -231,7 +233,7 @@ class Heap:
     def made(self, node: ast.AST, cls: ClassAtom | str, content: Value | None = None) -> Value:
         """Return a new object made at `node`."""
         loops = self.frame.loops
-        atom = self.instance(node, self.frame.id, cls, loops[-1].number if loops else 0)
+        atom = self.instance(node, self.frame.turn or self.frame.id, cls, loops[-1].number if loops else 0)
         if content is not None:
             self.store.set((atom, CONTENT), content)
         return Value(frozenset((atom,)), 0, 0, frozenset(), (id(node), self.frame.id, self.turn))
@@ -257,25 +259,25 @@ class Heap:
         """Return the causes for which ranks may hold different values, contents included."""
         from dslint.python.enums import named_items
 
-        found = value.varies
+        found, deepest = value.varies, 1 if self.keeps_configs else 3
         for atom in value.atoms:
             if isinstance(atom, Instance):
                 content = self.store.get((atom, CONTENT))
                 if content is not None:
                     found |= content.varies
-                if depth < 3 and isinstance(atom.cls, ClassAtom):
+                if depth < deepest and isinstance(atom.cls, ClassAtom):
                     if self.store.get((atom, "#fields")) is not None:  # a named tuple
                         for item in named_items(self, atom) or ():
                             found |= self.varies(item, depth + 1)
-                elif depth < 3 and atom.cls == "builtins.iterator":
+                elif depth < deepest and atom.cls == "builtins.iterator":
                     for item in (*self.elements(atom), self.store.get((atom, "#yields")) or NOTHING):
                         found |= self.varies(item, depth + 1)
-                elif depth < 3 and atom.cls in CONTAINERS:
+                elif depth < deepest and atom.cls in CONTAINERS:
                     for item in self.elements(atom):
                         found |= self.varies(item, depth + 1)
                     length = self.store.get((atom, LENGTH))
                     found |= length.varies if length else 0
-            elif isinstance(atom, Tuple) and depth < 3:
+            elif isinstance(atom, Tuple) and depth < deepest:
                 for item in atom.items:
                     found |= self.varies(item, depth + 1)
             elif isinstance(atom, Unknown) and atom.kind == LOST_VALUE:

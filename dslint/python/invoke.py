@@ -113,6 +113,7 @@ def _unpack_mapping(m: Machine, value: Value, found: Arguments, node: ast.AST) -
                 elif isinstance(key, str) and stored is not None and stored.atoms:
                     old = found.keywords.get(key)
                     found.keywords[key] = stored if old is None or len(value.atoms) == 1 else join(old, stored)
+                    found.places[key] = dictionaries.place_of(m, atom, key, node)
             other = m.store.get((atom, "#rest"))
             if other is not None and other.atoms:
                 is_open, rest = True, join(rest, other)

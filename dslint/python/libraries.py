@@ -136,6 +136,12 @@ class Libraries:
         rows = self._classes["torch.Tensor"].get("property", {})
         return frozenset(name for name, row in rows.items() if READS in row.get("tags", ()))
 
+    @cached_property
+    def config_readers(self) -> frozenset[str]:
+        """Return the names, without their packages, of what takes a DeepSpeed configuration."""
+        rows = (*self._functions.items(), *self._classes.items())
+        return frozenset(path.rpartition(".")[2] for path, row in rows if "config_reader" in row)
+
     def members(self, path: str) -> list[str]:
         """Return the paths directly below a module."""
         prefix = f"{path}."
@@ -305,7 +311,7 @@ def parse_returns(text: str) -> Returns:
 
 _NAMED = frozenset(
     {"parameter", "parameters", "field", "group-rank", "group-size", "is-rank", "is-local-rank", "wrapped"}
-    | {"unwrapped", "copy", "environment", "from", "rank-of", "local-rank-of", "elements", "number"}
+    | {"unwrapped", "copy", "deep-copy", "environment", "from", "rank-of", "local-rank-of", "elements", "number"}
 )
 _NESTED = frozenset({"tuple", "list", "iterator", "dict", "set"})
 

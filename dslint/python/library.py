@@ -8,6 +8,7 @@ import sys
 from dslint.python import (
     attributes,
     bynames,
+    configdicts,
     containers,
     durations,
     gradients,
@@ -74,6 +75,7 @@ def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Val
     named = method or bynames.loader_of(m, owner, name)
     if named is not None:
         return call_row(m, named, arguments, None, node, None, owner if method is not None else "")
+    configdicts.by_name(m, name, arguments, node)
     return ranknames.called(m, name, arguments, node) or opaque_call(m, arguments, node, f"no row for `{path}`")
 
 
@@ -387,14 +389,3 @@ def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, resu
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
     m.events.append(event)
-
-
-__all__ = [
-    "call_path",
-    "call_row",
-    "construct_library",
-    "field_value",
-    "initialize",
-    "result_of_property",
-    "result_of_value",
-]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dslint.python import containers, dictionaries, subscripts, texts, writing
 from dslint.python.binding import Arguments
+from dslint.python.escapes import is_escaped
 from dslint.python.heap import ITEMS, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
@@ -21,6 +22,7 @@ from dslint.python.values import (
     Tuple,
     Unknown,
     Value,
+    Written,
     const,
     one,
     unknown,
@@ -152,7 +154,9 @@ def _pop(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Val
 
 
 def _clear(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> Value:
-    if containers.is_owned(m, atom):
+    if atom.cls == "builtins.dict" and m.keeps_configs and is_escaped(m, atom):
+        dictionaries.drop_some(m, atom)
+    elif containers.is_owned(m, atom):
         containers.clear(m, atom)
     else:
         writing.loosen(m, atom)
@@ -299,7 +303,8 @@ def _update(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> 
     for value in arguments.positional:
         dictionaries.update_dict(m, atom, value, node)
     for name, value in arguments.keywords.items():
-        writing.store_item(m, one(atom), const(name), value, node)
+        place = dictionaries.place_of_keyword(arguments, name, node)
+        writing.store_item(m, one(atom), const(name), value, node, place)
     if arguments.open_keywords is not None:
         dictionaries.add_unknown_key(m, atom, unknown(OPAQUE, "keyword", 0, 0, "builtins.str"), arguments.open_keywords)
     return const(None)
@@ -311,11 +316,16 @@ def _setdefault(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST)
         return default
     key = arguments.positional[0]
     single = key.single
+    place = one(Written(arguments.nodes.get(0, node), arguments.nodes.get(1, node)))
     if isinstance(single, Const):
         found = _get(m, atom, Arguments([key, default]), node)
-        writing.store_item(m, one(atom), key, found, node)
+        had = m.store.get((atom, ("key", single.value)))
+        is_there = had is not None and had.atoms and not dictionaries.may_lack(m, atom, single.value)
+        if not is_there or not m.keeps_configs:
+            place = dictionaries.place_of(m, atom, single.value, node) if had is not None and had.atoms else place
+            writing.store_item(m, one(atom), key, found, node, place)
         return found
-    writing.store_item(m, one(atom), key, default, node)
+    writing.store_item(m, one(atom), key, default, node, place)
     return dictionaries._dict_item(m, atom, key, node)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Container
 
-from dslint.python import attributes
+from dslint.python import attributes, configdicts
 from dslint.python.binding import Arguments
+from dslint.python.dictionaries import place_of_keyword
 from dslint.python.enums import fill_named_tuple, is_enum, is_named_tuple, looked_up, make_members
 from dslint.python.exceptions import builtin_exception
 from dslint.python.heap import BASES
@@ -19,6 +20,7 @@ from dslint.python.values import (
     Instance,
     Tuple,
     Value,
+    Written,
     const,
     one,
 )
@@ -105,6 +107,7 @@ def construct(m: Machine, cls: ClassAtom, arguments: Arguments, node: ast.AST) -
     made = m.made(node, cls)
     atom = made.single
     assert isinstance(atom, Instance)
+    configdicts.constructed(m, cls, arguments, node)
     _forget_fields(m, atom)
     m.store.set((atom, "#made"), const(True))
     if is_named_tuple(m, cls):
@@ -179,6 +182,9 @@ def _dataclass_fields(m: Machine, cls: ClassAtom, made: Value, arguments: Argume
             value = inputs[name].with_(m.varies(opened), 0, frozenset(), m.origin(opened))
         elif value is None:
             value = _field_default(m, base, name, statement, node)
+            m.store.set((atom, ("at", name)), one(Written(statement.target, statement.value or statement.target)))
+        else:
+            m.store.set((atom, ("at", name)), place_of_keyword(arguments, name, node))
         m.store.set((atom, name), value)
     for base in order:
         stored = m.store.get((base, "__post_init__"))

@@ -1,13 +1,16 @@
-"""Loops whose body runs once and to its end: their statements do the same without the loop."""
+"""Loops whose body runs once and to its end, or a few known times: their statements do the same without the loop."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
 
+from dslint.python.heap import Frame
 from dslint.python.machine import Machine
 from dslint.python.values import Const, Value
 
+# A loop over so few items is run turn by turn where dictionaries matter.
+_MOST_TURNS = 8
 _INNER = (ast.For, ast.AsyncFor, ast.While)
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -25,6 +28,31 @@ def ran_once(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None
     for part in (node.body, node.orelse):
         if m.alive:
             execute(m, part)
+    return True
+
+
+def in_turn(m: Machine, frame: Frame, node: ast.AST, at: int, outer: int = 0) -> None:
+    """Let what a frame makes from here on be objects of one turn of a loop."""
+    if m.keeps_configs:
+        frame.turn = m.context((frame.id, outer, id(node), "turn", at))
+        m.turn += 1
+
+
+def ran_in_turns(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None) -> bool:
+    """Run a `for` statement over few known items turn by turn; return whether it is such a one."""
+    from dslint.python.statements import assign, execute
+
+    if not m.keeps_configs or not items or len(items) > _MOST_TURNS or _jumps(node.body):
+        return False
+    frame, outer = m.frame, m.frame.turn
+    for at, item in enumerate(items):
+        in_turn(m, frame, node, at, outer)
+        if m.alive:
+            assign(m, node.target, item, node.target)
+            execute(m, node.body)
+    frame.turn = outer
+    if m.alive:
+        execute(m, node.orelse)
     return True
 
 

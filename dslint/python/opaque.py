@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from dslint.python import attributes, effects, ranknames
+from dslint.python import configdicts, effects, ranknames
 from dslint.python.binding import Arguments
+from dslint.python.escapes import escape
 from dslint.python.events import Lost
 from dslint.python.machine import Machine
 from dslint.python.values import OPAQUE, Function, Value
@@ -32,14 +33,16 @@ def opaque_call(
     if _SHOWS.match(_name_of_call(node)) and arguments.positional:
         return arguments.positional[0]
     operands = [*arguments.all(), *((receiver,) if receiver is not None else ())]
+    looks_on = m.keeps_configs and configdicts.given_away(m, operands, node)
     for operand in operands:
-        attributes.escape(m, operand)
+        if not looks_on:
+            escape(m, operand)
         _call_back(m, operand, node)
     effects.note_loaders(m, operands, node)
     if m.lanes != m.worlds.full and _MAY_WAIT.search(_name_of_call(node)):
         m.events.append(Lost("a call that waits by its name", node))
     varies = UNMODELLED
-    for operand in operands:
+    for operand in operands if not m.keeps_configs else ():  # what differs by rank is of no interest there
         varies |= m.deep_varies(operand)
     if _AGREES.search(_name_of_call(node)):
         return m.thing(node, reason, varies=UNMODELLED | (varies & LOST), kind=kind)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 
-from dslint.python import attributes, containers, dataclass_parsers
+from dslint.python import containers, dataclass_parsers
 from dslint.python.binding import BoundArguments
 from dslint.python.environment import by_rank
+from dslint.python.escapes import is_escaped
 from dslint.python.heap import CONTENT, REST
 from dslint.python.joins import join
 from dslint.python.launches import given_option, is_left_out
@@ -81,7 +82,7 @@ def _keep(m: Machine, parser: Instance, name: str, option: Value) -> None:
 
 def _is_read(m: Machine, parser: Instance) -> bool:
     """Return whether all options of a parser are known."""
-    return m.store.get((parser, _MORE)) is None and not attributes.is_escaped(m, parser)
+    return m.store.get((parser, _MORE)) is None and not is_escaped(m, parser)
 
 
 def is_closed(m: Machine, namespace: Instance) -> bool:
@@ -89,7 +90,7 @@ def is_closed(m: Machine, namespace: Instance) -> bool:
     is_parsed = m.store.get((namespace, _PARSED)) is not None
     is_written = namespace.cls == "argparse.Namespace" and m.store.get((namespace, "#arguments")) is not None
     is_more = m.store.get((namespace, _MORE)) is not None
-    return (is_parsed or is_written) and not is_more and not attributes.is_escaped(m, namespace)
+    return (is_parsed or is_written) and not is_more and not is_escaped(m, namespace)
 
 
 def _chain(m: Machine, parser: Instance) -> list[Instance]:

@@ -6,6 +6,7 @@ import ast
 
 from dslint.python import attributes, dictionaries, functions
 from dslint.python.binding import Arguments
+from dslint.python.escapes import escape
 from dslint.python.joins import join
 from dslint.python.launches import reopened, taken_apart
 from dslint.python.machine import Machine
@@ -132,7 +133,7 @@ def _setattr(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
                 held = attributes.read(m, base, text, node)
                 attributes.write(m, base, text, join(held, value), node)
         else:
-            attributes.escape(m, base)
+            escape(m, base)
             reopened(m, base)
             _any_field(m, base, value)
     return const(None)
@@ -263,13 +264,18 @@ def _options(m: Machine, value: Value, node: ast.AST) -> Value | None:
 
 
 def _asdict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
-    """Return the fields of a dataclass object as a dictionary; inner objects stay objects."""
+    """Return the fields of a dataclass object as a dictionary, those of objects inside as well."""
+    value = functions._first(arguments)
+    return _fields_of(m, value, node, ()) if value is not None else None
+
+
+def _fields_of(m: Machine, value: Value, node: ast.AST, path: tuple[str, ...]) -> Value | None:
     from dslint.python import containers, writing
     from dslint.python.objects import is_dataclass
+    from dslint.python.wrappers import deeply_copied
 
-    value = functions._first(arguments)
-    atom = value.single if value is not None else None
-    if not isinstance(atom, Instance) or not isinstance(atom.cls, ClassAtom):
+    atom = value.single
+    if not isinstance(atom, Instance) or not isinstance(atom.cls, ClassAtom) or len(path) > 4:
         return None
     order = [base for base in attributes.lineage(m, atom.cls) if isinstance(base, ClassAtom)]
     if len(order) != len(attributes.lineage(m, atom.cls)) or not any(is_dataclass(m, base) for base in order):
@@ -284,12 +290,16 @@ def _asdict(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if not held or any(found is None for found in held.values()):
         return None
     made = m.made(node, "builtins.dict")
+    if path:
+        made = one(m.instance(node, m.context((m.frame.turn or m.frame.id, path)), "builtins.dict", atom.loop))
     inner = made.single
     assert isinstance(inner, Instance)
     containers.clear(m, inner)
     for name, found in held.items():
         assert found is not None
-        writing.store_item(m, made, const(name), found, node)
+        part = _fields_of(m, found, node, (*path, name)) or deeply_copied(m, found, node, (*path, name))
+        place = m.store.get((atom, ("at", name)))
+        writing.store_item(m, made, const(name), part, node, place)
     return made
 
 

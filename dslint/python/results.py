@@ -313,6 +313,12 @@ class Place:
 
         return copied(self.m, self.given(returns.name) if returns.name != "self" else self.self_(returns), self.node)
 
+    def deeply_copied(self, returns: Returns) -> Value:
+        """Return a new object like an old one, with copies of what it holds."""
+        from dslint.python.wrappers import deeply_copied
+
+        return deeply_copied(self.m, self.given(returns.name), self.node)
+
     def environment(self, returns: Returns) -> Value:
         """Return an environment variable."""
         from dslint.python.environment import variable
@@ -345,6 +351,7 @@ _FORMS: dict[str, Callable[[Place, Returns], Value]] = {
     "is-local-rank": Place.is_rank,
     "unwrapped": Place.unwrapped,
     "copy": Place.copied,
+    "deep-copy": Place.deeply_copied,
     "number": Place.counted,
     "environment": Place.environment,
     "context": lambda place, returns: place.fresh("builtins.context"),

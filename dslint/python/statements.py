@@ -9,6 +9,7 @@ from typing import Any
 from dslint.python import (
     attributes,
     bynames,
+    configdicts,
     containers,
     dictionaries,
     exceptional,
@@ -53,8 +54,8 @@ def execute(m: Machine, body: Sequence[ast.stmt]) -> None:
             handler(m, statement)
 
 
-def assign(m: Machine, target: ast.expr, value: Value) -> None:
-    """Store a value in a target: a name, an attribute, an item, or several of them."""
+def assign(m: Machine, target: ast.expr, value: Value, at: ast.AST | None = None) -> None:
+    """Store a value in a target: a name, an attribute, an item, or several of them; `at` is its expression."""
     if isinstance(target, ast.Name):
         store_name(m, target.id, bynames.assigned(m, target.id, value, target))
     elif isinstance(target, ast.Attribute):
@@ -79,12 +80,12 @@ def assign(m: Machine, target: ast.expr, value: Value) -> None:
                 target,
             )
         else:
-            writing.store_item(m, base, evaluate(m, target.slice), value, target)
+            writing.store_item(m, base, evaluate(m, target.slice), value, target, at)
     elif isinstance(target, ast.Tuple | ast.List):
         star = next((at for at, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
         values = subscripts.unpacked(m, value, len(target.elts), star, target)
         for element, part in zip(target.elts, values, strict=True):
-            assign(m, element.value if isinstance(element, ast.Starred) else element, part)
+            assign(m, element.value if isinstance(element, ast.Starred) else element, part, at)
     elif isinstance(target, ast.Starred):
         assign(m, target.value, value)
 
@@ -127,13 +128,13 @@ def _assign(m: Machine, node: ast.Assign) -> None:
     if m.frame.class_body is not None:
         _field_arguments(m, node.targets[0], node.value)
     for target in node.targets:
-        assign(m, target, value)
+        assign(m, target, value, node.value)
 
 
 def _annotated(m: Machine, node: ast.AnnAssign) -> None:
     if node.value is None:
         return
-    assign(m, node.target, evaluate(m, node.value))
+    assign(m, node.target, evaluate(m, node.value), node.value)
     if m.frame.class_body is not None:
         _field_arguments(m, node.target, node.value)
 
@@ -168,12 +169,11 @@ def _augmented(m: Machine, node: ast.AugAssign) -> None:
         return
     if isinstance(node.op, ast.Add | ast.BitOr) and writing.extend_one_of(m, old, value, node):
         return
-    if isinstance(atom, Instance) and atom.cls == "builtins.dict" and isinstance(node.op, ast.BitOr):
-        dictionaries.update_dict(m, atom, value, node)
+    if isinstance(node.op, ast.BitOr) and dictionaries.updated_in_place(m, old, value, node):
         return
     if not isinstance(target, ast.Subscript):
         writing_over(m, old, target)
-    assign(m, target, binary(m, type(node.op), old, value, node))
+    assign(m, target, binary(m, type(node.op), old, value, node), node)
 
 
 def _index(m: Machine, target: ast.Subscript) -> Value:
@@ -208,6 +208,7 @@ def _if(m: Machine, node: ast.If) -> None:
 def _return(m: Machine, node: ast.Return) -> None:
     value = evaluate(m, node.value) if node.value is not None else const(None)
     if m.alive:
+        configdicts.leaving(m, value)
         m.leave("return", node, value)
 
 

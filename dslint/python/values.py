@@ -160,6 +160,18 @@ class Unknown:
     type: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a program writes an item of a dictionary: its key (`key: value`, `d[key] = value`, `key=value`) and value.
+
+    No value of the program: dictionaries keep it beside each item. `in_display` says that a display holds the pair.
+    """
+
+    key: ast.AST
+    value: ast.AST
+    in_display: bool = False
+
+
 Atom = (
     Const
     | PerRank
@@ -175,6 +187,7 @@ Atom = (
     | Tuple
     | Instance
     | Unknown
+    | Written
 )
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 
-from dslint.python import attributes, dictionaries
+from dslint.python import attributes, containers, dictionaries
 from dslint.python.events import Event
-from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
+from dslint.python.heap import CONTAINERS, CONTENT, ESCAPED, ITEMS, LENGTH, REST
 from dslint.python.joins import join
 from dslint.python.launches import taken_apart
 from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.models import note_wrapper
-from dslint.python.values import Atom, Bound, ClassAtom, Instance, Value, const, one
+from dslint.python.values import NOTHING, TRUE, Atom, Bound, ClassAtom, Instance, Tuple, Value, const, one
 
 PREPARED_MODEL = "accelerate.PreparedModel"
 # A field of an object that a library gave another class in place: the path of that class.
@@ -178,15 +179,19 @@ def copied(m: Machine, value: Value, node: ast.AST) -> Value:
     """Return a new object like the old one."""
     found: Value | None = None
     for atom in value.atoms:
-        part = _copied(m, atom, node) if isinstance(atom, Instance) else one(atom)
+        part = _copied(m, atom, node, len(value.atoms) > 1) if isinstance(atom, Instance) else one(atom)
         found = part if found is None else join(found, part)
     return found.with_(value.varies, value.shape, value.made_by) if found is not None else value
 
 
-def _copied(m: Machine, atom: Instance, node: ast.AST) -> Value:
+def _copied(m: Machine, atom: Instance, node: ast.AST, is_one_of_several: bool) -> Value:
     made = m.made(node, atom.cls, m.content(atom))
+    if is_one_of_several:
+        made = one(m.instance(node, m.context((m.frame.turn or m.frame.id, "copy", atom)), atom.cls, atom.loop))
     new = made.single
     assert isinstance(new, Instance)
+    if m.keeps_configs and atom.cls in CONTAINERS:
+        containers.clear(m, new)
     m.copies.add(new)
     for name in (ITEMS, REST, LENGTH, "#keys", "#restkeys", "#yields", CONTENT):
         stored = m.store.get((atom, name))
@@ -196,6 +201,8 @@ def _copied(m: Machine, atom: Instance, node: ast.AST) -> Value:
         stored = m.store.get((atom, ("key", key)))
         if stored is not None:
             m.store.set((new, ("key", key)), stored)
+            m.store.set((new, ("at", key)), dictionaries.place_of(m, atom, key, node))
+            m.store.set((new, ("maybe", key)), TRUE if dictionaries.may_lack(m, atom, key) else NOTHING)
     if isinstance(atom.cls, ClassAtom) or (atom.cls and not atom.cls.startswith("builtins.")):
         for field in list(m.store.names.get(atom, ())):
             if isinstance(field, str) and not field.startswith("#"):
@@ -203,3 +210,35 @@ def _copied(m: Machine, atom: Instance, node: ast.AST) -> Value:
                 if stored is not None:
                     m.store.set((new, field), stored)
     return made
+
+
+def deeply_copied(m: Machine, value: Value, node: ast.AST, path: tuple[str, ...] = ()) -> Value:
+    """Return a copy of dictionaries and lists with copies of those in them; other objects are copied as a whole."""
+    twins: dict[Instance, Instance] = {}
+
+    def twin(atom: Instance) -> Instance:
+        if atom not in twins:
+            context = m.context((m.frame.turn or m.frame.id, "deep copy", path, len(twins)))
+            new = twins[atom] = m.instance(node, context, atom.cls, m.frame.loops[-1].number if m.frame.loops else 0)
+            containers.clear(m, new)
+            for name in list(m.store.names.get(atom, ())):
+                stored = m.store.get((atom, name))
+                if stored is not None and name != ESCAPED:
+                    m.store.set((new, name), inner(stored))
+        return twins[atom]
+
+    def inner(value: Value) -> Value:
+        atoms = [
+            twin(atom)
+            if isinstance(atom, Instance) and atom.cls in CONTAINERS
+            else Tuple(tuple(map(inner, atom.items)), atom.cls)
+            if isinstance(atom, Tuple)
+            else atom
+            for atom in value.atoms
+        ]
+        return replace(value, atoms=frozenset(atoms))
+
+    held = [atom for atom in value.atoms if isinstance(atom, Instance) and atom.cls in CONTAINERS]
+    if held and len(held) == len(value.atoms):
+        return inner(value)
+    return value if path else copied(m, value, node)

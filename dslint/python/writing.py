@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 
 from dslint.python import containers, dictionaries
+from dslint.python.escapes import CHANGED, is_escaped, lose
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, OPAQUE, Api, Const, Instance, Tuple, Unknown, Value, one, unknown
+from dslint.python.values import NOTHING, OPAQUE, Api, Const, Instance, Tuple, Unknown, Value, Written, one, unknown
 
 
-def store_item(m: Machine, base: Value, key: Value, value: Value, node: ast.AST) -> None:
-    """Do `base[key] = value`."""
+def store_item(
+    m: Machine, base: Value, key: Value, value: Value, node: ast.AST, place: ast.AST | Value | None = None
+) -> None:
+    """Do `base[key] = value`; `place` is the expression of the value, or where the item is written."""
+    if not isinstance(place, Value):
+        at = place if place is not None else node
+        place = one(Written(node.slice if isinstance(node, ast.Subscript) else node, at))
     for atom in base.atoms:
         if isinstance(atom, Instance):
             if atom.cls == "os._Environ":
@@ -20,7 +26,7 @@ def store_item(m: Machine, base: Value, key: Value, value: Value, node: ast.AST)
 
                 set_variable(m, key, value, node)
                 continue
-            _store_item(m, atom, key, value, len(base.atoms) == 1, node)
+            _store_item(m, atom, key, value, len(base.atoms) == 1, node, place)
         elif isinstance(atom, Api):
             from dslint.python.environment import is_environment, set_variable
 
@@ -39,7 +45,9 @@ def store_slice(m: Machine, base: Value, items: Value, varies: int, node: ast.AS
             store_item(m, one(atom), unknown(OPAQUE, "slice", varies), items, node)
 
 
-def _store_item(m: Machine, atom: Instance, key: Value, value: Value, is_sure: bool, node: ast.AST) -> None:
+def _store_item(
+    m: Machine, atom: Instance, key: Value, value: Value, is_sure: bool, node: ast.AST, place: Value
+) -> None:
     from dslint.python.invoke import call_method
 
     sure = is_sure and containers.is_owned(m, atom)
@@ -56,13 +64,14 @@ def _store_item(m: Machine, atom: Instance, key: Value, value: Value, is_sure: b
             _mix(m, atom, value, key)
         cell = (atom, ("key", single.value))
         old = m.store.get(cell)
+        if m.keeps_configs and is_escaped(m, atom):
+            lose(m, value)
+            value, sure = join(value, CHANGED), False
         m.store.set(cell, value if sure or old is None else join(old, value))
-        if sure and dictionaries.may_lack(m, atom, single.value):
-            m.store.set((atom, ("maybe", single.value)), NOTHING)
-        dictionaries._note_key(m, atom, single)
+        dictionaries.note_item(m, atom, single, place, sure, is_new=old is None or not old.atoms)
         return
     if atom.cls == "builtins.dict":
-        dictionaries.add_unknown_key(m, atom, key, value)
+        dictionaries.add_unknown_key(m, atom, key, value, place=place)
         return
     _mix(m, atom, value, key)
 

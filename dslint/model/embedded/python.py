@@ -3,172 +3,150 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 
 from dslint.core.garbage import no_collections
 from dslint.core.source import SourceFile
 from dslint.model.deepspeed.batch import MICRO, STEPS, TRAIN
 from dslint.model.deepspeed.detect import is_deepspeed_config
 from dslint.model.embedded.document import DocumentMaker
-from dslint.model.embedded.execute import Executor, Reading, TooMuchError
-from dslint.model.embedded.names import changed_names, free_names
-from dslint.model.embedded.readers import NAMED, reader_of
-from dslint.model.embedded.values import Choice, Ref, Value, World
-from dslint.model.plan.pyscript import PyScript, read_script
+from dslint.model.embedded.worth import may_concern
 from dslint.parse.data import DataDoc
+from dslint.python.entries import Analysis
+from dslint.python.events import Context, Handed, Node, children
+from dslint.python.program import Texts
+from dslint.python.snapshots import joined
+from dslint.python.source import Module
 
 _BATCH = tuple(f"/{key}" for key in (TRAIN, MICRO, STEPS))
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+# The name under which the interpreter sees the file, whose own path says nothing to it.
+_NAME = "script.py"
+# Context managers of tests, inside which a config is meant to be refused.
+_EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp")
+# So many readings of one dict are judged one by one.
+_MOST_READINGS = 8
+# Frames of Python for the deepest chain of calls that is interpreted.
+_FRAMES = 6_000
 
 
 def python_configs(source: SourceFile) -> tuple[DataDoc, ...]:
-    """The configs of a Python file, each as it is when somebody reads it.
+    """Return the configs of a Python file, each as it is when somebody reads it.
 
     A dict that nobody in the file reads counts when its keys and its name both say that it is a DeepSpeed config;
     other files may then add to it, so that it is open everywhere.
     """
-    return _configs(source.path, source.text, source.cells)
+    return _configs(source.path, source.text, source.cells)[0]
+
+
+def configs_of_run(source: SourceFile) -> tuple[DataDoc, ...]:
+    """Return the configs that a script hands over for certain, each once: what all calls that get it agree on.
+
+    Without those of which nobody in the script is known to read them.
+    """
+    return _configs(source.path, source.text, source.cells)[1]
 
 
 # The run plan and the rules about configs ask for the same files.
 @lru_cache(maxsize=256)
-def _configs(path: str, text: str, cells: tuple[tuple[int, int], ...]) -> tuple[DataDoc, ...]:
-    script = read_script(SourceFile(path, text, cells=cells))
-    if script.tree is None:
-        return ()
+def _configs(
+    path: str, text: str, cells: tuple[tuple[int, int], ...]
+) -> tuple[tuple[DataDoc, ...], tuple[DataDoc, ...]]:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _FRAMES))
     try:
         with no_collections():
-            readings = list(_readings(script, script.tree))
-    except (TooMuchError, RecursionError):
-        return ()
-    return tuple(_documents(script, readings))
+            read = readings(text)
+            if read is None:
+                return (), ()
+            module, found = read
+            maker = DocumentMaker(module, SourceFile(path, text, cells=cells))
+            sure = [reading for reading in found if not reading.handed.may]
+            known = [doc for doc in _documents(maker, _joined(sure, 1)) if doc.consumer != "unknown"]
+            return tuple(_documents(maker, _joined(found, _MOST_READINGS))), tuple(known)
+    except RecursionError:
+        return (), ()
+    finally:
+        sys.setrecursionlimit(limit)
 
 
-def _readings(script: PyScript, tree: ast.Module) -> Iterator[Reading]:
-    functions = list(_functions(tree))
-    if not _is_interesting(script, tree):
-        return
-    tables, calls = _tables(tree), _calls(functions)
-    free = {name: set().union(*(free_names(f) for f in functions if f.name == name)) for name in calls}
-    mentions = {name: frozenset().union(*(free[n] for n in (name, *called))) for name, called in calls.items()}
-    executor = Executor(script, _worth(script, functions, tables, calls), mentions)
-    end = executor.run_module(tree.body)
-    # Before a function runs that somebody else calls, any other one may have run.
-    changed = {name for f in functions if changed_names(f) for name in free_names(f)}
-    named = _named(end)
-    for name in changed:
-        if name in end.names:
-            end.lose(end.names[name])
-    for function in functions:
-        if id(function) in executor.ran or not _is_interesting(script, function):
-            continue
-        for found, world in executor.run_alone(function, end):
-            named += _named(world)
-            if NAMED.search(function.name):
-                named += _read_by_nobody(found, world)
-    yield from executor.found
-    yield from named
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A dict that comes to a reader of configs, perhaps one that is meant to refuse it."""
+
+    handed: Handed
+    is_expected_to_fail: bool
 
 
-def _functions(tree: ast.Module) -> Iterator[_Function]:
-    """Functions of the module and methods of its classes, and the functions inside them."""
-    pending: list[ast.AST] = [tree]
+def readings(text: str) -> tuple[Module, list[Reading]] | None:
+    """Interpret a file without its imports; return it, and the dicts that come to readers of configs.
+
+    `None` where Python cannot read it, or nothing in it speaks of configs.
+    """
+    analysis = Analysis(Texts({_NAME: text}))
+    analysis.machine.keeps_configs = True
+    module = analysis.program.load(analysis.program.files.absolute(_NAME))
+    wanted = may_concern(module.tree, analysis.machine.libraries) if module is not None else None
+    if module is None or wanted is None or analysis.script(_NAME, wanted=wanted) is None:
+        return None
+    return module, [reading for _, tree in analysis.events() for reading in _readings(tree)]
+
+
+def _readings(top: Node) -> Iterator[Reading]:
+    """Yield the dicts that come to readers, in the order of the tree."""
+    seen: set[int] = set()
+    pending = [(top, False)]
     while pending:
-        node = pending.pop(0)
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, _Function):
-                yield child
-            if isinstance(child, ast.stmt | ast.ExceptHandler):
-                pending.append(child)
+        node, fails = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Handed):
+            yield Reading(node, fails)
+        fails = fails or (isinstance(node, Context) and _expects_failure(node.node))
+        pending.extend((child, fails) for child in reversed(children(node)))
 
 
-def _is_interesting(script: PyScript, function: ast.AST) -> bool:
-    """A config is made or read in a function, or in the whole file."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.Dict) and any(isinstance(k, ast.Constant) and _speaks(k.value) for k in node.keys):
-            return True
-        if isinstance(node, ast.Call):
-            if any(k.arg in ("zero_optimization", *_KEYS) for k in node.keywords):
-                return True
-            if reader_of(script, script.qualified(node.func), node) is not None:
-                return True
-    return False
+def _joined(found: list[Reading], most: int) -> list[Reading]:
+    """Return one reading for those of a dict by one reader that are more than so many."""
+    groups: dict[tuple[str, int], list[Reading]] = {}
+    for reading in found:
+        groups.setdefault((reading.handed.reader, id(reading.handed.dictionary.node)), []).append(reading)
+    kept: list[Reading] = []
+    for group in groups.values():
+        if len(group) <= most:
+            kept += group
+            continue
+        meant = [reading for reading in group if not reading.is_expected_to_fail] or group
+        every = reduce(joined, (reading.handed.dictionary for reading in meant))
+        kept.append(replace(meant[0], handed=replace(meant[0].handed, dictionary=every)))
+    return kept
 
 
-_KEYS = (TRAIN, MICRO, "fp16", "bf16", "optimizer", "stage")
+def _expects_failure(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _EXPECTS_FAILURE
 
 
-def _speaks(key: Any) -> bool:
-    return key in ("zero_optimization", "steps_per_print", *_KEYS)
-
-
-def _calls(functions: list[_Function]) -> dict[str, set[str]]:
-    """The functions of the file that each one calls, directly or through others."""
-    names = {f.name for f in functions}
-    calls: dict[str, set[str]] = {name: set() for name in names}
-    for function in functions:
-        calls[function.name] |= free_names(function) & names
-    changed = True
-    while changed:
-        changed = False
-        for called in calls.values():
-            more = set().union(*(calls[name] for name in called)) - called
-            called |= more
-            changed |= bool(more)
-    return calls
-
-
-def _worth(
-    script: PyScript, functions: list[_Function], tables: set[str], calls: dict[str, set[str]]
-) -> frozenset[str]:
-    """Functions whose call makes, reads or may change a config, directly or through others."""
-    found = {f.name for f in functions if _is_interesting(script, f) or free_names(f) & tables}
-    return frozenset(name for name, called in calls.items() if name in found or called & found)
-
-
-_MAY_BE_DICT = ast.Dict | ast.Call | ast.BinOp | ast.Name | ast.Subscript
-
-
-def _tables(tree: ast.Module) -> set[str]:
-    """Names of the module that may hold a dict."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, _MAY_BE_DICT):
-            found |= {t.id for t in node.targets if isinstance(t, ast.Name) and node.col_offset == 0}
-    return found
-
-
-def _named(world: World) -> list[Reading]:
-    """Dicts whose names say that they are DeepSpeed configs."""
-    return [r for name, value in world.names.items() if NAMED.search(name) for r in _read_by_nobody(value, world)]
-
-
-def _read_by_nobody(value: Value, world: World) -> list[Reading]:
-    refs = (value,) if isinstance(value, Ref) else value.refs if isinstance(value, Choice) else ()
-    return [Reading("", ref, dict(world.heap)) for ref in refs]
-
-
-def _documents(script: PyScript, readings: list[Reading]) -> list[DataDoc]:
-    maker = DocumentMaker(script)
+def _documents(maker: DocumentMaker, found: list[Reading]) -> list[DataDoc]:
     docs: list[DataDoc] = []
     # A dict with a known reader is judged for that one.
-    readings.sort(key=lambda r: (r.consumer == "", r.consumer == "unknown"))
+    found.sort(key=lambda reading: (reading.handed.reader == "", reading.handed.reader == "unknown"))
     read: set[int] = set()
-    for reading in readings:
-        node = reading.heap[reading.ref.number].node
-        if reading.consumer in ("", "unknown") and id(node) in read:
+    for reading in found:
+        reader, node = reading.handed.reader, reading.handed.dictionary.node
+        if reader in ("", "unknown") and id(node) in read:
             continue
         read.add(id(node))
-        doc = None if reading.is_expected_to_fail else maker.document(reading.ref, reading.heap, reading.consumer)
+        doc = None if reading.is_expected_to_fail else maker.document(reading.handed.dictionary, reader)
         if doc is None or not doc.keys or any(_same(doc, other) for other in docs):
             continue
-        if not reading.consumer:
+        if not reader:
             if not _looks_like_one(doc):
                 continue
             _open(doc)
-        elif reading.consumer in ("lightning", "unknown"):
+        elif reader in ("lightning", "unknown"):
             # Lightning adds what its Trainer knows; `HfDeepSpeedConfig` alone leaves the rest to others.
             doc.open_objects |= {""}
         docs.append(doc)

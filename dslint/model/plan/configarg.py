@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dslint.core.fact import Fact, known
-from dslint.model.dictcalls import DICT_CHANGES
 from dslint.model.plan.pyscript import PyScript
 from dslint.model.plan.trainerclass import trainer_class
+from dslint.python.changes import DICT_CHANGES
 
 SUFFIXES = (".json", ".hjson", ".jsonc")
 _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")

@@ -155,9 +155,9 @@ def read_profile(source: SourceFile) -> ScriptProfile:
 def _config_docs(source: SourceFile) -> tuple[DataDoc, ...]:
     if not holds_config(source.text):
         return ()
-    from dslint.model.embedded.python import python_configs
+    from dslint.model.embedded.python import configs_of_run
 
-    return tuple(doc for doc in python_configs(source) if doc.consumer != "unknown")
+    return configs_of_run(source)
 
 
 def _consumer(script: PyScript, args: ScriptArgs, given: Sequence[tuple[str, ConfigArgument]]) -> Fact[str]:

@@ -33,6 +33,7 @@ from dslint.python.events import Call, Event, Loop, Node, Seq, children, events,
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.enginenames import function_of
+from dslint.rules.paddingscripts import CAT, DROPPED, EVALUATE, LOOP, NET, REWARDS, SCORES, SPLIT, TAIL
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -257,150 +258,28 @@ def _cut(event: Event) -> ast.AST | None:
     return None
 
 
-_SCORES = """\
-import torch
-
-
-class Scores:
-    def __init__(self, accelerator):
-        self.accelerator = accelerator
-        self.found = []
-
-    def add(self, logits):
-        self.found.append(%s)
-
-    def result(self):
-        return %s
-"""
-_EVALUATE = """\
-from accelerate import Accelerator
-from torch import nn
-
-from scores import Scores
-
-
-def evaluate(accelerator, model, loader):
-    scores = Scores(accelerator)
-    for batch in loader:
-        scores.add(model(batch))
-    return scores.result()
-
-
-def main(loaders):
-    accelerator = Accelerator()
-    model = accelerator.prepare(nn.Linear(8, 2))
-    for loader in loaders:
-        print(evaluate(accelerator, model, accelerator.prepare(loader)))
-"""
-_CAT = "torch.cat(self.found)"
-_NET = """\
-import torch
-
-
-class Linear(torch.nn.Module):
-    def __init__(self, width, out):
-        super().__init__()
-        self.layers = torch.nn.ModuleList([torch.nn.Linear(width, width), torch.nn.Linear(width, out)])
-
-    def forward(self, rows):
-        for layer in self.layers:
-            rows = layer(rows)
-        return rows
-"""
-_SPLIT = """\
-from accelerate import PartialState
-from accelerate.utils import gather_object
-
-
-def main(prompts, complete):
-    state = PartialState()
-    found = []
-    with state.split_between_processes(prompts%s) as mine:
-        for prompt in mine:
-            found.append(complete(prompt))
-    every = gather_object(found)
-    return every%s
-"""
-_TAIL = """\
-import torch
-from accelerate import Accelerator
-
-
-def main(loader, dataset):
-    accelerator = Accelerator()
-    model, loader = accelerator.prepare(torch.nn.Linear(8, 2), loader)
-    found = []
-    for batch in loader:
-        found.append(model(batch))
-    return accelerator.gather(torch.cat(found))%s
-"""
-
-_LOOP = """\
-import torch
-from accelerate import Accelerator
-from torch.utils.data import DataLoader
-
-
-def evaluate(accelerator, model, loader):
-    hits = total = 0
-    for x, y in loader:
-        found, wanted = accelerator.gather((model(x).argmax(-1), y))%s
-        hits += (found == wanted).sum().item()
-        total += wanted.numel()
-    return hits / total
-
-
-def main(data):
-    accelerator = Accelerator(%s)
-    model, loader = accelerator.prepare(torch.nn.Linear(8, 2), DataLoader(data, 4%s))
-    print(evaluate(accelerator, model, loader))
-"""
-_DROPPED = """
-        found, wanted = found[: len(loader.dataset) - total], wanted[: len(loader.dataset) - total]"""
-
-_REWARDS = """\
-import torch
-from accelerate import Accelerator
-from transformers import AutoModelForSequenceClassification, Trainer
-
-accelerator = Accelerator()
-judges = [AutoModelForSequenceClassification.from_pretrained(name) for name in ("a", "b")]
-
-
-class Group(Trainer):
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        rewards = torch.zeros(8, 2)
-        for i, judge in enumerate(judges):
-            rewards[:, i] = judge(**inputs).logits[:, 0]
-        self.rewards.append(self.accelerator.gather_for_metrics(rewards).mean().item())
-        return model(**inputs).loss
-
-
-judges = accelerator.prepare(*judges)
-"""
-
 EXAMPLES = (
-    bad("a plain gather of each batch", {"run.py": _LOOP % ("", "", "")}, "run.py:9"),
-    good("what was added is cut off", {"run.py": _LOOP % (_DROPPED, "", "")}),
-    good("a loader without a last part", {"run.py": _LOOP % ("", "", ", drop_last=True")}),
-    good("batches are not filled up", {"run.py": _LOOP % ("", "dataloader_config=make()", "")}),
-    good("gathered for a metric", {"run.py": (_LOOP % ("", "", "")).replace(".gather(", ".gather_for_metrics(")}),
+    bad("a plain gather of each batch", {"run.py": LOOP % ("", "", "")}, "run.py:9"),
+    good("what was added is cut off", {"run.py": LOOP % (DROPPED, "", "")}),
+    good("a loader without a last part", {"run.py": LOOP % ("", "", ", drop_last=True")}),
+    good("batches are not filled up", {"run.py": LOOP % ("", "dataloader_config=make()", "")}),
+    good("gathered for a metric", {"run.py": (LOOP % ("", "", "")).replace(".gather(", ".gather_for_metrics(")}),
     bad("a class collects the scores, and gathers them once",
-        {"scores.py": _SCORES % ("logits", f"self.accelerator.gather_for_metrics({_CAT})"), "run.py": _EVALUATE},
+        {"scores.py": SCORES % ("logits", f"self.accelerator.gather_for_metrics({CAT})"), "run.py": EVALUATE},
         "scores.py:13"),
     bad("padded shares are cut at the end",
-        {"run.py": _SPLIT % (", apply_padding=True", "[: len(prompts)]")}, "run.py:12"),
-    bad("a plain gather is cut to the length of the data set", {"run.py": _TAIL % "[: len(dataset)]"}, "run.py:11"),
+        {"run.py": SPLIT % (", apply_padding=True", "[: len(prompts)]")}, "run.py:12"),
+    bad("a plain gather is cut to the length of the data set", {"run.py": TAIL % "[: len(dataset)]"}, "run.py:11"),
     good("every batch is gathered in the loop", {
-        "scores.py": _SCORES % ("self.accelerator.gather_for_metrics(logits)", _CAT), "run.py": _EVALUATE}),
+        "scores.py": SCORES % ("self.accelerator.gather_for_metrics(logits)", CAT), "run.py": EVALUATE}),
     good("a model with a loop over its layers", {
-        "scores.py": _SCORES % ("self.accelerator.gather_for_metrics(logits)", _CAT),
-        "net.py": _NET, "run.py": _EVALUATE.replace("from torch import nn", "import net as nn")}),
-    good("shares of their own length", {"run.py": _SPLIT % ("", "[: len(prompts)]")}),
-    good("the first few", {"run.py": _SPLIT % (", apply_padding=True", "[:5]")}),
-    good("nothing is cut", {"run.py": _TAIL % ""}),
-    good("a loop over reward models, in the training step of a Trainer", {"grpo.py": _REWARDS}),
+        "scores.py": SCORES % ("self.accelerator.gather_for_metrics(logits)", CAT),
+        "net.py": NET, "run.py": EVALUATE.replace("from torch import nn", "import net as nn")}),
+    good("shares of their own length", {"run.py": SPLIT % ("", "[: len(prompts)]")}),
+    good("the first few", {"run.py": SPLIT % (", apply_padding=True", "[:5]")}),
+    good("nothing is cut", {"run.py": TAIL % ""}),
+    good("a loop over reward models, in the training step of a Trainer", {"grpo.py": REWARDS}),
     good("one process", {
-        "scores.py": _SCORES % ("logits", f"self.accelerator.gather_for_metrics({_CAT})"), "run.py": _EVALUATE},
+        "scores.py": SCORES % ("logits", f"self.accelerator.gather_for_metrics({CAT})"), "run.py": EVALUATE},
         world_size=1),
 )  # fmt: skip
