@@ -4665,6 +4665,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL671",
+        name="optimizer-after-sharded-forward",
+        kind="script",
+        severity="warning",
+        summary="an optimizer is made after a forward pass of a `fully_shard` model: the root's parameters never change",
+        module="dslint.rules.script.dsl671_optimizer_after_sharded_forward",
+        markers=(
+            "fully_shard\\(",
+            "parameters\\(",
+            "backward",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
