@@ -4682,6 +4682,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL672",
+        name="broadcast-of-other-types",
+        kind="script",
+        severity="error",
+        summary="a broadcast sends numbers of one type into a tensor of another type, which reads other numbers",
+        module="dslint.rules.script.dsl672_broadcast_of_other_types",
+        markers=(
+            "broadcast\\(",
+            "rank|is_main|master|RANK",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
