@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from dslint.rules.plateaus import instances, outcomes
 
 if TYPE_CHECKING:
     from dslint.python.events import Event
+    from dslint.python.queries.quotients import Named, Quotients
     from dslint.python.source import Module
     from dslint.rules.runs import Happening, RunQuery
 
@@ -95,3 +97,24 @@ def averages_by_hand(module: Module) -> bool:
 def knows_prefix(run: RunQuery) -> bool:
     """Return whether a file of the project speaks of the prefix that a wrapper gives to names."""
     return any(module.search(_KNOWS) for module in run.machine.program.modules())
+
+
+def wraps_to_average(run: RunQuery, found: Happening) -> bool:
+    """Return whether a call certainly gives a model whose backward pass averages gradients."""
+    row = run.machine.libraries.function(found.event.api)
+    return bool(made_wrappers(run, found)) or (row is not None and "becomes" in row.extra)
+
+
+def sums_over_ranks(run: RunQuery, quotients: Quotients) -> dict[Named, Event]:
+    """Return the variables and fields that hold a sum over all ranks."""
+    found: dict[Named, Event] = {}
+    for happening in run.occurrences("collective"):
+        event = happening.event
+        group, operation = event.arguments.get("group"), event.nodes.get("op")
+        is_sum = operation is None or ast.unparse(operation).endswith("SUM")
+        is_whole = group is None or group.constants == (None,)
+        if event.api.endswith(".all_reduce") and isinstance(event.node, ast.Call) and is_sum and is_whole:
+            name = quotients.named(event.module, event.node.args[0]) if event.node.args else None
+            if name is not None:
+                found.setdefault(name, event)
+    return found

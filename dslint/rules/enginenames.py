@@ -54,6 +54,14 @@ def called_on(module: Module, node: ast.AST) -> ast.expr | None:
     return called.value if isinstance(called, ast.Attribute) else None
 
 
+def loss_of(event: Event) -> ast.expr | None:
+    """Return the loss of a backward pass: what it is called on, or what an Accelerator or Fabric gets."""
+    if event.api.startswith("torch.Tensor"):
+        return called_on(event.module, event.node)
+    arguments = event.node.args if isinstance(event.node, ast.Call) else []
+    return arguments[0] if arguments else None
+
+
 def is_scaled(node: ast.expr) -> bool:
     """Return whether a loss is scaled by hand: `scaler.scale(loss)`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "scale"

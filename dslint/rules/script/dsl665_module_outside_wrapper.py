@@ -32,7 +32,7 @@ from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import ClassAtom, Function, Instance, Value, one
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import averages_by_hand, made_wrappers, reduces_gradients
+from dslint.rules.ddps import averages_by_hand, reduces_gradients, wraps_to_average
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.training import models_given, parameter_owners
@@ -62,7 +62,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each module that an optimizer trains and no wrapper knows, beside a wrapped model."""
     if run.context.is_one_process or run.context.zero_stage.is_known or run.has("makes-engine", "wraps-optimizer"):
         return
-    wraps = [found for found in run.occurrences("wraps-model", "prepares") if _averages(run, found)]
+    wraps = [found for found in run.occurrences("wraps-model", "prepares") if wraps_to_average(run, found)]
     if not wraps or not run.has("backward") or _averages_itself(run):
         return
     every = list(run.occurrences("wraps-model", "prepares"))
@@ -79,12 +79,6 @@ def query(run: RunQuery) -> Iterator[Finding]:
             continue
         seen |= {atom.node for atom in outside}
         yield from (_finding(run, made.event, atom, wrap.event, asked) for atom in outside)
-
-
-def _averages(run: RunQuery, found: Happening) -> bool:
-    """Return whether a call certainly gives a model whose backward pass averages gradients."""
-    row = run.machine.libraries.function(found.event.api)
-    return bool(made_wrappers(run, found)) or (row is not None and "becomes" in row.extra)
 
 
 def _averages_itself(run: RunQuery) -> bool:

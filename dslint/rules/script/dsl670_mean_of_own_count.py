@@ -1,0 +1,150 @@
+"""The loss is a mean over each rank's own count, where the script itself logs the mean over all ranks.
+
+**What.** The sum of the losses of the supervised tokens is divided by their number on this rank, and the wrapper
+averages the gradients over the ranks. Elsewhere the script adds the same count up over the ranks (`all_reduce`).
+
+**Why it hurts.** The mean of the ranks' means is not the mean over all tokens: a token on a rank with few of them
+counts more. With 1500 answer tokens on one rank and 40 on another it is forty times as much. What is trained is not
+what is logged, and follows from how samples fall on the ranks.
+
+**Fix.** Divide by the count of all ranks, and multiply by their number, since the wrapper takes the mean:
+`dist.all_reduce(count); loss = total * dist.get_world_size() / count`.
+
+**When it stays quiet.** Nothing adds that count up over the ranks: then the mean of each rank may be what is meant.
+Losses with `reduction="mean"`; counts that are the same on all ranks; the number of ranks in what is computed.
+
+**Evidence.** Two gloo ranks, torch 2.13: with one sample on one rank and three on the other the gradient of a DDP model
+is not that of the mean over the four; divided by the count of all ranks, and times their number, it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Event
+from dslint.python.queries.quotients import Named, Place, Quotients, Traced
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddps import sums_over_ranks, wraps_to_average
+from dslint.rules.enginenames import loss_of
+from dslint.rules.runs import RunQuery
+
+META = RuleMeta(
+    code="DSL670",
+    name="mean-of-own-count",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="each rank divides its loss by its own count of tokens, and the script logs the mean over all ranks",
+    markers=(r"all_reduce\(", r"backward", r"DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard"),
+    references=("https://github.com/PrimeIntellect-ai/prime-rl/pull/1960",),
+    depends_on_run=True,
+)
+_RANKS = re.compile(r"(?i)world|replica|num_?proc|n_?gpu|dp_(?:size|degree)|parallel_size|\bdp\b")
+# A number of what is chosen by a test or a mask.
+_COUNTS = re.compile(
+    r"(?:[!=<>]=?[^()]*\)|mask\w*(?:\.\w+\([^()]*\))*)\.sum\(\)|\.ne\([^()]*\)\.sum\(\)|count_nonzero\("
+)
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each division of a loss by a count that is added up over the ranks for something else."""
+    if run.context.is_one_process or not run.has("backward"):
+        return
+    wraps = (f.event for f in run.occurrences("wraps-model", "prepares") if wraps_to_average(run, f))
+    wrap = next(wraps, None)
+    if wrap is None:
+        return
+    quotients = Quotients(run.machine.program.modules(), [tree for _, tree in run.trees()])
+    sums = sums_over_ranks(run, quotients)
+    added = {text: event for event in sums.values() for text in _counts(quotients.trace(event.module, _summed(event)))}
+    seen: set[ast.AST] = set()
+    for found in run.happenings("backward") if added else ():
+        loss = loss_of(found.event)
+        traced = quotients.trace(found.event.module, loss) if loss is not None else Traced(is_whole=False)
+        if not traced.is_whole or any(_RANKS.search(ast.unparse(piece.node)) for piece in traced.pieces):
+            continue
+        for place, below in traced.divisions:
+            inside = quotients.trace(below.module, below.node)
+            same = next((text for text in _counts(inside) if text in added), None)
+            if same is not None and place.node not in seen and not _is_added(inside, sums):
+                seen.add(place.node)
+                yield _finding(run, place, added[same], wrap)
+
+
+def _summed(event: Event) -> ast.AST:
+    return event.node.args[0] if isinstance(event.node, ast.Call) and event.node.args else event.node
+
+
+def _counts(traced: Traced) -> list[str]:
+    """Return the code of the counts that a number is computed of."""
+    texts = [ast.unparse(piece.node) for piece in traced.pieces]
+    return [text for text in texts if _COUNTS.search(text)]
+
+
+def _is_added(traced: Traced, sums: dict[Named, Event]) -> bool:
+    return not traced.is_whole or bool(traced.names & sums.keys())
+
+
+def _finding(run: RunQuery, place: Place, added: Event, wrap: Event) -> Finding:
+    return run.finding(
+        META,
+        place.module,
+        place.node,
+        f"`{run.text(place.module, place.node, 40)}` is the mean over this rank's own count: tokens of ranks that hold"
+        " few of them weigh more",
+        hint="Divide by the count of all ranks, and multiply by the number of ranks",
+        related=(
+            run.location(added.module, added.node, "adds the same count up over the ranks"),
+            run.location(wrap.module, wrap.node, "takes the mean of the ranks' gradients"),
+        ),
+    )
+
+
+_TRAIN = """\
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def tokens(labels):
+    return (labels != -100).sum()
+
+
+def loss_of(logits, labels):
+    total = F.cross_entropy(logits, labels, ignore_index=-100, reduction="sum")
+    %s
+    return %s
+
+
+def main(loader, rank):
+    dist.init_process_group("nccl")
+    model = torch.nn.Linear(8, 8).to(rank)
+    %s
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for images, labels in loader:
+        loss = loss_of(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        %s
+"""
+_DDP, _SHARD = "model = DDP(model, device_ids=[rank])", "fully_shard(model)"
+_OWN = "total / tokens(labels).clamp(min=1)"
+_COUNT = "count = (labels != -100).sum()"
+_LOG = "seen = torch.stack([loss.detach(), tokens(labels).float()])\n        dist.all_reduce(seen)\n        print(seen)"
+_ALL = "count = tokens(labels)\n    dist.all_reduce(count)"
+
+EXAMPLES = (
+    bad("a helper counts", {"train.py": _TRAIN % ("pass", _OWN, _SHARD, _LOG)}, "train.py:15 warning"),
+    bad("a variable", {"train.py": _TRAIN % (_COUNT, "total / count", _DDP, _LOG)}, "train.py:15 warning"),
+    bad("by a method", {"train.py": _TRAIN % (_COUNT, "total.div(count)", _DDP, _LOG)}, "train.py:15 warning"),
+    good("nothing adds the count up", {"train.py": _TRAIN % ("pass", _OWN, _DDP, "pass")}),
+    good(
+        "the count of all ranks",
+        {"train.py": _TRAIN % (_ALL, "total * dist.get_world_size() / count", _DDP, _LOG)},
+    ),
+    good("no wrapper", {"train.py": _TRAIN % ("pass", _OWN, "pass", _LOG)}),
+)
