@@ -4679,6 +4679,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL682",
+        name="micro-batches-by-own-data",
+        kind="script",
+        severity="warning",
+        summary="each rank cuts its batch into as many pieces as its own data need, and a collective runs for each piece",
+        module="dslint.rules.script.dsl682_micro_batches_by_own_data",
+        markers=(
+            "\\bfor\\b",
+            "ceil|//|>=?",
+            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|FSDP|fully_shard|all_reduce|all_gather",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
