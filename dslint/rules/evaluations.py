@@ -55,7 +55,9 @@ def whole_lists(run: RunQuery) -> Iterator[tuple[Loop, Event]]:
     loaders = {found.event.node for found in run.occurrences("makes-loader")}
     for found in run.occurrences("collective"):
         event = found.event
-        if event.lanes != run.machine.worlds.full or "gather" not in event.api.rpartition(".")[2] or event.may:
+        name = event.api.rpartition(".")[2]
+        # What drops the padding of a loader is for loaders that are divided.
+        if event.lanes != run.machine.worlds.full or "gather" not in name or "metrics" in name or event.may:
             continue
         for loop in _loops_behind(found):
             if loop.node not in told and not loop.items & loaders and _goes_through_all(run, loop):
@@ -71,13 +73,17 @@ def _goes_through_all(run: RunQuery, loop: Loop) -> bool:
     own = DATA | RANKED | HOST | RANDOM | LOST
     if (loop.varies | subject.varies | run.machine.shape(subject)) & own or run.machine.deep_varies(subject) & own:
         return False
-    if loop.counts:
-        if "len(" not in ast.unparse(loop.node.iter):
-            return False
-    elif not instances(subject) or len(instances(subject)) != len(subject.atoms):
+    text = ast.unparse(loop.node.iter)
+    if "load" in text or ("len(" not in text if loop.counts else not _is_list(loop, subject)):
         return False
     forwards = [node for node in walk(loop.body) if isinstance(node, Event) and "forward" in node.tags]
     return all(e.lanes == run.machine.worlds.full and not e.varies & RANKED and _is_alike(e) for e in forwards)
+
+
+def _is_list(loop: Loop, subject: Value) -> bool:
+    """Return whether a loop certainly goes through the items of a list, perhaps counted or shown as a bar."""
+    found = instances(subject)
+    return bool(found) and len(found) == len(subject.atoms) and bool(loop.items)
 
 
 def _is_alike(event: Event) -> bool:
