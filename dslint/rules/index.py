@@ -4625,6 +4625,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL687",
+        name="second-model-without-engine",
+        kind="script",
+        severity="error",
+        summary="a second model is loaded while ZeRO stage 3 is in force and runs without an engine: its weights are empty",
+        module="dslint.rules.script.dsl687_second_model_without_engine",
+        markers=(
+            "from_pretrained",
+            "[dD]eep[sS]peed",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
