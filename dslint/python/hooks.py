@@ -177,6 +177,9 @@ _MEETS = frozenset({"barrier"})
 _STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step", "configure_optimizers"})
 
 
+# A function that the constructor got, and every evaluation calls.
+_METRICS = "compute_metrics"
+_EVALUATES = frozenset({"trainer-train", "trainer-evaluate", "trainer-predict"})
 # What runs while a trainer predicts.
 _PREDICTS = re.compile(r"predict|write_on|^setup$|^teardown$|^prepare_data$")
 
@@ -186,6 +189,10 @@ def trainer_callbacks(m: Machine, row: Row, receiver: Atom | None, bound: BoundA
     from dslint.python.loops import repeat
 
     is_prediction = "trainer-predict" in row.tags
+    if row.tags & _EVALUATES and isinstance(receiver, Instance):
+        metrics = m.store.get((receiver, ("argument", _METRICS))) or NOTHING
+        if _functions(metrics):
+            repeat(m, node, lambda: _call_back(m, row, _METRICS, metrics, receiver, node))
     if not row.tags & {"trainer-train", "trainer-predict"} or not isinstance(receiver, Instance):
         return
     found: list[Instance] = []

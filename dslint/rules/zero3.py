@@ -54,7 +54,7 @@ class Spread:
     def _note(self, event: Event) -> None:
         if event.tags & {"training-arguments", "live-config"} and self.run.stages.of(event) == 3:
             self.live = event
-        elif "loads" in event.tags and self.live is not None and not _is_quantized(event):
+        elif "loads" in event.tags and self.live is not None and not is_quantized(event):
             for module in event.modules:
                 self.since.setdefault(module, self.live)
         elif "zero-init" in event.tags and not _is_disabled(event):
@@ -160,7 +160,8 @@ def is_applied(found: Happening) -> bool:
     return any(isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute) and c.func.attr == "apply" for c in calls)
 
 
-def _is_quantized(event: Event) -> bool:
+def is_quantized(event: Event) -> bool:
+    """Return whether a load quantizes the weights, or may: DeepSpeed then leaves them whole."""
     names = ("quantization_config", "load_in_4bit", "load_in_8bit")
     return event.open or any(name in event.arguments for name in names)
 

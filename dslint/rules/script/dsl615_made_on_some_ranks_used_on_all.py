@@ -2,14 +2,14 @@
 
 **What.** A writer, a run of Weights & Biases or the like is made behind a test of the rank, and code that every rank
 comes to uses it: `writer.add_scalar(...)` where `writer` is `None` elsewhere, or `wandb.log(...)` where only rank 0 has
-called `wandb.init`.
+called `wandb.init`. Or a function returns the path of a checkpoint on the main process alone, and every rank loads it.
 
 **Why it hurts.** On one GPU the only process is rank 0, and all is well. On several, every other rank stops at its
 first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`.
-Rank 0 goes on, and waits for the others in its next collective.
+Rank 0 goes on, and waits for the others in its next collective. `torch.load(None)` raises in the same way.
 
 **Fix.** Put the same test around the use, after the collectives that the report needs; or make something on the other
-ranks, too (`wandb.init(mode="disabled")`).
+ranks, too (`wandb.init(mode="disabled")`). Compute a path on every rank, or send it with `broadcast_object_list`.
 
 **When it stays quiet.** A test of the thing itself (`if writer is not None`, `if wandb.run`) or one that cannot be read
 is around the use; the use is tried; nobody makes the thing in the same script, or perhaps on every rank; a function
@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Alt, Event, Try
-from dslint.python.values import Instance, Value
+from dslint.python.values import Const, Instance, Value
 from dslint.python.varies import LOST, OWN, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
@@ -46,6 +46,8 @@ META = RuleMeta(
 # A test of the thing itself, whatever the reader knows of it.
 _ASKS = re.compile(r"(?i)wandb|writer|track|logger|\brun\b|is (?:not )?None|hasattr|isinstance")
 
+# What may not be `None`, of what reads a file.
+_PATHS = ("f", "filename", "file", "path", "pretrained_model_name_or_path")
 _GROUPS = re.compile(r"ProcessGroup|DeviceMesh|Work$")
 
 
@@ -54,6 +56,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process:
         return
     started = [found.event for found in run.occurrences("starts-run") if found.event.api.startswith("wandb.")]
+    for found in run.occurrences("loads", "reads-file"):
+        if not found.event.may and _is_for_all(found):
+            yield from _without_path(run, found.event)
     for found in run.happenings("missing-object", "needs-run"):
         if found.event.may or not _is_for_all(found):
             continue
@@ -97,6 +102,21 @@ def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
     yield _finding(
         run, event, "`None` has no such method", run.origin(value, "only some ranks make it, the others have `None`")
     )
+
+
+def _without_path(run: RunQuery, event: Event) -> Iterator[Finding]:
+    """Yield a load on ranks where the path is `None`."""
+    value = next((event.arguments[name] for name in _PATHS if name in event.arguments), None)
+    if value is None or event.lanes != run.machine.worlds.full or event.varies & RANKED:
+        return
+    is_ranked = value.varies & RANKED and not value.varies & (LOST | UNSURE | OWN)
+    origin = run.machine.origin(value)
+    if not is_ranked or origin is None or not isinstance(origin[1], ast.If | ast.IfExp):
+        return
+    nothing = [atom for atom in value.atoms if isinstance(atom, Const) and atom.value is None]
+    if len(nothing) == 1 and len(value.atoms) > 1:
+        related = run.origin(value, "only some ranks have a path, the others `None`")
+        yield _finding(run, event, "the path is `None` there", related)
 
 
 def _is_missing(value: Value) -> bool:
@@ -171,7 +191,49 @@ for step in range(100):
 dist.barrier()
 """
 
+_SAVED = """\
+import os
+
+import torch
+from accelerate import Accelerator%s
+
+
+def save(accelerator, model, folder, tag):
+    path = None
+    if accelerator.is_main_process:
+        path = os.path.join(folder, f"{tag}.pt")
+        torch.save(accelerator.unwrap_model(model).state_dict(), path)
+    accelerator.wait_for_everyone()
+    return %s
+
+
+def main(model, folder):
+    accelerator = Accelerator()
+    model = accelerator.prepare(model)
+    last = save(accelerator, model, folder, "stage1")
+    %s
+"""
+_LOADS = 'state = torch.load(last, map_location="cpu")\n    print(len(state))'
+_GUARDED = 'if accelerator.is_main_process:\n        print(len(torch.load(last, map_location="cpu")))'
+
 EXAMPLES = (
+    bad("the path of a checkpoint", {"train.py": _SAVED % ("", "path", _LOADS)}, at="train.py:20 error"),
+    good(
+        "the path is sent",
+        {
+            "train.py": _SAVED
+            % (
+                "\nfrom accelerate.utils import broadcast_object_list",
+                "broadcast_object_list([path])[0]",
+                _LOADS,
+            )
+        },
+    ),
+    good("rank 0 alone loads it", {"train.py": _SAVED % ("", "path", _GUARDED)}),
+    good(
+        "the path is asked",
+        {"train.py": _SAVED % ("", "path", "if last:\n        print(len(torch.load(last, map_location='cpu')))")},
+    ),
     bad(
         "a writer of rank 0",
         {"train.py": _WRITER % 'writer.add_scalar("loss", loss.item(), step)'},
