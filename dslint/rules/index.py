@@ -4331,8 +4331,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="`logger.experiment` is a dummy on other ranks than 0, and what is asked of it raises",
         module="dslint.rules.script.dsl645_dummy_experiment_used",
         markers=(
-            "\\.experiment\\.\\w+(?:\\.|\\[)",
-            "lightning",
+            "\\.experiment\\.\\w+(?:\\.|\\[)|get_tracker",
+            "lightning|accelerat",
         ),
         fix="none",
         since="0.1.0",
@@ -4547,8 +4547,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="a collective for each key of a dictionary whose keys differ between the ranks",
         module="dslint.rules.script.dsl660_collective_for_each_own_key",
         markers=(
-            "log_dict|gather|reduce\\(|pad_across_processes",
-            "lightning|accelerat",
+            "log_dict|gather|reduce\\w*\\(|broadcast|pad_across_processes",
+            "lightning|accelerat|distributed|mmengine",
         ),
         fix="none",
         since="0.1.0",
