@@ -4468,7 +4468,7 @@ RULES: tuple[RuleInfo, ...] = (
         markers=(
             "(?i)rank|is_main|process_index|_zero\\b",
             "lr\\b|weight_decay|learning_rate",
-            "prepare|DistributedDataParallel|DDP|deepspeed",
+            "prepare|DistributedDataParallel|DDP|deepspeed|\\.grad\\b",
         ),
         fix="none",
         since="0.1.0",
