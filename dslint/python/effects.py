@@ -113,12 +113,12 @@ def freezing(m: Machine, base: Value, value: Value, node: ast.AST) -> None:
     m.events.append(event)
 
 
-def writing_item(m: Machine, base: Value, node: ast.AST) -> None:
+def writing_item(m: Machine, base: Value, node: ast.AST, value: Value | None = None) -> None:
     """Note that `tensor[rows] = value` writes into a parameter, or into what may be a tensor."""
     if _is_all(m, base, "torch.nn.Parameter"):
         _written(m, base, "writes-parameter", "__setitem__", node)
     elif _is_all(m, base, "torch.Tensor", ""):
-        _written(m, base, "writes-item", "__setitem__", node)
+        _written(m, base, "writes-item", "__setitem__", node, value)
 
 
 def writing_data(m: Machine, base: Value, node: ast.AST) -> None:
@@ -155,10 +155,16 @@ def _is_all(m: Machine, value: Value, *classes: str) -> bool:
     return bool(made) and len(made) == len(value.atoms) and all(found)
 
 
-def _written(m: Machine, base: Value, tag: str, name: str, node: ast.AST) -> None:
+def _written(m: Machine, base: Value, tag: str, name: str, node: ast.AST, value: Value | None = None) -> None:
     path = f"torch.{'nn.Parameter' if tag == 'writes-parameter' else 'Tensor'}.{name}"
     event = Event(path, frozenset((tag,)), node, m.frame.module, base, {}, None, m.lanes, m.control)
     event.snapshot = {"self": (m.varies(base), m.shape(base), m.made_by(base))}
+    place = m.origin(value) if value is not None else None
+    if value is not None:
+        event.arguments["value"] = value
+        event.snapshot["value"] = (m.varies(value), 0, frozenset())
+    if place is not None:
+        event.origins["value"] = place
     m.events.append(event)
 
 

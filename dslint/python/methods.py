@@ -264,7 +264,8 @@ def _is_exact(m: Machine, atom: Instance) -> bool:
 def _view(m: Machine, atom: Instance, node: ast.AST, item: Value, cls: str) -> Value:
     """Return `d.keys()` and the like of a dictionary with keys that are not all known."""
     bits = m.shape(one(atom))
-    content = Value(frozenset((Unknown(OPAQUE, "view of a dictionary"),)), 0, bits)
+    origin = m.origin(one(atom))
+    content = Value(frozenset((Unknown(OPAQUE, "view of a dictionary"),)), 0, bits, frozenset(), None, origin)
     made = m.made(node, cls, content)
     view = made.single
     assert isinstance(view, Instance)

@@ -69,7 +69,7 @@ def assign(m: Machine, target: ast.expr, value: Value, at: ast.AST | None = None
             gradients.note_written(m, base, value)
     elif isinstance(target, ast.Subscript):
         base = evaluate(m, target.value)
-        writing_item(m, base, target)
+        writing_item(m, base, target, value)
         if isinstance(target.slice, ast.Slice):
             parts = [evaluate(m, p) for p in (target.slice.lower, target.slice.upper, target.slice.step) if p]
             writing.store_slice(

@@ -112,7 +112,7 @@ def _fills(node: ast.AST) -> bool:
         name = _last(node)
         return name in _OPTIONS or name in _LENGTHS or name == "Join"
     if not isinstance(node, ast.Call):
-        return _is_pad(node)
+        return _is_pad(node) or _repeats(node)
     name = _last(node.func).lower()
     if name == "join":  # of a DDP model; threads aside, the others join texts and paths
         return isinstance(node.func, ast.Attribute) and not node.args
@@ -125,6 +125,13 @@ def _is_pad(node: ast.AST) -> bool:
     """Return whether something that pads is given a name: `padding = -len(items) % world_size`."""
     targets = node.targets if isinstance(node, ast.Assign) else []
     return any(isinstance(t, ast.Name) and re.match(r"pad|num_pad|n_pad", t.id) for t in targets)
+
+
+def _repeats(node: ast.AST) -> bool:
+    """Return whether a generator goes through its items again and again: no rank runs out of them."""
+    is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
+    loops = [n for n in ast.walk(node) if isinstance(n, ast.For)] if is_endless else []
+    return any(isinstance(n, ast.Yield | ast.YieldFrom) for loop in loops for n in ast.walk(loop))
 
 
 def _last(node: ast.AST) -> str:

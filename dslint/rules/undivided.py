@@ -71,8 +71,17 @@ def undivided(run: RunQuery) -> Iterator[Undivided]:
         sources = event.sources
         if event.open or not sources or event.lanes != run.machine.worlds.full:
             continue
-        if _is_about_items(sources[0], event, adds_sampler) and all(is_blind(run, source) for source in sources):
+        # A helper makes the loaders for training and for evaluation: which one it is, its node does not say.
+        alike = [other.event for other in run.occurrences("makes-loader") if other.event.node is event.node]
+        if all(_is_undivided(run, other, adds_sampler) for other in alike):
             yield Undivided(happening, sources[0], run.machine.program)
+
+
+def _is_undivided(run: RunQuery, event: Event, adds_sampler: bool) -> bool:
+    sources = event.sources
+    if not sources or not _is_about_items(sources[0], event, adds_sampler):
+        return False
+    return all(is_blind(run, source) for source in sources)
 
 
 def _words(node: ast.AST) -> Iterator[str]:

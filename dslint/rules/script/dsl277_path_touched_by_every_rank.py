@@ -2,7 +2,8 @@
 
 **What.** A script that runs as several processes makes a folder without `exist_ok`, removes or moves a file or folder,
 writes a file, or downloads and unpacks a data set without a lock, under a path that is the same on all ranks, and
-nothing keeps ranks from coming there together.
+nothing keeps ranks from coming there together. The same of old checkpoints that every rank finds in a listing of the
+shared folder, and removes.
 
 **Why it hurts.** The ranks race. Of two that make a folder one gets `FileExistsError`, also where both have looked
 before whether it is there. Of two that remove or move something one gets `FileNotFoundError`. That rank ends, and the
@@ -38,6 +39,23 @@ from dslint.python.values import Const, Instance, PerRank, Value
 from dslint.python.varies import DIVERGENT, HOST, LOST, UNMODELLED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import Arrival, arrivals, row_of, written_as
+from dslint.rules.pathscripts import (
+    BOTH,
+    DATA,
+    DECORATED,
+    FILES,
+    KEPT,
+    MAIN,
+    MAIN_ONLY,
+    PRUNED,
+    READS,
+    RESULTS,
+    RUN,
+    SAVE,
+    SPAWN,
+    TESTED,
+    WRITER,
+)
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -53,6 +71,7 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+_NONE: frozenset[int] = frozenset()
 _MESSAGES = {
     "folder": "Every rank makes this folder: the second one gets `FileExistsError`, and the others wait for it",
     "tested folder": "Every rank makes this folder if it is missing: of two that look at once one fails",
@@ -75,13 +94,14 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     reached = list(arrivals(run, "makes-folder", "removes", "moves-file", "saves", "opens", "unpacks"))
     fetched = _fetched_before(run, reached)
+    listings = _shared_listings(run)
     for found in reached:
         event, row = found.event, row_of(run, found.event)
         does = _does(found, row)
         if (
             does is None
             or (does == "download" and event.api in fetched)
-            or not _is_shared(event, str(row.get("path", "")))
+            or not _is_shared(run, event, str(row.get("path", "")), listings if does in ("remove", "move") else _NONE)
         ):
             continue
         calls = [node for node in found.around if isinstance(node, Call)]
@@ -147,10 +167,41 @@ def _path(event: Event, parameter: str) -> Value | None:
     return event.receiver if parameter == "self" else event.arguments.get(parameter)
 
 
-def _is_shared(event: Event, parameter: str) -> bool:
-    """The path is a text or a `Path`, and certainly the same on all ranks."""
+def _shared_listings(run: RunQuery) -> frozenset[int]:
+    """Return the calls that list a folder whose path is the same on all ranks: what they find, all ranks find."""
+    found: set[int] = set()
+    for event in (happening.event for happening in run.happenings("reads-file")):
+        name = str(row_of(run, event).get("path", ""))
+        value = event.receiver if name == "self" else event.arguments.get(name)
+        bits = event.snapshot.get(name, (value.varies if value is not None else LOST, 0, frozenset()))[0]
+        if event.result is not None and _is_many(event.result) and not bits & (DIVERGENT | LOST | UNSURE & ~UNMODELLED):
+            found.add(id(event.node))
+    return frozenset(found)
+
+
+def _is_listed(run: RunQuery, path: Value, listings: frozenset[int]) -> bool:
+    """Return whether a path is one of those that a listing gives."""
+    origin, atom = run.machine.origin(path), path.single
+    return (origin is not None and id(origin[1]) in listings) or (
+        isinstance(atom, Instance) and id(atom.node) in listings
+    )
+
+
+def _is_many(value: Value) -> bool:
+    """Return whether a call gives a list or an iterator."""
+    kinds = ("builtins.list", "builtins.iterator", "builtins.generator")
+    return bool(value.atoms) and all(isinstance(atom, Instance) and atom.cls in kinds for atom in value.atoms)
+
+
+def _is_shared(run: RunQuery, event: Event, parameter: str, listings: frozenset[int]) -> bool:
+    """The path is a text or a `Path`, and certainly the same on all ranks, or one of those that a listing gives."""
     path = _path(event, parameter)
-    if path is None or event.snapshot[parameter][0] & (DIVERGENT | LOST | UNSURE & ~UNMODELLED):
+    if path is None:
+        return False
+    bits = event.snapshot[parameter][0]
+    if bits & HOST and _is_listed(run, path, listings):
+        bits &= ~HOST
+    if bits & (DIVERGENT | LOST | UNSURE & ~UNMODELLED):
         return False
     if any(_OWN.search(text) for text in written_as(event, event.nodes.get(parameter))):
         return False
@@ -162,203 +213,67 @@ def _is_shared(event: Event, parameter: str) -> bool:
     )
 
 
-_HEAD = """\
-import os
-import shutil
-
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-
-"""
-_MAIN = (
-    _HEAD
-    + """\
-def main(args, net, loader):
-    dist.init_process_group("nccl")
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    model = DDP(net.cuda())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-%s
-    for x, y in loader:
-        optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(x), y).backward()
-        optimizer.step()
-%s
-    dist.destroy_process_group()
-"""
-)
-_TESTED = "    if not os.path.exists(args.output):\n        os.makedirs(args.output)\n"
-_RESULTS = (
-    "    with open(os.path.join(args.output, 'results.json'), 'w') as file:\n        file.write(str(len(loader)))\n"
-)
-_SAVE = "    torch.save(model.module.state_dict(), args.output + '/last.pt')\n"
-_FILES = """\
-import os
-import shutil
-
-
-class Folder:
-    def __init__(self, path):
-        self.path = path
-
-    def fresh(self):
-        if os.path.isdir(self.path):
-            shutil.rmtree(self.path)
-        os.makedirs(self.path)
-"""
-_RUN = """\
-import argparse
-
-from accelerate import Accelerator
-
-from files import Folder
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--output", default="out")
-args = parser.parse_args()
-accelerator = Accelerator()
-%sFolder(args.output).fresh()
-"""
-_SPAWN = """\
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-
-def work(rank, world, folder):
-    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29500", rank=rank, world_size=world)
-    with open(f"{folder}/%s", "w") as file:
-        file.write("done")
-
-
-if __name__ == "__main__":
-    with open("out/command.txt", "w") as file:
-        file.write("start")
-    mp.spawn(work, args=(4, "out"), nprocs=4)
-"""
-
-_WRITER = """\
-import lightning as L
-import pandas as pd
-from lightning.pytorch.callbacks import BasePredictionWriter
-
-from model import Model
-
-
-class Writer(BasePredictionWriter):
-    def __init__(self, path):
-        super().__init__(write_interval="epoch")
-        self.path = path
-
-%s    def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
-        pd.DataFrame(predictions).to_csv(self.path)
-
-
-trainer = L.Trainer(devices=4, strategy="%s", callbacks=[Writer("out.csv")])
-trainer.predict(Model(), return_predictions=False)
-"""
-
-_DATA = """\
-from torchvision import datasets
-
-
-def cifar(root, train%s):
-    return datasets.CIFAR10(root, train=train, download=%s)
-"""
-_READS = """\
-import os
-
-import torch.distributed as dist
-
-from data import cifar
-
-%sdist.init_process_group("nccl")
-%scifar("/tmp/cifar10", True%s)
-"""
-
-_DECORATED = """\
-import functools
-
-import torch
-import torch.distributed as dist
-
-
-def main_process(function):
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        if dist.get_rank() == 0:
-            return function(*args, **kwargs)
-
-    return wrapper
-
-
-class Runner:
-    def __init__(self, model, folder):
-        dist.init_process_group("gloo")
-        self.model, self.folder = torch.nn.parallel.DistributedDataParallel(model), folder
-
-    @main_process
-    def save(self, epoch):
-        torch.save(self.model.module.state_dict(), f"{self.folder}/checkpoint_{epoch}.pt")
-"""
-
 EXAMPLES = (
-    good("a decorator of the project keeps the other ranks away", {"runner.py": _DECORATED}),
+    bad("old checkpoints that every rank finds in the folder",
+        {"keeper.py": PRUNED % ("", ""), "train.py": KEPT % BOTH}, ("keeper.py:16", "keeper.py:22")),
+    good("one rank removes them", {"keeper.py": PRUNED % ("", ""), "train.py": KEPT % MAIN_ONLY}),
+    good("what is gone does not matter",
+         {"keeper.py": PRUNED % (", ignore_errors=True", "missing_ok=True"), "train.py": KEPT % BOTH}),
+    good("a decorator of the project keeps the other ranks away", {"runner.py": DECORATED}),
     bad("a data set that every rank downloads", {
-        "data.py": _DATA % ("", "True"), "train.py": _READS % ("", "", "")}, "data.py:5"),
+        "data.py": DATA % ("", "True"), "train.py": READS % ("", "", "")}, "data.py:5"),
     bad("a flag that the call gives", {
-        "data.py": _DATA % (", fetch", "fetch"), "train.py": _READS % ("", "", ", fetch=True")}, "data.py:5"),
+        "data.py": DATA % (", fetch", "fetch"), "train.py": READS % ("", "", ", fetch=True")}, "data.py:5"),
     good("the data set must be there", {
-        "data.py": _DATA % ("", "False"), "train.py": _READS % ("", "", "")}),
+        "data.py": DATA % ("", "False"), "train.py": READS % ("", "", "")}),
     good("the default is not to download", {
-        "data.py": (_DATA % ("", "")).replace(", download=", ""), "train.py": _READS % ("", "", "")}),
+        "data.py": (DATA % ("", "")).replace(", download=", ""), "train.py": READS % ("", "", "")}),
     good("the first rank of each machine downloads", {
-        "data.py": _DATA % (", fetch", "fetch"), "train.py": _READS % ("", "", ', os.environ["LOCAL_RANK"] == "0"')}),
-    good("one rank has fetched it before", {"data.py": _DATA % ("", "True"), "train.py": _READS % (
+        "data.py": DATA % (", fetch", "fetch"), "train.py": READS % ("", "", ', os.environ["LOCAL_RANK"] == "0"')}),
+    good("one rank has fetched it before", {"data.py": DATA % ("", "True"), "train.py": READS % (
         "from torchvision.datasets import CIFAR10\n\n",
         "if dist.get_rank() == 0:\n    CIFAR10('/tmp/cifar10', download=True)\ndist.barrier()\n", "")}),
-    bad("a writer of Lightning, which runs on every rank", {"predict.py": _WRITER % ("", "ddp")}, "predict.py:14"),
+    bad("a writer of Lightning, which runs on every rank", {"predict.py": WRITER % ("", "ddp")}, "predict.py:14"),
     good("the writer runs on rank 0 only", {
-        "predict.py": (_WRITER % ("    @rank_zero_only\n", "ddp")).replace(
+        "predict.py": (WRITER % ("    @rank_zero_only\n", "ddp")).replace(
             "import pandas", "from lightning.pytorch.utilities import rank_zero_only\nimport pandas")}),
-    good("one process drives all devices", {"predict.py": _WRITER % ("", "dp")}),
-    bad("a folder that every rank looks for", {"train.py": _MAIN % (_TESTED, "")}, "train.py:15"),
+    good("one process drives all devices", {"predict.py": WRITER % ("", "dp")}),
+    bad("a folder that every rank looks for", {"train.py": MAIN % (TESTED, "")}, "train.py:15"),
     bad(
         "results that every rank writes",
-        {"train.py": _MAIN % ("", _RESULTS + _SAVE)},
+        {"train.py": MAIN % ("", RESULTS + SAVE)},
         ("train.py:19", "train.py:21"),
     ),
     bad(
         "an old folder is moved away and removed",
-        {"train.py": _MAIN % ("    shutil.move(args.old, args.output)\n    os.remove(args.list)\n", "")},
+        {"train.py": MAIN % ("    shutil.move(args.old, args.output)\n    os.remove(args.list)\n", "")},
         ("train.py:14", "train.py:15"),
     ),
     bad(
         "a helper in another file",
-        {"files.py": _FILES, "train.py": _RUN % ""},
+        {"files.py": FILES, "train.py": RUN % ""},
         ("files.py:11", "files.py:12"),
     ),
-    bad("processes that the script starts", {"train.py": _SPAWN % "log.txt"}, "train.py:7"),
-    good("the rank is in the name", {"train.py": _SPAWN % "log{rank}.txt"}),
+    bad("processes that the script starts", {"train.py": SPAWN % "log.txt"}, "train.py:7"),
+    good("the rank is in the name", {"train.py": SPAWN % "log{rank}.txt"}),
     good("rank 0 alone", {
-        "files.py": _FILES, "train.py": (_RUN % "if accelerator.is_main_process:\n    "),
-        "plain.py": _MAIN % ("    if dist.get_rank() == 0:\n        os.makedirs(args.output)\n", ""),
+        "files.py": FILES, "train.py": (RUN % "if accelerator.is_main_process:\n    "),
+        "plain.py": MAIN % ("    if dist.get_rank() == 0:\n        os.makedirs(args.output)\n", ""),
     }),
     good("the main process goes first", {
-        "files.py": _FILES, "train.py": _RUN % "with accelerator.main_process_first():\n    "}),
-    good("the others wait until rank 0 has made it", {"train.py": _MAIN % (
-        "    if dist.get_rank() != 0:\n        dist.barrier()\n" + _TESTED
+        "files.py": FILES, "train.py": RUN % "with accelerator.main_process_first():\n    "}),
+    good("the others wait until rank 0 has made it", {"train.py": MAIN % (
+        "    if dist.get_rank() != 0:\n        dist.barrier()\n" + TESTED
         + "    if dist.get_rank() == 0:\n        dist.barrier()\n", "")}),
-    good("a folder that may be there", {"train.py": _MAIN % ("    os.makedirs(args.output, exist_ok=True)\n", "")}),
+    good("a folder that may be there", {"train.py": MAIN % ("    os.makedirs(args.output, exist_ok=True)\n", "")}),
     good("the error is caught", {
-        "train.py": _MAIN % (
+        "train.py": MAIN % (
             "    try:\n        os.makedirs(args.output)\n    except FileExistsError:\n        print('there')\n", "")}),
-    good("a test that knows who writes", {"train.py": _MAIN % ("", "    if args.is_main:\n    " + _SAVE)}),
-    good("a lock", {"train.py": (_MAIN % (
+    good("a test that knows who writes", {"train.py": MAIN % ("", "    if args.is_main:\n    " + SAVE)}),
+    good("a lock", {"train.py": (MAIN % (
         "    with FileLock(args.output + '.lock'):\n        shutil.rmtree(args.output)\n", "")).replace(
         "import torch\n", "import torch\nfrom filelock import FileLock\n", 1)}),
     good("nothing starts other processes", {
-        "files.py": _FILES, "train.py": "from files import Folder\n\nFolder('out').fresh()\n"}),
-    good("one process", {"train.py": _MAIN % (_TESTED, "")}, world_size=1),
+        "files.py": FILES, "train.py": "from files import Folder\n\nFolder('out').fresh()\n"}),
+    good("one process", {"train.py": MAIN % (TESTED, "")}, world_size=1),
 )  # fmt: skip

@@ -32,6 +32,7 @@ from dslint.python.events import Alt, Call, Try, events
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.trackers import is_tracker
 from dslint.rules.unwrapped import is_unwrapped
 
 META = RuleMeta(
@@ -65,7 +66,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.happenings("missing-member"):
         event = found.event
         key = (event.module.path, getattr(event.node, "lineno", 0))
-        if key in told or not isinstance(event.node, ast.Attribute) or _may_be_right(run, found):
+        if key in told or not isinstance(event.node, ast.Attribute) or is_tracker(run, event):
+            continue
+        if _may_be_right(run, found):
             continue
         told.add(key)
         yield _finding(run, found, event.node)

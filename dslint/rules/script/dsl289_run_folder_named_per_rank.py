@@ -1,8 +1,9 @@
 """Every rank names the folder of the run for itself, by its own clock or by chance.
 
 **What.** A folder or file gets its name from the clock, a UUID or a random number in every process, and the ranks then
-share it: rank 0 writes what all read, or all write their parts and rank 0 puts them together. As an information: each
-rank only makes such a folder.
+share it: rank 0 writes what all read, or all write their parts and rank 0 puts them together. The `output_dir` of a
+Trainer is such a folder: rank 0 saves the model, each rank its random state and, under DeepSpeed or FSDP, its shards.
+As an information: each rank only makes such a folder.
 
 **Why it hurts.** The processes do not come to that line at the same moment. When they straddle a second, or loading
 took longer on one of them, each has a name of its own: rank 0 finds no parts of the others, or the others look for a
@@ -51,6 +52,10 @@ META = RuleMeta(
     depends_on_run=True,
 )
 # A name that holds the day only is the same for all ranks of nearly every run.
+_OUTPUT = "output_dir"
+_RANKS = re.compile(
+    r"(?i)local_rank|world_size|process_zero|main_process|process_index|\bddp\b|deepspeed|fsdp|torchrun"
+)
 _DAY = re.compile(r"%[YymdbBj]|today\(\)")
 _TIME = re.compile(r"%[HIMSfsTXcpR]|isoformat|time\.time|time_ns|timestamp|ctime|asctime|perf_counter")
 
@@ -70,7 +75,36 @@ def query(run: RunQuery) -> Iterator[Finding]:
             pair = next(_shared(run, found), None)
             if pair is not None:
                 yield from _finding(run, pair, told)
+    yield from _of_trainers(run, told)
     yield from _made_alone(run, told)
+
+
+def _of_trainers(run: RunQuery, told: set[int]) -> Iterator[Finding]:
+    """Yield the output folders of trainers that the clock names: rank 0 saves in one, the others in theirs."""
+    for found in run.happenings("training-arguments"):
+        event = found.event
+        causes, origin = event.snapshot.get(_OUTPUT, (0,))[0], event.origins.get(_OUTPUT)
+        is_own = causes & CLOCK and not causes & (RANKED | LOST | ASSUMED) and not event.may
+        if not is_own or event.lanes != run.machine.worlds.full or origin is None or id(origin[1]) in told:
+            continue
+        told.add(id(origin[1]))
+        if not _is_day(*origin):
+            yield run.finding(
+                META,
+                *origin,
+                "Each rank names the output folder by its own clock: the random states and shards of the others are"
+                " not in the checkpoint of rank 0",
+                hint="Pass the name on the command line, or make it on rank 0 and broadcast it",
+                related=(run.location(event.module, event.nodes.get(_OUTPUT, event.node), "the folder of each rank"),),
+                severity=None if _has_several(run) else Severity.INFO,
+                facts={"merged": False},
+            )
+
+
+def _has_several(run: RunQuery) -> bool:
+    """Return whether something says that the script runs as several processes."""
+    told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
+    return told or any(_RANKS.search(module.code) for module in run.machine.program.modules())
 
 
 def _shared(run: RunQuery, found: list[Use]) -> Iterator[tuple[Use, Use]]:
@@ -229,7 +263,41 @@ def main(args, model):
 """
 _HANDED = "    names = [run.folder]\n    dist.broadcast_object_list(names, src=0)\n    run.folder = names[0]\n"
 
+_TRAINED = """\
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from accelerate.utils import broadcast_object_list
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+
+@dataclass
+class Settings:
+    root: str = "runs"
+    name: str = "tuned"
+
+
+def folder(settings):
+    stamp = %s
+    return os.path.join(settings.root, f"{settings.name}_{stamp}")
+
+
+def main(data):
+    (settings,) = HfArgumentParser(Settings).parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    trainer = Trainer(model, TrainingArguments(output_dir=folder(settings), num_train_epochs=1), train_dataset=data)
+    trainer.train()
+    if trainer.is_world_process_zero():
+        print("done")
+"""
+
 EXAMPLES = (
+    bad("the output folder of a trainer", {"train.py": _TRAINED % 'f"{time.time():.2f}"'}, "train.py:17 warning"),
+    bad("and by the second", {"train.py": _TRAINED % 'datetime.now().strftime("%Y%m%d-%H%M%S")'}, "train.py:17"),
+    good("by the day", {"train.py": _TRAINED % 'datetime.now().strftime("%Y%m%d")'}),
+    good("the clock of rank 0", {"train.py": _TRAINED % 'broadcast_object_list([f"{time.time():.2f}"])[0]'}),
     bad("all write their parts, and rank 0 merges them: a class in another file",
         {"runs.py": _RUNS % 'time.strftime("%H%M%S")', "infer.py": _INFER % ""}, "runs.py:9 warning"),
     bad("rank 0 saves what all load", {"train.py": _BEST % _CLOCK}, "train.py:13 warning"),

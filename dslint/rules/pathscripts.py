@@ -1,0 +1,187 @@
+"""Scripts of the examples about paths that every rank touches."""
+
+from __future__ import annotations
+
+HEAD = """\
+import os
+import shutil
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+"""
+MAIN = (
+    HEAD
+    + """\
+def main(args, net, loader):
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    model = DDP(net.cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+%s
+    for x, y in loader:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+%s
+    dist.destroy_process_group()
+"""
+)
+TESTED = "    if not os.path.exists(args.output):\n        os.makedirs(args.output)\n"
+RESULTS = (
+    "    with open(os.path.join(args.output, 'results.json'), 'w') as file:\n        file.write(str(len(loader)))\n"
+)
+SAVE = "    torch.save(model.module.state_dict(), args.output + '/last.pt')\n"
+FILES = """\
+import os
+import shutil
+
+
+class Folder:
+    def __init__(self, path):
+        self.path = path
+
+    def fresh(self):
+        if os.path.isdir(self.path):
+            shutil.rmtree(self.path)
+        os.makedirs(self.path)
+"""
+RUN = """\
+import argparse
+
+from accelerate import Accelerator
+
+from files import Folder
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--output", default="out")
+args = parser.parse_args()
+accelerator = Accelerator()
+%sFolder(args.output).fresh()
+"""
+SPAWN = """\
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank, world, folder):
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29500", rank=rank, world_size=world)
+    with open(f"{folder}/%s", "w") as file:
+        file.write("done")
+
+
+if __name__ == "__main__":
+    with open("out/command.txt", "w") as file:
+        file.write("start")
+    mp.spawn(work, args=(4, "out"), nprocs=4)
+"""
+
+WRITER = """\
+import lightning as L
+import pandas as pd
+from lightning.pytorch.callbacks import BasePredictionWriter
+
+from model import Model
+
+
+class Writer(BasePredictionWriter):
+    def __init__(self, path):
+        super().__init__(write_interval="epoch")
+        self.path = path
+
+%s    def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
+        pd.DataFrame(predictions).to_csv(self.path)
+
+
+trainer = L.Trainer(devices=4, strategy="%s", callbacks=[Writer("out.csv")])
+trainer.predict(Model(), return_predictions=False)
+"""
+
+DATA = """\
+from torchvision import datasets
+
+
+def cifar(root, train%s):
+    return datasets.CIFAR10(root, train=train, download=%s)
+"""
+READS = """\
+import os
+
+import torch.distributed as dist
+
+from data import cifar
+
+%sdist.init_process_group("nccl")
+%scifar("/tmp/cifar10", True%s)
+"""
+
+DECORATED = """\
+import functools
+
+import torch
+import torch.distributed as dist
+
+
+def main_process(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if dist.get_rank() == 0:
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Runner:
+    def __init__(self, model, folder):
+        dist.init_process_group("gloo")
+        self.model, self.folder = torch.nn.parallel.DistributedDataParallel(model), folder
+
+    @main_process
+    def save(self, epoch):
+        torch.save(self.model.module.state_dict(), f"{self.folder}/checkpoint_{epoch}.pt")
+"""
+
+PRUNED = """\
+import os
+import shutil
+from pathlib import Path
+
+
+class Keeper:
+    def __init__(self, folder, keep):
+        self.folder, self.keep = folder, keep
+
+    def saved(self):
+        names = [name for name in os.listdir(self.folder) if name.startswith("step")]
+        return sorted(names, key=lambda name: int(name[4:]))
+
+    def prune(self):
+        for name in self.saved()[: -self.keep]:
+            shutil.rmtree(os.path.join(self.folder, name)%s)
+
+
+def drop_oldest(folder, keep):
+    files = sorted(Path(folder).glob("step_*.pt"))
+    while len(files) > keep:
+        files.pop(0).unlink(%s)
+"""
+KEPT = """\
+from accelerate import Accelerator
+
+from keeper import Keeper, drop_oldest
+
+
+def main(model, loader, folder):
+    accelerator = Accelerator()
+    model, loader = accelerator.prepare(model, loader)
+    keeper = Keeper(folder, 3)
+    for step, batch in enumerate(loader):
+        accelerator.backward(model(batch).mean())
+        if step %% 1000 == 0:
+            accelerator.save_state(f"{folder}/step{step}")
+            %s
+"""
+BOTH = "keeper.prune()\n            drop_oldest(folder, 3)"
+MAIN_ONLY = "if accelerator.is_main_process:\n                keeper.prune()"
