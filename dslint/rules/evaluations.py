@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dslint.python.events import Call, Event, Loop, walk
 from dslint.python.values import Instance, Value
 from dslint.python.varies import DATA, HOST, LOST, RANDOM, RANKED
+from dslint.rules.passes import goes_over_models
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.trainingloaders import PARALLEL
@@ -77,6 +78,8 @@ def _goes_through_all(run: RunQuery, loop: Loop) -> bool:
     if "load" in text or ("len(" not in text if loop.counts else not _is_list(loop, subject)):
         return False
     forwards = [node for node in walk(loop.body) if isinstance(node, Event) and "forward" in node.tags]
+    if any(goes_over_models(loop, event) for event in forwards):
+        return False  # several models, and each rank may have a batch of its own
     return all(e.lanes == run.machine.worlds.full and not e.varies & RANKED and _is_alike(e) for e in forwards)
 
 

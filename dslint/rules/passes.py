@@ -124,3 +124,11 @@ def _is_step(node: ast.AST) -> bool:
 
 def _name(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", "") or getattr(call.func, "id", ""))
+
+
+def goes_over_models(loop: Loop, event: Event) -> bool:
+    """Return whether what runs is the item of the loop itself: `for reward in rewards: reward(batch)`."""
+    target = getattr(loop.node, "target", None)
+    names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else set()
+    func = event.node.func if isinstance(event.node, ast.Call) else None
+    return isinstance(func, ast.Name) and func.id in names

@@ -34,6 +34,7 @@ from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.enginenames import function_of
 from dslint.rules.paddingscripts import CAT, DROPPED, EVALUATE, LOOP, NET, REWARDS, SCORES, SPLIT, TAIL
+from dslint.rules.passes import goes_over_models
 from dslint.rules.runs import RunQuery
 
 META = RuleMeta(
@@ -224,16 +225,8 @@ def _runs_model(loop: Loop) -> bool:
     return _has_forward(loop) and not trains and not any(_has_forward(node) for node in inner)
 
 
-def _goes_over_models(loop: Loop, event: Event) -> bool:
-    """Return whether what runs is the item of the loop itself: `for reward in rewards: reward(batch)`."""
-    target = getattr(loop.node, "target", None)
-    names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else set()
-    func = event.node.func if isinstance(event.node, ast.Call) else None
-    return isinstance(func, ast.Name) and func.id in names
-
-
 def _has_forward(loop: Loop) -> bool:
-    return any(event.tags & _FORWARDS and not _goes_over_models(loop, event) for event in events(loop.body))
+    return any(event.tags & _FORWARDS and not goes_over_models(loop, event) for event in events(loop.body))
 
 
 def _cut(event: Event) -> ast.AST | None:
