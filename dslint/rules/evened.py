@@ -130,8 +130,28 @@ def _is_pad(node: ast.AST) -> bool:
 def _repeats(node: ast.AST) -> bool:
     """Return whether a generator goes through its items again and again: no rank runs out of them."""
     is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
-    loops = [n for n in ast.walk(node) if isinstance(n, ast.For)] if is_endless else []
+    if not is_endless or not all(map(_ends_without_number, _exits(node))):
+        return False
+    loops = [n for n in ast.walk(node) if isinstance(n, ast.For)]
     return any(isinstance(n, ast.Yield | ast.YieldFrom) for loop in loops for n in ast.walk(loop))
+
+
+def _exits(loop: ast.AST) -> list[list[ast.AST]]:
+    """Return the ways out of an endless loop, each with the nodes around it."""
+    found: list[list[ast.AST]] = []
+    pending: list[tuple[ast.AST, list[ast.AST]]] = [(loop, [])]
+    while pending:
+        node, around = pending.pop()
+        if isinstance(node, ast.Return | ast.Break):
+            found.append(around)
+        pending.extend((child, [*around, node]) for child in ast.iter_child_nodes(node))
+    return found
+
+
+def _ends_without_number(around: list[ast.AST]) -> bool:
+    """Return whether a way out is taken only where nobody has given a number: `if self.steps is None: return`."""
+    tests = [node.test for node in around if isinstance(node, ast.If)]
+    return any(isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) for test in tests)
 
 
 def _last(node: ast.AST) -> str:

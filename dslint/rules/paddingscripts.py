@@ -114,7 +114,7 @@ judges = [AutoModelForSequenceClassification.from_pretrained(name) for name in (
 
 class Group(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        rewards = torch.zeros(8, 2)
+        rewards = torch.zeros(8, 2, device=self.accelerator.device)
         for i, judge in enumerate(judges):
             rewards[:, i] = judge(**inputs).logits[:, 0]
         self.rewards.append(self.accelerator.gather_for_metrics(rewards).mean().item())

@@ -16,6 +16,7 @@ EXPERIMENT = Experiment(
     name="made-on-some-ranks-used-on-all",
     summary="the ranks that have not made it stop, and the others wait for them",
     rules=("DSL615",),
+    one_host=True,
     expect=Expect((Kind.RAISE,), r"'NoneType' object has no attribute '(?:write|seek)'"),
     cases=(
         Case("on-rank-0", {"everywhere": False}),

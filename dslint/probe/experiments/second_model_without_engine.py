@@ -16,6 +16,7 @@ EXPERIMENT = Experiment(
     summary="a model that is loaded at stage 3 runs without an engine",
     rules=("DSL687",),
     flavour="transformers",
+    one_host=True,
     expect=Expect((Kind.RAISE,), r"2-D|size|shape|dimension"),
     cases=(
         Case("z3", {"stage": 3}),

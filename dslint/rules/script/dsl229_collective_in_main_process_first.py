@@ -125,7 +125,7 @@ EXAMPLES = (
         "a gather in the block",
         {
             "train.py": _HEAD + "with accelerator.main_process_first():\n    data = data.map(tokenize)\n"
-            "    sizes = accelerator.gather(torch.tensor(len(data)))\n"
+            "    sizes = accelerator.gather(torch.tensor(len(data), device=accelerator.device))\n"
         },
         at="train.py:8 error",
     ),
@@ -166,7 +166,7 @@ EXAMPLES = (
         "what the block is for",
         {
             "train.py": _HEAD + "with accelerator.main_process_first():\n    data = data.map(tokenize)\n"
-            "sizes = accelerator.gather(torch.tensor(len(data)))\n"
+            "sizes = accelerator.gather(torch.tensor(len(data), device=accelerator.device))\n"
         },
     ),
     good(
