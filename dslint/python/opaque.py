@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from dslint.python import attributes, effects, ranknames
+from dslint.python import attributes, effects, optiontable, ranknames
 from dslint.python.binding import Arguments
 from dslint.python.events import Lost
 from dslint.python.machine import Machine
@@ -31,6 +31,7 @@ def opaque_call(
     for operand in operands:
         attributes.escape(m, operand)
         _call_back(m, operand, node)
+    optiontable.opened_by(m, operands, f"{reason.removeprefix('no row for ')} may add options")
     effects.note_loaders(m, operands, node)
     if m.lanes != m.worlds.full and _MAY_WAIT.search(_name_of_call(node)):
         m.events.append(Lost("a call that waits by its name", node))

@@ -25,6 +25,7 @@ from dslint.python.effects import freezing, growing, writing_data, writing_item,
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
+from dslint.python.focus import waits
 from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
@@ -298,6 +299,8 @@ def _class(m: Machine, node: ast.ClassDef) -> None:
 
 
 def _import(m: Machine, node: ast.Import) -> None:
+    if waits(m, node):
+        return
     for alias in node.names:
         if alias.asname:
             store_name(m, alias.asname, m.program.imported(m, m.frame.module, alias.name, node))
@@ -308,6 +311,8 @@ def _import(m: Machine, node: ast.Import) -> None:
 
 
 def _import_from(m: Machine, node: ast.ImportFrom) -> None:
+    if waits(m, node):
+        return
     name = "." * node.level + (node.module or "")
     for alias in node.names:
         if alias.name == "*":
@@ -351,9 +356,6 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
     from dslint.python.contexts import enter_contexts
 
     enter_contexts(m, node, 0)
-
-
-_SOMETHING = unknown(OPAQUE, "an exception")
 
 
 def _match(m: Machine, node: ast.Match) -> None:

@@ -8,7 +8,7 @@ from dslint.python import containers, dictionaries
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, OPAQUE, Api, Const, Instance, Tuple, Unknown, Value, one, unknown
+from dslint.python.values import NOTHING, OPAQUE, TRUE, Api, Const, Instance, Tuple, Unknown, Value, const, one, unknown
 
 
 def store_item(m: Machine, base: Value, key: Value, value: Value, node: ast.AST) -> None:
@@ -90,6 +90,7 @@ def is_hashable(value: object) -> bool:
 
 
 def _store_position(m: Machine, atom: Instance, key: Value, value: Value, sure: bool) -> None:
+    note_change(m, atom)
     items = containers.exact_items(m, one(atom))
     single = key.single
     if items is None or not isinstance(single, Const) or not isinstance(single.value, int):
@@ -106,6 +107,16 @@ def _store_position(m: Machine, atom: Instance, key: Value, value: Value, sure: 
         m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
 
 
+def note_change(m: Machine, atom: Instance) -> None:
+    """Note that a program changes `sys.argv`, or a part of it, in place."""
+    part = m.store.get((atom, "#argv"))
+    if part is None or not part.atoms:
+        return
+    m.store.set((atom, "#argv"), const(-1))
+    if part.constants == (0,):
+        m.store.set((Api("sys.argv"), "#changed"), TRUE)
+
+
 def _add_rest(m: Machine, atom: Instance, value: Value) -> None:
     rest = m.store.get((atom, REST))
     m.store.set((atom, REST), value if rest is None else join(rest, value))
@@ -113,6 +124,7 @@ def _add_rest(m: Machine, atom: Instance, value: Value) -> None:
 
 def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add one element to a list or set."""
+    note_change(m, atom)
     if atom.cls in containers.LISTS:
         items = containers.exact_items(m, one(atom))
         if items is not None and len(items) < containers._MAX_ITEMS and containers.is_owned(m, atom):
@@ -125,6 +137,7 @@ def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
 
 def extend(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add all elements of an iterable to a list or set."""
+    note_change(m, atom)
     more = containers.exact_items(m, value)
     items = containers.exact_items(m, one(atom)) if atom.cls in containers.LISTS else None
     if (
@@ -160,6 +173,7 @@ def _length(m: Machine, atom: Instance, varies: int) -> Value:
 
 def loosen(m: Machine, atom: Instance) -> None:
     """Forget the order and the number of the items of a list."""
+    note_change(m, atom)
     items = m.store.get((atom, ITEMS))
     if items is None or not items.atoms:
         return
