@@ -33,7 +33,6 @@ class Focus:
         self.forks = 0  # calls of one of several functions that are under way
         self.is_answered = False
         self._arriving: set[tuple[int, str]] = set()
-        self._leading: dict[tuple[str, str], bool] = {}
 
     @cached_property
     def _reached(self) -> dict[str, File]:
@@ -130,15 +129,13 @@ class Focus:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def leads(self, module: Module, words: frozenset[str]) -> bool:
-        """Return whether one of some names is imported by a module from one that parses a command line by its words."""
-        file = self.graph.file(self._all, module.absolute)
-        return any(self._leads(module.absolute, name, file) for name in words & file.names.keys()) if file else False
+        """Return whether one of some names is imported by a module from one that parses a command line by its words.
 
-    def _leads(self, path: str, name: str, file: File) -> bool:
-        key = (path, name)
-        if key not in self._leading:
-            self._leading[key] = any(self.graph.may_parse(self._all, *home) for home in file.names[name])
-        return self._leading[key]
+        Of a module that is imported as a whole, what has one of the names.
+        """
+        path = module.absolute
+        found = self.graph.mentioned(self._all, path, words)
+        return any(self.graph.may_parse(self._all, *home) for home in found if home[0] != path)
 
     def is_missed(self, m: Machine, node: ast.AST, module: Module) -> bool:
         """Return whether code that was passed over may parse the command line by the names in it."""

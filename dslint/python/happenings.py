@@ -85,3 +85,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
         m.program.focus.parsed(m, node)
+
+
+def is_noted_early(m: Machine, row: Row) -> bool:
+    """Return whether the event of a call comes before what it gives is made: it may be all that is asked for."""
+    return m.program.focus is not None and "parses-arguments" in row.tags

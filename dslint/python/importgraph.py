@@ -130,30 +130,37 @@ class ImportGraph:
         return files.answer(("module", posixpath.dirname(path), files.root(path), full))
 
     def may_parse(self, files: Files, path: str, name: str) -> bool:
-        """Return whether what a file has under a name, or what that mentions, parses a command line by its words.
-
-        Without a name it is asked for all of the file.
-        """
-        if (path, name) in self._clean:
-            return False
+        """Return whether what a file has under a name, or what that mentions, parses a command line by its words."""
+        words = parsing_words(self.rows)
         seen = {(path, name)}
         pending = [(path, name)]
-        words = parsing_words(self.rows)
         while pending:
             home, top = pending.pop()
-            file = self.file(files, home)
-            if file is None:
+            if (home, top) in self._clean:
                 continue
-            block = file.blocks.get(top)
-            if (not top and file.parses) or (block is not None and not block.isdisjoint(words)):
+            file = self.file(files, home)
+            block = file.blocks.get(top, frozenset()) if file is not None else frozenset()
+            if not block.isdisjoint(words):
                 return True
-            more = [(home, word) for word in block & (file.blocks.keys() | file.names.keys())] if block else []
-            more += file.names.get(top, [])
-            more = [found for found in more if found not in seen and found not in self._clean]
+            more = set(file.names.get(top, ()) if file is not None else ()) | self.mentioned(files, home, block)
+            more -= seen
             pending += more
-            seen.update(more)
+            seen |= more
         self._clean |= seen
         return False
+
+    def mentioned(self, files: Files, path: str, words: frozenset[str]) -> set[tuple[str, str]]:
+        """Return what names in a file may mean: each with its file; of modules, what has one of the names there."""
+        file = self.file(files, path)
+        if file is None:
+            return set()
+        found = {(path, word) for word in words & file.blocks.keys()}
+        for word in words & file.names.keys():
+            for home, inner in file.names[word]:
+                whole = self.file(files, home) if not inner else None
+                members = words & (whole.blocks.keys() | whole.names.keys()) if whole is not None else {inner}
+                found |= {(home, member) for member in members}
+        return found
 
 
 def _names(text: str) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.effects import effects
 from dslint.python.events import Event
 from dslint.python.handed import contents
-from dslint.python.happenings import PLACES, WRAPPERS, noted_event
+from dslint.python.happenings import PLACES, WRAPPERS, is_noted_early, noted_event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import READS, Returns, Row, parse_returns
@@ -152,6 +152,9 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     place = _place(m, row, bound, receiver, node, base)
     place.owner = receiver if isinstance(receiver, ClassAtom) else owner
     before = len(m.events)
+    is_early = is_noted_early(m, row)
+    if is_early:
+        noted_event(m, row, bound, base, const(None), node, m.lanes)
     if row.tags & WRAPPERS or "forward" in row.tags:
         result = _forward(place, arguments)
     else:
@@ -169,7 +172,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     parameters.note_copy(m, row, base, result)
     if READS in row.tags:
         parameters.reading(m, [base] if base is not None else bound.given.values(), row.path, node)
-    elif row.tags and lanes:
+    elif row.tags and lanes and not is_early:
         noted_event(m, row, bound, base, result, node, lanes)
         orders.noted(m.events[-1], order, seed)
         m.events.insert(before, m.events.pop())  # the call begins before what it runs

@@ -227,8 +227,8 @@ def really(files: dict[str, str]) -> argparse.ArgumentParser | None:
     before, argparse.ArgumentParser.parse_args = argparse.ArgumentParser.parse_args, kept  # type: ignore[method-assign, assignment]
     sys.modules["opts"] = module
     try:
-        exec(compile(files["opts.py"], "opts.py", "exec"), vars(module))
-        exec(compile(files["train.py"], "train.py", "exec"), {"__name__": "__main__"})
+        exec(compile(files["opts.py"], "opts.py", "exec"), vars(module))  # noqa: S102
+        exec(compile(files["train.py"], "train.py", "exec"), {"__name__": "__main__"})  # noqa: S102
     except _Parsed as found:
         return found.parser
     except (argparse.ArgumentError, TypeError, ValueError):

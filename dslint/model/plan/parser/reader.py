@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import replace
 
 from dslint.core.fact import Fact, absent, known, unknown
@@ -34,15 +35,22 @@ def _read(path: str, workspace: Workspace) -> ScriptParser | None:
     if not parsing:
         reason = f"{kinds[0]} makes the options from functions and files" if kinds else ""
         return ScriptParser(kinds[0], open_because=reason) if kinds else None
-    merged = _merged(parsing)
-    parser = _parser(*merged, reads_file=any(_reads_file(event, line) for event, line in own))
+    parser = _parser(*_merged(parsing), reads_file=any(_reads_file(event, line) for event, line in own))
     because = _because(parsing)
+    if not because and parser.libraries and _has_own_copy(path, workspace):
+        because = "the project carries its own copy of transformers"
     if not because and strange:
         because = "a parser that is not in view parses the command line"
     if not because and kinds:
         because = f"{kinds[0]} reads the command line as well"
     because = because or parser.open_because or missed
     return replace(parser, is_closed=not because, open_because=because)
+
+
+def _has_own_copy(path: str, workspace: Workspace) -> bool:
+    """Whether a project has the sources of transformers, perhaps with other fields."""
+    folders = (posixpath.join(base, part) for base in workspace.bases(path) for part in ("", "src"))
+    return any(workspace.is_file(posixpath.join(folder, "transformers/training_args.py")) for folder in folders)
 
 
 def _reads_file(event: Event, line: CommandLine) -> bool:
