@@ -9,10 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from dslint.python.libraries import Libraries
 from dslint.python.source import Module
+
+if TYPE_CHECKING:
+    from dslint.python.focus import Focus
 
 # Tags of what concerns other ranks.
 TAGS = frozenset(
@@ -74,6 +79,8 @@ _RANKS = frozenset(
         "sync_dist",
     }
 )
+# Words by which options are added to a parser.
+_OPTIONS = frozenset({"add_argument", "add_parser", "add_arguments", "set_defaults"})
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
 _WORD = re.compile(r"[^\W\d]\w*")
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -127,10 +134,13 @@ def called_names(module: Module) -> frozenset[str]:
 class Relevance:
     """The functions of the modules that have been read, by name."""
 
-    def __init__(self, rows: Libraries) -> None:
-        self._events, self._waiting = event_words(rows), waiting_words(rows)
+    def __init__(self, rows: Libraries, focus: Focus | None = None) -> None:
+        self._focus = focus
+        self._events = event_words(rows) if focus is None else focus.words | _OPTIONS
+        self._waiting = waiting_words(rows)
         self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
         self._known: dict[int, bool] = {}
+        self._adding: dict[int, bool] = {}
         self._calls: dict[int, list[int]] = {}
 
     def add(self, module: Module) -> None:
@@ -138,6 +148,7 @@ class Relevance:
         for statement in module.tree.body:
             self._add(statement, module)
         self._known = {key: known for key, known in self._known.items() if known}
+        self._adding = {key: known for key, known in self._adding.items() if known}
 
     def _add(self, node: ast.AST, module: Module) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -174,6 +185,13 @@ class Relevance:
             found = self._known[id(node)] = self._search(node, module)
         return found
 
+    def adds_options(self, node: ast.AST, module: Module) -> bool:
+        """Return whether a block, or a function that it may call, adds options to a parser by what it names."""
+        found = self._adding.get(id(node))
+        if found is None:
+            found = self._adding[id(node)] = self._search(node, module, _OPTIONS)
+        return found
+
     def waits(self, node: ast.AST, module: Module) -> bool:
         """Return whether the source of a function itself names a call that every rank must make."""
         return not self.words(node, module).isdisjoint(self._waiting)
@@ -198,13 +216,34 @@ class Relevance:
                 found.append(line)
         return found
 
-    def _search(self, node: ast.AST, module: Module) -> bool:
-        seen: set[int] = {id(node)}
+    def leads(
+        self, words: frozenset[str], module: Module, wanted: frozenset[str], without: Sequence[ast.AST] = ()
+    ) -> bool:
+        """Return whether names in a module, or the functions that they may mean, mention one of the `wanted` words.
+
+        What is `without` is not looked at.
+        """
+        if not words.isdisjoint(wanted):
+            return True
+        if self._focus is not None and self._focus.leads(module, words):
+            return True
+        inner = {id(found[0]): found for word in words for found in self._defined.get(word, ())}
+        return any(self._search(*f, wanted, without) for f in inner.values() if all(f[0] is not w for w in without))
+
+    def _search(
+        self, node: ast.AST, module: Module, wanted: frozenset[str] | None = None, without: Sequence[ast.AST] = ()
+    ) -> bool:
+        """Return whether one of the `wanted` words (of those that concern other ranks) is within reach."""
+        seen: set[int] = {id(node), *map(id, without)}
         pending = [(node, module)]
         while pending:
             top, home = pending.pop()
             words = self.words(top, home)
-            if not words.isdisjoint(self._events) or self._known.get(id(top)):
+            if not words.isdisjoint(self._events if wanted is None else wanted):
+                return True
+            if wanted is None and self._known.get(id(top)):
+                return True
+            if self._focus is not None and self._focus.leads(home, words):
                 return True
             for word in words:
                 for inner in self._defined.get(word, ()):
