@@ -7,13 +7,15 @@ command line while it is imported. The interpretation ends where nothing that is
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dslint.python.attributes import is_instance_of
 from dslint.python.heap import Frame, OutOfBudgetError
 from dslint.python.importgraph import NAME, File, ImportGraph, parsing, parsing_words
 from dslint.python.source import Module
-from dslint.python.values import NOTHING, OPAQUE, Value, unknown
+from dslint.python.values import NOTHING, OPAQUE, Api, Value, one, unknown
 
 if TYPE_CHECKING:
     from dslint.python.machine import Machine
@@ -77,7 +79,7 @@ class Focus:
         frame = m.frame
         if frame.function is not None or frame.class_body is not None:
             return False
-        is_top = any(node is statement for statement in frame.module.tree.body)
+        is_top = any(node is statement for statement in _at_top(frame.module.tree))
         if not is_top and frame.module.absolute == m.program.main:
             return False
         names = [a.name for a in node.names]
@@ -100,6 +102,12 @@ class Focus:
                 imports.append((frame.module, node, alias))
             m.store.set((frame.id, bound), NOTHING)
         return True
+
+    def library_parser(self, m: Machine, home: str, name: str) -> Value | None:
+        """Return a class of parsers that rows describe, also in the project of the library itself; else `None`."""
+        path = m.libraries.canonical(f"{home}.{name}")
+        is_known = not home.startswith(".") and m.libraries.class_(path) is not None
+        return one(Api(path)) if is_known and is_instance_of(m, path, "parser") else None
 
     def arrived(self, m: Machine, frame: int, name: str) -> Value | None:
         """Return what a name means whose import was put off; the import takes place."""
@@ -173,6 +181,18 @@ class Focus:
                 return False
             at, frame = frame.call, frame.parent
         return True
+
+
+def _at_top(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements at the top of a module, and those for type checkers: a package may load them by name."""
+    for statement in tree.body:
+        yield statement
+        if isinstance(statement, ast.If) and _name(statement.test) == "TYPE_CHECKING":
+            yield from statement.body
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def waits(m: Machine, node: ast.Import | ast.ImportFrom) -> bool:

@@ -348,6 +348,9 @@ class Program:
 
     def member(self, m: Machine, importer: Module, name: str, member: str, node: ast.AST) -> Value:
         """Return what `from name import member` means."""
+        known = self.focus.library_parser(m, name, member) if self.focus is not None else None
+        if known is not None:
+            return known
         found = self.imported(m, importer, name, node)
         value = NOTHING
         for atom in found.atoms:

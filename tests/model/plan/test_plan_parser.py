@@ -15,6 +15,7 @@ import pytest
 from dslint.core.source import SourceFile
 from dslint.model.launch.document import read_launch_docs
 from dslint.model.plan.parser.options import Passed, ScriptParser
+from dslint.model.plan.parser.reader import script_parser
 from dslint.model.plan.runplan import build_plans
 from dslint.model.workspace import Workspace
 
@@ -359,3 +360,28 @@ def test_the_line_ends_of_windows_end_no_word() -> None:
     _, given = read({"train.py": HEAD + ADD + "('--bits')\n" + ADD + "('--lr')\n" + END}, "--bits=4\\\r\n  --lr 1")
     assert given is not None
     assert given.problems == ()
+
+
+LAZY = """\
+from typing import TYPE_CHECKING
+from .lazy import LazyModule
+if TYPE_CHECKING:
+    from .configs import Config
+    from .parsers import TrlParser
+else:
+    import sys
+    sys.modules[__name__] = LazyModule(__name__, {"configs": ["Config"], "parsers": ["TrlParser"]})
+"""
+
+
+def test_a_script_of_the_library_itself_whose_package_is_loaded_by_name() -> None:
+    script = "def make():\n    from trl import Config, TrlParser\n    return TrlParser((Config,))\n"
+    end = "args = make().parse_args_and_config()\n"
+    config = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    steps: int = 10\n"
+    own = "import argparse\nclass TrlParser(argparse.ArgumentParser):\n    pass\n"
+    files = {"trl/__init__.py": LAZY, "trl/lazy.py": "", "trl/configs.py": config, "trl/parsers.py": own}
+    files |= {"trl/train.py": script + end, "pyproject.toml": "[project]\nname = 'trl'\n"}
+    parser = script_parser("trl/train.py", Workspace(Path("/nonexistent"), files))
+    assert parser is not None
+    assert parser.kind == "trl"
+    assert [flag for option in parser.options for flag in option.flags] == ["-h", "--help", "--steps", "--config"]

@@ -8,7 +8,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -421,14 +421,18 @@ class EngineBelief:
 class _OnlyTheScript(Analysis):
     """What nothing reaches is not run with open parameters."""
 
-    def open(self, module: Module, *, everything: bool = False) -> None:
+    def open(
+        self, module: Module, *, everything: bool = False, wanted: Callable[[ast.AST], bool] | None = None
+    ) -> None:
         return
 
 
 class _WithTheRest(Analysis):
     """What nothing reaches is run with open parameters, and says nothing of what the script has reached."""
 
-    def open(self, module: Module, *, everything: bool = False) -> None:
+    def open(
+        self, module: Module, *, everything: bool = False, wanted: Callable[[ast.AST], bool] | None = None
+    ) -> None:
         recorder = self.machine.recorder
         assert isinstance(recorder, _Recorder)
         recorder.known = set(recorder.belief.values)
