@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dslint.python.attributes import is_instance_of
 from dslint.python.heap import Frame, OutOfBudgetError
-from dslint.python.importgraph import NAME, File, ImportGraph, parsing, parsing_words
+from dslint.python.importgraph import File, ImportGraph, names_in, parsing, parsing_words
 from dslint.python.source import Module
 from dslint.python.values import NOTHING, OPAQUE, Api, Value, one, unknown
 
@@ -176,7 +176,7 @@ class Focus:
             if frame.class_body is not None:
                 return False
             running.append(scope)
-            words = frozenset(NAME.findall(_rest(frame.module, at, scope)))
+            words = names_in(_rest(frame.module, at, scope))
             if relevance.leads(words, frame.module, self.words, running):
                 return False
             at, frame = frame.call, frame.parent

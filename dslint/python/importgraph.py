@@ -22,8 +22,14 @@ NAME = re.compile(r"[^\W\d]\w*")
 _BLOCK = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _NEXT = re.compile(r"^[^\s#)\]}]", re.MULTILINE)
 _COMMENT = re.compile(r"#[^\n]*")
+_TEXT = re.compile(r"(\"\"\"|''')(?:\\.|[^\\])*?\1|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|#[^\n]*", re.DOTALL)
 _MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
 _CHANGES = re.compile(r"^sys\.argv\b[^\n]*=|^sys\.argv\.\w+\(|^(?:if|for|while|try|with)\b[^\n]*\bargv\b", re.MULTILINE)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in the text of code; those in its strings and comments are none."""
+    return frozenset(NAME.findall(_TEXT.sub(" ", text)))
 
 
 @cache
@@ -55,13 +61,22 @@ class File:
     names: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     @cached_property
-    def blocks(self) -> dict[str, frozenset[str]]:
-        """Return the names that stand in each function and class of its top level."""
-        found: dict[str, frozenset[str]] = {}
+    def _spans(self) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
         for match in _BLOCK.finditer(self.text):
             end = _NEXT.search(self.text, match.end())
-            found[match[1]] = frozenset(NAME.findall(self.text, match.end(), end.start() if end else len(self.text)))
+            found[match[1]] = match.end(), end.start() if end else len(self.text)
         return found
+
+    @cached_property
+    def blocks(self) -> dict[str, frozenset[str]]:
+        """Return the words that stand in each function and class of its top level."""
+        return {name: frozenset(NAME.findall(self.text, *span)) for name, span in self._spans.items()}
+
+    def code(self, name: str) -> frozenset[str]:
+        """Return those of a function or class that do not stand in its strings and comments only."""
+        start, end = self._spans[name]
+        return names_in(self.text[start:end])
 
 
 class ImportGraph:
@@ -140,7 +155,7 @@ class ImportGraph:
                 continue
             file = self.file(files, home)
             block = file.blocks.get(top, frozenset()) if file is not None else frozenset()
-            if not block.isdisjoint(words):
+            if not block.isdisjoint(words) and file is not None and not file.code(top).isdisjoint(words):
                 return True
             more = set(file.names.get(top, ()) if file is not None else ()) | self.mentioned(files, home, block)
             more -= seen

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dslint.python.importgraph import names_in
 from dslint.python.libraries import Libraries
 from dslint.python.source import Module
 
@@ -178,6 +179,10 @@ class Relevance:
             found = module.words[node] = frozenset(_WORD.findall(_text(node, module)[1]))
         return found
 
+    def _names(self, node: ast.AST, module: Module, wanted: frozenset[str]) -> bool:
+        """Return whether one of the words stands in the code of a function, not in its strings and comments only."""
+        return not names_in(_text(node, module)[1]).isdisjoint(wanted)
+
     def of(self, node: ast.AST, module: Module) -> bool:
         """Return whether a function, or one that it may call, mentions something that concerns other ranks."""
         found = self._known.get(id(node))
@@ -239,7 +244,8 @@ class Relevance:
         while pending:
             top, home = pending.pop()
             words = self.words(top, home)
-            if not words.isdisjoint(self._events if wanted is None else wanted):
+            searched = self._events if wanted is None else wanted
+            if not words.isdisjoint(searched) and (self._focus is None or self._names(top, home, searched)):
                 return True
             if wanted is None and self._known.get(id(top)):
                 return True
