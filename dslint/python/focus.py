@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dslint.python.attributes import is_instance_of
 from dslint.python.heap import Frame, OutOfBudgetError
 from dslint.python.importgraph import File, ImportGraph, names_in, parsing, parsing_words
+from dslint.python.relevance import OPTIONS
 from dslint.python.source import Module
 from dslint.python.values import NOTHING, OPAQUE, Api, Value, one, unknown
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _MOST_FILES = 600
 # More steps than any entry may take: what is left is not run.
 _OVER = 1_000_000_000
+_ARGV = frozenset({"argv"})
 
 
 class Focus:
@@ -128,6 +130,27 @@ class Focus:
             m.store.set((frame, name), found)
         return found
 
+    def is_idle(self, m: Machine, node: ast.expr, statement: ast.stmt) -> bool:
+        """Return whether a call at the top of a module, for its effect or as a test, says nothing of a command line.
+
+        It is one of a function whose import was put off, with constants, and no options are added under it.
+        """
+        frame, call = m.frame, node.operand if isinstance(node, ast.UnaryOp) else node
+        if frame.function is not None or frame.class_body is not None or not isinstance(call, ast.Call):
+            return False
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if not isinstance(call.func, ast.Name) or not all(isinstance(value, ast.Constant) for value in given):
+            return False
+        cell, home = (frame.id, call.func.id), frame.module
+        stored = m.store.peek(cell)
+        if cell not in m.shared.waiting or (stored is not None and stored.atoms):
+            return False
+        words = names_in(home.lines(statement.lineno, statement.end_lineno or statement.lineno))
+        if not words.isdisjoint(self.words | OPTIONS | _ARGV):
+            return False
+        found = self.graph.mentioned(self._all, home.absolute, frozenset((call.func.id,)))
+        return bool(found) and not any(self.graph.may_parse(self._all, *one, OPTIONS | _ARGV) for one in found)
+
     def handed_on(self, m: Machine, source: int, target: int) -> None:
         """Give the names whose import was put off to a module that imports all of another one."""
         for (frame, name), imports in list(m.shared.waiting.items()):
@@ -193,6 +216,15 @@ def _at_top(tree: ast.Module) -> Iterator[ast.stmt]:
 
 def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def tested(m: Machine, node: ast.expr, statement: ast.stmt) -> Value:
+    """Return the value of a test, or of a call for its effect; nobody knows it where the question needs it not."""
+    from dslint.python.expressions import evaluate
+
+    if m.program.focus is not None and m.program.focus.is_idle(m, node, statement):
+        return unknown(OPAQUE, "it is not read")
+    return evaluate(m, node)
 
 
 def waits(m: Machine, node: ast.Import | ast.ImportFrom) -> bool:

@@ -85,7 +85,9 @@ class ImportGraph:
     def __init__(self, rows: Libraries) -> None:
         self.rows = rows
         self._files: dict[str, File | None] = {}
-        self._clean: set[tuple[str, str]] = set()  # names of files of which it is known that nothing there parses
+        self._clean: set[tuple[str, str, frozenset[str]]] = (
+            set()
+        )  # names of files of which it is known that nothing there parses
 
     def file(self, files: Files, path: str) -> File | None:
         """Return what a file says; `None` when it cannot be read."""
@@ -144,24 +146,27 @@ class ImportGraph:
         full = f"{home}{'' if home.endswith('.') else '.'}{name}"
         return files.answer(("module", posixpath.dirname(path), files.root(path), full))
 
-    def may_parse(self, files: Files, path: str, name: str) -> bool:
-        """Return whether what a file has under a name, or what that mentions, parses a command line by its words."""
-        words = parsing_words(self.rows)
+    def may_parse(self, files: Files, path: str, name: str, more: frozenset[str] = frozenset()) -> bool:
+        """Return whether what a file has under a name, or what that mentions, parses a command line by its words.
+
+        Or whether it has one of some `more` words.
+        """
+        words = parsing_words(self.rows) | more
         seen = {(path, name)}
         pending = [(path, name)]
         while pending:
             home, top = pending.pop()
-            if (home, top) in self._clean:
+            if (home, top, more) in self._clean:
                 continue
             file = self.file(files, home)
             block = file.blocks.get(top, frozenset()) if file is not None else frozenset()
             if not block.isdisjoint(words) and file is not None and not file.code(top).isdisjoint(words):
                 return True
-            more = set(file.names.get(top, ()) if file is not None else ()) | self.mentioned(files, home, block)
-            more -= seen
-            pending += more
-            seen |= more
-        self._clean |= seen
+            further = set(file.names.get(top, ()) if file is not None else ()) | self.mentioned(files, home, block)
+            further -= seen
+            pending += further
+            seen |= further
+        self._clean |= {(*one, more) for one in seen}
         return False
 
     def mentioned(self, files: Files, path: str, words: frozenset[str]) -> set[tuple[str, str]]:

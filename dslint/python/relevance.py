@@ -81,7 +81,7 @@ _RANKS = frozenset(
     }
 )
 # Words by which options are added to a parser.
-_OPTIONS = frozenset({"add_argument", "add_parser", "add_arguments", "set_defaults"})
+OPTIONS = frozenset({"add_argument", "add_parser", "add_arguments", "set_defaults"})
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
 _WORD = re.compile(r"[^\W\d]\w*")
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -137,7 +137,7 @@ class Relevance:
 
     def __init__(self, rows: Libraries, focus: Focus | None = None) -> None:
         self._focus = focus
-        self._events = event_words(rows) if focus is None else focus.words | _OPTIONS
+        self._events = event_words(rows) if focus is None else focus.words | OPTIONS
         self._waiting = waiting_words(rows)
         self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
         self._known: dict[int, bool] = {}
@@ -194,7 +194,7 @@ class Relevance:
         """Return whether a block, or a function that it may call, adds options to a parser by what it names."""
         found = self._adding.get(id(node))
         if found is None:
-            found = self._adding[id(node)] = self._search(node, module, _OPTIONS)
+            found = self._adding[id(node)] = self._search(node, module, OPTIONS)
         return found
 
     def waits(self, node: ast.AST, module: Module) -> bool:

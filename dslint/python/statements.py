@@ -26,7 +26,7 @@ from dslint.python.effects import freezing, growing, writing_data, writing_item,
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
-from dslint.python.focus import waits
+from dslint.python.focus import tested, waits
 from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
@@ -121,7 +121,7 @@ def store_name(m: Machine, name: str, value: Value) -> None:
 
 
 def _expression(m: Machine, node: ast.Expr) -> None:
-    evaluate(m, node.value)
+    tested(m, node.value, node)
 
 
 def _assign(m: Machine, node: ast.Assign) -> None:
@@ -186,7 +186,7 @@ def _index(m: Machine, target: ast.Subscript) -> Value:
 
 
 def _if(m: Machine, node: ast.If) -> None:
-    test = evaluate(m, node.test)
+    test = tested(m, node.test, node)
     if not m.alive:
         return
     true, false, varies = m.truth(test)
