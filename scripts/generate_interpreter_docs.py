@@ -43,7 +43,9 @@ CPython is the judge: random programs run under the real Python on simulated ran
 called the same are compared with what the interpreter believes (`tests/python/judge/`, CONTRIBUTING.md).
 """
 GROUPS = {
-    "Modules and names": "source scopes names passed search project program shared moduleruns entries launches",
+    "Modules and names": (
+        "source scopes names passed search project program shared moduleruns entries launches focus importgraph"
+    ),
     "Values and the state": (
         "values joins varies places several paths durations lanes store heap machine formulas jobtests bynames"
         " ranknames ownnames vocabulary"
@@ -58,9 +60,12 @@ GROUPS = {
     ),
     "Calls": "invoke opaque binding frames summaries budgets relevance",
     "Libraries": (
-        "libraries library results handed eventtags effects ragged seeds orders hooks restrictions wrappers bars"
-        " models namedlayers parameters gradients parts sources parsers dataclass_parsers environment configs"
-        " configfiles configdicts snapshots"
+        "libraries library results handed happenings eventtags effects ragged seeds orders hooks restrictions wrappers"
+        " bars models namedlayers parameters gradients parts sources environment configs configfiles configdicts"
+        " snapshots"
+    ),
+    "Command lines": (
+        "parsers optiontable namespaces dataclass_parsers fieldoptions fieldtypes plainoptions ownparsers commandlines"
     ),
     "What happens": "events facts beliefs",
 }

@@ -51,6 +51,8 @@ def new_list(
     atom = made.single
     assert isinstance(atom, Instance)
     clear(m, atom)
+    if rest is None and not items and isinstance(node, ast.List) and is_registry(m):
+        rest = REGISTERED
     if rest is None and len(items) <= _MAX_ITEMS:
         m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
     else:
@@ -59,6 +61,15 @@ def new_list(
         if rest is not None:
             m.store.set((atom, LENGTH), length_of(m, node, counted_by))
     return made
+
+
+# What a list or dictionary may hold that another module fills which is not read for a question.
+REGISTERED = unknown(OPAQUE, "what other modules put there")
+
+
+def is_registry(m: Machine) -> bool:
+    """Return whether an empty display stands in the body of a module whose importers may not be read (`focus.py`)."""
+    return m.program.focus is not None and m.frame.function is None and m.frame.module.absolute != m.program.main
 
 
 def length_of(m: Machine, node: ast.AST, varies: int) -> Value:

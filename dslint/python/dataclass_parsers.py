@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, containers, parsers
+from dslint.python import attributes, containers, namespaces
 from dslint.python.binding import Arguments, BoundArguments, default_of
 from dslint.python.environment import by_rank
 from dslint.python.heap import CONTENT
@@ -103,8 +103,8 @@ def _library_inputs(m: Machine, path: str, atom: Instance) -> Arguments:
         if parameter.arg == "local_rank":
             continue
         kind = f"builtins.{type(default.value).__name__}" if isinstance(default, ast.Constant) else ""
-        found.keywords[parameter.arg] = parsers._input(
-            atom, parameter.arg, kind if kind in parsers._TYPES.values() else ""
+        found.keywords[parameter.arg] = namespaces.input_of(
+            atom, parameter.arg, kind if kind in namespaces.TYPES.values() else ""
         )
     return found
 
@@ -127,8 +127,8 @@ def field_inputs(m: Machine, cls: ClassAtom, atom: Instance, node: ast.AST, dept
 def _field_input(m: Machine, cls: ClassAtom, atom: Instance, name: str, statement: ast.AnnAssign, depth: int) -> Value:
     annotation = statement.annotation
     if name == "local_rank":
-        return by_rank(m, parsers.RANK_FIELDS[name])
-    kind = parsers._TYPES.get(annotation.id, "") if isinstance(annotation, ast.Name) else ""
+        return by_rank(m, namespaces.RANK_FIELDS[name])
+    kind = namespaces.TYPES.get(annotation.id, "") if isinstance(annotation, ast.Name) else ""
     told = field_option(m, name, kind)
     if told is not None:
         return told
@@ -139,7 +139,7 @@ def _field_input(m: Machine, cls: ClassAtom, atom: Instance, name: str, statemen
         for field, value in field_inputs(m, inner, made, statement, depth + 1).items():
             m.store.set((made, field), value)
         return Value(frozenset((made,)), 0, 0, frozenset(), ("option", atom, name))
-    found = parsers._input(atom, name, kind)
+    found = namespaces.input_of(atom, name, kind)
     default = _plain_default(statement.value)
     if default is not None and found.number is not None:
         m.defaults[found.number] = default

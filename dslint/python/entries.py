@@ -14,6 +14,7 @@ from dslint.python.bynames import class_of, names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
 from dslint.python.escapes import lose_fields, lose_names
 from dslint.python.events import Lost, Node, Seq
+from dslint.python.focus import Focus
 from dslint.python.heap import CONTENT, Frame, Outcome, OutOfBudgetError
 from dslint.python.hooks import first_name, hook_lanes, passed
 from dslint.python.lanes import Worlds
@@ -57,8 +58,8 @@ class Analysis:
     """All entries of the files that were asked for."""
 
     def __init__(self, files: Files, worlds: Worlds | None = None, rows: Libraries | None = None,
-                 shared: Shared | None = None) -> None:  # fmt: skip
-        self.program = Program(files, shared)
+                 shared: Shared | None = None, focus: Focus | None = None) -> None:  # fmt: skip
+        self.program = Program(files, shared, focus)
         self.machine = Machine(self.program, rows or libraries(), worlds, shared)
         self.entries: list[Entry] = []
         self.ran: frozenset[int] = frozenset()  # the functions that the script itself has reached
@@ -90,7 +91,8 @@ class Analysis:
         entry = Entry("script", module, module.tree, Seq(body), m.steps)
         self.entries.append(entry)
         self.ran = frozenset(m.reached)
-        self.open(module, everything=everything, wanted=wanted)  # while its names are still there
+        if self.program.focus is None:
+            self.open(module, everything=everything, wanted=wanted)  # while its names are still there
         m.store.undo(mark)
         return entry
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dslint.python.commandlines import CommandLine
     from dslint.python.parts import Part
     from dslint.python.ragged import Ragged
     from dslint.python.snapshots import Dictionary
@@ -97,6 +98,7 @@ class Event:
     # Of calls whose path is one of several: what each of them is made of.
     paths: list[tuple[Hashable, ...]] = field(default_factory=list)
     open: bool = False  # unpacked arguments may fill any parameter
+    command_line: CommandLine | None = None  # of calls that parse the command line: what it may hold then
 
 
 @dataclass(slots=True, eq=False)

@@ -15,11 +15,12 @@ from dslint.python.expressions import evaluate
 from dslint.python.heap import Outcome, OutOfBudgetError
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import TRUE, Instance, Value, Written
+from dslint.python.values import OPAQUE, TRUE, Instance, Value, Written, unknown
 from dslint.python.varies import HOST
 
 # A batch of one rank takes more memory than the batches of the others.
 _OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|(?i:out of memory)")
+_SOMETHING = unknown(OPAQUE, "an exception")
 
 
 def _try(m: Machine, node: ast.Try) -> None:
@@ -73,8 +74,8 @@ def around(m: Machine, tree: Try, guarded: Callable[[], None], final: Callable[[
     on_the_way = way_states(m, mark, raised)
     m.store.undo(mark)
     m.raised_by = _raised_by(m, raised, lanes)
-    value = join_all(o.value if o.value is not None else statements._SOMETHING for o in raised)
-    thrown_way = Outcome(on_the_way, lanes, control, value if raised else statements._SOMETHING)
+    value = join_all(o.value if o.value is not None else _SOMETHING for o in raised)
+    thrown_way = Outcome(on_the_way, lanes, control, value if raised else _SOMETHING)
     swallowed = _on_exception(m, final, thrown_way, mark, bool(raised), events)
     outcomes = [*_after_final(m, final, here, mark, events), *swallowed]
     m.meet(outcomes, _raised_by(m, raised, lanes))

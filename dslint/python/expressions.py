@@ -87,6 +87,10 @@ def read_name(m: Machine, name: str, node: ast.AST) -> Value:
     found = get((frame.module_frame, name))
     if found is not None and found.atoms:
         return found
+    focus = m.program.focus
+    found = focus.arrived(m, frame.module_frame, name) if focus is not None else None
+    if found is not None:
+        return found
     if name in _BUILTINS:
         return one(Api(f"builtins.{name}"))
     if name in ("__file__", "__name__", "__doc__"):
@@ -169,6 +173,8 @@ def _dict(m: Machine, node: ast.Dict) -> Value:
             name = evaluate(m, key)
             place = one(Written(key, value, isinstance(key, ast.Constant)))
             writing.store_item(m, made, name, evaluate(m, value), node, place)
+    if not node.keys and containers.is_registry(m):
+        dictionaries.add_unknown_key(m, atom, containers.REGISTERED, containers.REGISTERED)
     return made
 
 

@@ -236,7 +236,14 @@ def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, no
         if alt.then.items or alt.orelse.items:
             outer.append(alt)
 
-    chain(0)
+    focus = m.program.focus
+    if focus is not None:
+        focus.forks += 1
+    try:
+        chain(0)
+    finally:
+        if focus is not None:
+            focus.forks -= 1
     found = NOTHING
     for value, _ in results:
         found = join(found, value, subject.varies)

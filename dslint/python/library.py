@@ -8,10 +8,9 @@ import sys
 from dslint.python import (
     attributes,
     bynames,
+    commandlines,
     configdicts,
-    containers,
     durations,
-    gradients,
     orders,
     parameters,
     paths,
@@ -20,22 +19,18 @@ from dslint.python import (
     seeds,
 )
 from dslint.python.binding import Arguments, BoundArguments, bind
-from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.effects import effects
 from dslint.python.events import Event
-from dslint.python.eventtags import of_options, tags_of
-from dslint.python.handed import contents, options
+from dslint.python.handed import contents
+from dslint.python.happenings import PLACES, WRAPPERS, is_noted_early, noted_event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import READS, Returns, Row, parse_returns
 from dslint.python.machine import Machine
 from dslint.python.models import note_wrapper, patched, train_on_batches
 from dslint.python.parsers import parser_made, read_call
-from dslint.python.parts import modules_in, own_parts
-from dslint.python.places import ordered
 from dslint.python.restrictions import lanes_of_call
 from dslint.python.results import Place, make
-from dslint.python.sources import loader_sources
 from dslint.python.values import (
     OPAQUE,
     Api,
@@ -51,8 +46,6 @@ from dslint.python.values import (
     unknown,
 )
 from dslint.python.varies import DATA, DIVERGENT, HOST, LOST, NAMED_RANK, OWN_FILE, RANK, RANKED
-
-WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gather"})
 
 
 def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Value:
@@ -124,7 +117,7 @@ def initialize(
     if row.kind == "path" and made is not None:
         result = paths.made(m, paths.joined([paths.known(m, v) for v in arguments.positional], result, node=node))
     if row.constructor.tags:
-        _event(m, row.constructor, bound, None, result, node)
+        noted_event(m, row.constructor, bound, None, result, node)
     effects(m, row.constructor, bound, receiver, node)
     if row.kind == "ddp":
         note_wrapper(m, bound.given.get("module"), receiver)
@@ -161,6 +154,9 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     place = _place(m, row, bound, receiver, node, base)
     place.owner = receiver if isinstance(receiver, ClassAtom) else owner
     before = len(m.events)
+    is_early = is_noted_early(m, row)
+    if is_early:
+        noted_event(m, row, bound, base, const(None), node, m.lanes)
     if row.tags & WRAPPERS or "forward" in row.tags:
         result = _forward(place, arguments)
     else:
@@ -178,8 +174,8 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     parameters.note_copy(m, row, base, result)
     if READS in row.tags:
         parameters.reading(m, [base] if base is not None else bound.given.values(), row.path, node)
-    elif row.tags and lanes:
-        _event(m, row, bound, base, result, node, lanes)
+    elif row.tags and lanes and not is_early:
+        noted_event(m, row, bound, base, result, node, lanes)
         orders.noted(m.events[-1], order, seed)
         m.events.insert(before, m.events.pop())  # the call begins before what it runs
     if row.returns.word == "context" and isinstance(result.single, Instance):
@@ -224,7 +220,7 @@ def _place(
     operands += [v for v in (bound.rest, bound.open_keywords, base) if v is not None]
     varies = shape = 0
     made_by: frozenset[Instance] = frozenset()
-    places = [v for name, v in bound.given.items() if name in _PLACES or name == row.extra.get("device")]
+    places = [v for name, v in bound.given.items() if name in PLACES or name == row.extra.get("device")]
     if "moves-to-device" in row.tags and base is not None:
         places = [v for v in operands if v is not base]
     is_standard = row.path.partition(".")[0] in sys.stdlib_module_names  # looks at all that an object holds
@@ -262,12 +258,6 @@ def _row_varies(m: Machine, row: Row, bound: BoundArguments, varies: int) -> int
     return row.varies | (varies & LOST) | (varies & NAMED_RANK | OWN_FILE if asks_own else 0)
 
 
-_PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
-# Arguments whose items an event keeps.
-_KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
-_HOLDS, _LISTED = _PLACES | {"kwargs_handlers", "label_names"}, ("ranks", "ranks_per_subgroup_list", "inputs")
-
-
 def field_value(m: Machine, returns: Returns, atom: Instance, name: str, node: ast.AST) -> Value:
     """Return a field of a library object whose constructor has not been seen."""
     if returns.word in ("parameter", "field", "opaque"):
@@ -281,6 +271,8 @@ def result_of_value(m: Machine, row: Row) -> Value:
     """Return the value of a module-level name of a library."""
     told = words(m) if row.path == "sys.argv" else None
     node = m.frame.call or m.frame.module.tree
+    if told is None and row.path == commandlines.ARGV.path:
+        return commandlines.argv(m, node)
     return told or Place(m, row, BoundArguments(), None, node, row.varies or 0).make(row.returns)
 
 
@@ -298,7 +290,7 @@ def result_of_property(m: Machine, row: Row, atom: Instance, node: ast.AST) -> V
     if "path_from" in row.extra:
         found = _path(m, row, [one(atom)], found, node)
     if row.tags - {READS}:
-        _event(m, row, BoundArguments(), one(atom), found, node)
+        noted_event(m, row, BoundArguments(), one(atom), found, node)
     return found
 
 
@@ -330,62 +322,4 @@ def forward_event(m: Machine, path: str, receiver: Instance, arguments: Argument
     """Note that a model runs that a library has changed in place (`fully_shard(model)`)."""
     row = m.libraries.method(path, "forward")
     if row is not None and row.tags & WRAPPERS and receiver not in m.forwarding:
-        _event(m, row, _bound(row, arguments), one(receiver), const(None), node)
-
-
-# Calls that make parameters and buffers of a model equal on all ranks.
-_WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine"})
-
-
-def _event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, result: Value, node: ast.AST,
-           lanes: int | None = None) -> None:  # fmt: skip
-    given = {**bound.given, **{f"*{at}": value for at, value in enumerate(bound.extra)}, **bound.extra_keywords}
-    tags = tags_of(m, row, base, given, is_open=bound.rest is not None)
-    base = paths.known(m, base) if base is not None else None
-    given = {name: paths.known(m, value) for name, value in given.items()}
-    event = Event(
-        row.path, tags, node, m.frame.module, base, given, result, m.lanes if lanes is None else lanes, m.control
-    )
-    event.snapshot = {name: (m.varies(v), m.shape(v), m.made_by(v)) for name, v in given.items()}
-    if base is not None:
-        event.snapshot["self"] = (m.varies(base), m.shape(base), m.made_by(base))
-    named = [*given.items(), *([("self", base)] if base is not None else [])]
-    origins = ((name, m.origin(v)) for name, v in named if event.snapshot[name][0] & DIVERGENT)
-    event.origins = {name: place for name, place in origins if place is not None}
-    event.open = bound.rest is not None or bound.open_keywords is not None or bool(bound.maybe)
-    event.nodes = bound.nodes
-    event.items = {
-        name: m.elements(value.single)
-        for name, value in given.items()
-        if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
-    } | options(m, given)
-    event.items |= of_options(m, row, given)
-    if row.tags & _KEEPS:
-        event.items |= {name: containers.held(m, value) for name, value in given.items()}
-    event.ragged = ragged.gathered(m, row, given)
-    if row.tags & {"makes-group", "shards-data"}:
-        listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
-        event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []
-    if row.tags & _WRAPS:
-        event.parts = [part for value in given.values() for part in own_parts(m, value)]
-        event.modules = modules_in(m, given.values())
-        event.drawn = seeds.drawn_weights(m, event.modules)
-    elif "loads" in row.tags:
-        event.modules = modules_in(m, (result,))
-    if "config" in row.extra:
-        configured(m, event, row.extra)
-        event.accumulation = accumulation_of(m, event.config)
-    elif "micro_batches" in row.extra:
-        event.accumulation = stated(m, row.extra["micro_batches"], given)
-    if "stage" in row.extra:
-        receiver = {"self": base} if base is not None else {}
-        event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
-    if "forward" in row.tags and not row.tags & WRAPPERS:
-        gradients.note_run(m, base)
-    elif "parameters" in row.tags:
-        gradients.note_parameters(m, base, result)
-    if "path" in row.extra:
-        event.paths = paths.each(m, given.get(str(row.extra["path"])))
-    if row.tags & {"makes-loader", "makes-distributed-sampler"}:
-        event.sources = loader_sources(m, given)
-    m.events.append(event)
+        noted_event(m, row, _bound(row, arguments), one(receiver), const(None), node)

@@ -12,7 +12,7 @@ from dslint.python.generators import run_generator, turns_of, yielded
 from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBudgetError
 from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
-from dslint.python.onceloops import ran_in_turns, ran_once, ran_to_break
+from dslint.python.onceloops import ran_each, ran_in_turns, ran_once, ran_to_break
 from dslint.python.store import Key
 from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Tuple, Value, one
 from dslint.python.varies import DIVERGENT, LOST, RANKED
@@ -216,7 +216,7 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
         if node.orelse:
             execute(m, node.orelse)
         return
-    if ran_once(m, node, known) or ran_in_turns(m, node, known):
+    if ran_once(m, node, known) or ran_in_turns(m, node, known) or ran_each(m, node, known):
         return
 
     def turn() -> None:

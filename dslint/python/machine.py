@@ -235,6 +235,9 @@ class Machine(Heap):
             if bits & DIVERGENT:
                 number = Value(number.atoms, bits, 0, frozenset(), None, self.split)
             self.store.set((owner, LENGTH), number.with_(old.varies, origin=old.origin) if old is not None else number)
+        elif isinstance(name, tuple):
+            if name[0] in ("option", "default"):  # of a parser
+                self.store.set((owner, ("maybe", name)), TRUE)
         elif isinstance(name, str) and not name.startswith("#") and isinstance(owner.cls, ClassAtom):
             self.store.set((owner, ("maybe", name)), TRUE)
 

@@ -49,6 +49,8 @@ def call_builtin_method(
             handler = _GENERATOR.get(name)
         else:
             handler = None
+        if name in _CHANGES:
+            writing.note_change(m, receiver)
         return handler(m, receiver, arguments, node) if handler is not None else None
     if isinstance(receiver, Const | PerRank | Tuple):
         return _constant_method(m, receiver, base, name, arguments, node)
@@ -186,6 +188,8 @@ def _tested(m: Machine, atom: Instance, arguments: Arguments, node: ast.AST) -> 
     return scalar(m, (one(atom), *arguments.all()), "builtins.bool")
 
 
+# Methods that change a list in place.
+_CHANGES = frozenset({"append", "extend", "insert", "remove", "pop", "clear", "reverse", "sort"})
 Handler = Callable[[Machine, Instance, Arguments, ast.AST], Value]
 _LIST: dict[str, Handler] = {
     "append": _append,

@@ -1,16 +1,20 @@
-"""Loops whose body runs once and to its end, or a few known times: their statements do the same without the loop."""
+"""Loops that are run turn by turn: their statements do the same without the loop.
+
+Those whose body runs once and to its end, those over few known items where dictionaries matter, and those over known
+items that add options to a parser of a command line.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
 
-from dslint.python.heap import Frame
+from dslint.python.heap import Frame, LoopState, Outcome
 from dslint.python.machine import Machine
 from dslint.python.values import Const, Value
 
-# A loop over so few items is run turn by turn where dictionaries matter.
-_MOST_TURNS = 8
+# A loop over so few items is run turn by turn where dictionaries matter, and over so many where options are added.
+_FEW_TURNS, _MOST_TURNS = 8, 64
 _INNER = (ast.For, ast.AsyncFor, ast.While)
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -42,7 +46,7 @@ def ran_in_turns(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | 
     """Run a `for` statement over few known items turn by turn; return whether it is such a one."""
     from dslint.python.statements import assign, execute
 
-    if not m.keeps_configs or not items or len(items) > _MOST_TURNS or _jumps(node.body):
+    if not m.keeps_configs or not items or len(items) > _FEW_TURNS or _jumps(node.body):
         return False
     frame, outer = m.frame, m.frame.turn
     for at, item in enumerate(items):
@@ -53,6 +57,35 @@ def ran_in_turns(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | 
     frame.turn = outer
     if m.alive:
         execute(m, node.orelse)
+    return True
+
+
+def ran_each(m: Machine, node: ast.For | ast.AsyncFor, items: list[Value] | None) -> bool:
+    """Run a `for` statement over known items turn by turn where its body may add options to a parser."""
+    from dslint.python.statements import assign, execute
+
+    if items is None or len(items) > _MOST_TURNS or _breaks(node.body):
+        return False
+    if not m.program.relevance(m).adds_options(node, m.frame.module):
+        return False
+    number = m.new_loop(node)
+    for item in items:
+        m.turn += 1
+        mark, lanes, control = m.store.mark(), m.lanes, m.control
+        state = LoopState(mark, number)
+        m.frame.loops.append(state)
+        assign(m, node.target, item, node.target)
+        if m.alive:
+            execute(m, node.body)
+        m.frame.loops.pop()
+        if state.continues:
+            ways = [*state.continues, *([Outcome(m.store.changes(mark), m.lanes, m.control)] if m.alive else [])]
+            m.store.undo(mark)
+            m.meet(ways, 0)
+            m.lanes, m.control = lanes, control
+        if not m.alive:
+            return True
+    execute(m, node.orelse)
     return True
 
 
@@ -67,13 +100,18 @@ def ran_to_break(m: Machine, node: ast.While) -> bool:
     return True
 
 
-def _jumps(body: Sequence[ast.AST]) -> bool:
+def _breaks(body: Sequence[ast.AST]) -> bool:
+    """Return whether a `break` of the loop itself stands among statements."""
+    return _jumps(body, (ast.Break,))
+
+
+def _jumps(body: Sequence[ast.AST], kinds: tuple[type[ast.AST], ...] = (ast.Break, ast.Continue)) -> bool:
     """Return whether a `break` or `continue` of the loop itself stands among statements."""
     for node in body:
-        if isinstance(node, ast.Break | ast.Continue):
+        if isinstance(node, kinds):
             return True
         inner = node.orelse if isinstance(node, _INNER) else list(ast.iter_child_nodes(node))
         is_block = isinstance(node, ast.stmt | ast.excepthandler | ast.match_case) and not isinstance(node, _APART)
-        if is_block and _jumps(inner):
+        if is_block and _jumps(inner, kinds):
             return True
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from dslint.python import configdicts, effects, ranknames
+from dslint.python import configdicts, effects, optiontable, ranknames
 from dslint.python.binding import Arguments
 from dslint.python.escapes import escape
 from dslint.python.events import Lost
@@ -38,6 +38,7 @@ def opaque_call(
         if not looks_on:
             escape(m, operand)
         _call_back(m, operand, node)
+    optiontable.opened_by(m, operands, f"{reason.removeprefix('no row for ')} may add options")
     effects.note_loaders(m, operands, node)
     if m.lanes != m.worlds.full and _MAY_WAIT.search(_name_of_call(node)):
         m.events.append(Lost("a call that waits by its name", node))

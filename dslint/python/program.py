@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dslint.core.source import SourceFile
 from dslint.parse.python import ScriptProblem
@@ -23,6 +23,13 @@ from dslint.python.source import Module, read
 from dslint.python.values import INPUT, LOST_VALUE, NOTHING, Api, ClassAtom, Function, ModuleAtom, Value, one, unknown
 from dslint.python.varies import LOST
 from dslint.python.vocabulary import TRAINER
+
+if TYPE_CHECKING:
+    from dslint.python.focus import Focus
+
+
+# Modules that are run for a question.
+MOST_FOCUSED = 60
 
 
 class Files(Protocol):
@@ -87,8 +94,9 @@ class Program:
 
     max_modules = 200
 
-    def __init__(self, files: Files, shared: Shared | None = None) -> None:
+    def __init__(self, files: Files, shared: Shared | None = None, focus: Focus | None = None) -> None:
         self.files = files
+        self.focus = focus
         self.shared = shared or Shared()
         # The file that is run as `__main__`, and the run of a module that takes place.
         self.main = ""
@@ -184,7 +192,7 @@ class Program:
     def relevance(self, m: Machine) -> Relevance:
         """Return the index of what may happen in functions, with all modules that were read so far."""
         if self._relevance is None:
-            self._relevance = Relevance(m.libraries)
+            self._relevance = Relevance(m.libraries, self.focus)
         for module in self._unindexed:
             self._relevance.add(module)
         self._unindexed.clear()
@@ -227,7 +235,7 @@ class Program:
             self._recording.imports(module, node)
         if path in self._run or path in self._running:
             return
-        if len(self._run) >= self.max_modules:
+        if len(self._run) >= (self.max_modules if self.focus is None else MOST_FOCUSED):
             if self._recording is not None:
                 self._recording.is_complete = False
             return
@@ -321,6 +329,9 @@ class Program:
         found = m.store.get((self.frame_of(m, module), name))
         if found is not None and found.atoms:
             return found
+        arrived = self.focus.arrived(m, self.frame_of(m, module), name) if self.focus is not None else None
+        if arrived is not None:
+            return arrived
         if module.is_package:
             path = self.resolve(module, f".{name}")
             if path:
@@ -337,6 +348,9 @@ class Program:
 
     def member(self, m: Machine, importer: Module, name: str, member: str, node: ast.AST) -> Value:
         """Return what `from name import member` means."""
+        known = self.focus.library_parser(m, name, member) if self.focus is not None else None
+        if known is not None:
+            return known
         found = self.imported(m, importer, name, node)
         value = NOTHING
         for atom in found.atoms:
@@ -371,6 +385,8 @@ class Program:
         for atom in found.atoms:
             if isinstance(atom, ModuleAtom):
                 number = self.frame_of(m, atom.module)
+                if self.focus is not None:
+                    self.focus.handed_on(m, number, m.frame.id)
                 for key in m.store.names.get(number, ()):
                     value = m.store.get((number, key))
                     if isinstance(key, str) and not key.startswith("_") and value is not None and value.atoms:

@@ -9,10 +9,16 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
+from dslint.python.importgraph import names_in
 from dslint.python.libraries import Libraries
 from dslint.python.source import Module
+
+if TYPE_CHECKING:
+    from dslint.python.focus import Focus
 
 # Tags of what concerns other ranks.
 TAGS = frozenset(
@@ -74,6 +80,8 @@ _RANKS = frozenset(
         "sync_dist",
     }
 )
+# Words by which options are added to a parser.
+OPTIONS = frozenset({"add_argument", "add_parser", "add_arguments", "set_defaults"})
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
 _WORD = re.compile(r"[^\W\d]\w*")
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -127,10 +135,13 @@ def called_names(module: Module) -> frozenset[str]:
 class Relevance:
     """The functions of the modules that have been read, by name."""
 
-    def __init__(self, rows: Libraries) -> None:
-        self._events, self._waiting = event_words(rows), waiting_words(rows)
+    def __init__(self, rows: Libraries, focus: Focus | None = None) -> None:
+        self._focus = focus
+        self._events = event_words(rows) if focus is None else focus.words | OPTIONS
+        self._waiting = waiting_words(rows)
         self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
         self._known: dict[int, bool] = {}
+        self._adding: dict[int, bool] = {}
         self._calls: dict[int, list[int]] = {}
 
     def add(self, module: Module) -> None:
@@ -138,6 +149,7 @@ class Relevance:
         for statement in module.tree.body:
             self._add(statement, module)
         self._known = {key: known for key, known in self._known.items() if known}
+        self._adding = {key: known for key, known in self._adding.items() if known}
 
     def _add(self, node: ast.AST, module: Module) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -167,11 +179,22 @@ class Relevance:
             found = module.words[node] = frozenset(_WORD.findall(_text(node, module)[1]))
         return found
 
+    def _names(self, node: ast.AST, module: Module, wanted: frozenset[str]) -> bool:
+        """Return whether one of the words stands in the code of a function, not in its strings and comments only."""
+        return not names_in(_text(node, module)[1]).isdisjoint(wanted)
+
     def of(self, node: ast.AST, module: Module) -> bool:
         """Return whether a function, or one that it may call, mentions something that concerns other ranks."""
         found = self._known.get(id(node))
         if found is None:
             found = self._known[id(node)] = self._search(node, module)
+        return found
+
+    def adds_options(self, node: ast.AST, module: Module) -> bool:
+        """Return whether a block, or a function that it may call, adds options to a parser by what it names."""
+        found = self._adding.get(id(node))
+        if found is None:
+            found = self._adding[id(node)] = self._search(node, module, OPTIONS)
         return found
 
     def waits(self, node: ast.AST, module: Module) -> bool:
@@ -198,13 +221,35 @@ class Relevance:
                 found.append(line)
         return found
 
-    def _search(self, node: ast.AST, module: Module) -> bool:
-        seen: set[int] = {id(node)}
+    def leads(
+        self, words: frozenset[str], module: Module, wanted: frozenset[str], without: Sequence[ast.AST] = ()
+    ) -> bool:
+        """Return whether names in a module, or the functions that they may mean, mention one of the `wanted` words.
+
+        What is `without` is not looked at.
+        """
+        if not words.isdisjoint(wanted):
+            return True
+        if self._focus is not None and self._focus.leads(module, words):
+            return True
+        inner = {id(found[0]): found for word in words for found in self._defined.get(word, ())}
+        return any(self._search(*f, wanted, without) for f in inner.values() if all(f[0] is not w for w in without))
+
+    def _search(
+        self, node: ast.AST, module: Module, wanted: frozenset[str] | None = None, without: Sequence[ast.AST] = ()
+    ) -> bool:
+        """Return whether one of the `wanted` words (of those that concern other ranks) is within reach."""
+        seen: set[int] = {id(node), *map(id, without)}
         pending = [(node, module)]
         while pending:
             top, home = pending.pop()
             words = self.words(top, home)
-            if not words.isdisjoint(self._events) or self._known.get(id(top)):
+            searched = self._events if wanted is None else wanted
+            if not words.isdisjoint(searched) and (self._focus is None or self._names(top, home, searched)):
+                return True
+            if wanted is None and self._known.get(id(top)):
+                return True
+            if self._focus is not None and self._focus.leads(home, words):
                 return True
             for word in words:
                 for inner in self._defined.get(word, ()):

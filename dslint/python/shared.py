@@ -39,12 +39,15 @@ class Shared:
         self.numbers: Iterator[int] = count(1)
         # What the bodies of modules did, by path: in different surroundings they may do different things.
         self.runs: dict[str, list[ModuleRun]] = {}
-        self._started: dict[Worlds | None, Shared] = {}
+        # Imports that were put off, by the frame of the module and the name (`focus.py`).
+        self.waiting: dict[tuple[int, str], list[tuple[Module, ast.Import | ast.ImportFrom, ast.alias]]] = {}
+        self._started: dict[object, Shared] = {}
 
-    def started(self, worlds: Worlds | None) -> Shared:
+    def started(self, worlds: Worlds | str | None) -> Shared:
         """Return what the interpretations of scripts share that launch commands start in these worlds.
 
-        The same but for runs of modules: those that ask for something that a command may say are not kept.
+        The same but for runs of modules: those that ask for something that a command may say are not kept. A text in
+        place of the worlds names a question for which modules are not read in their order.
         """
         if worlds not in self._started:
             made = self._started[worlds] = Shared()

@@ -26,6 +26,7 @@ from dslint.python.effects import freezing, growing, writing_data, writing_item,
 from dslint.python.events import Alt, Seq
 from dslint.python.exceptions import thrown
 from dslint.python.expressions import evaluate, function_atom, read_name
+from dslint.python.focus import tested, waits
 from dslint.python.invoke import call_value
 from dslint.python.loops import for_loop, while_loop
 from dslint.python.machine import Machine
@@ -120,7 +121,7 @@ def store_name(m: Machine, name: str, value: Value) -> None:
 
 
 def _expression(m: Machine, node: ast.Expr) -> None:
-    evaluate(m, node.value)
+    tested(m, node.value, node)
 
 
 def _assign(m: Machine, node: ast.Assign) -> None:
@@ -185,7 +186,7 @@ def _index(m: Machine, target: ast.Subscript) -> Value:
 
 
 def _if(m: Machine, node: ast.If) -> None:
-    test = evaluate(m, node.test)
+    test = tested(m, node.test, node)
     if not m.alive:
         return
     true, false, varies = m.truth(test)
@@ -299,6 +300,8 @@ def _class(m: Machine, node: ast.ClassDef) -> None:
 
 
 def _import(m: Machine, node: ast.Import) -> None:
+    if waits(m, node):
+        return
     for alias in node.names:
         if alias.asname:
             store_name(m, alias.asname, m.program.imported(m, m.frame.module, alias.name, node))
@@ -309,6 +312,8 @@ def _import(m: Machine, node: ast.Import) -> None:
 
 
 def _import_from(m: Machine, node: ast.ImportFrom) -> None:
+    if waits(m, node):
+        return
     name = "." * node.level + (node.module or "")
     for alias in node.names:
         if alias.name == "*":
@@ -354,9 +359,6 @@ def _with(m: Machine, node: ast.With | ast.AsyncWith) -> None:
     enter_contexts(m, node, 0)
 
 
-_SOMETHING = unknown(OPAQUE, "an exception")
-
-
 def _match(m: Machine, node: ast.Match) -> None:
     from dslint.python.matching import match_statement
 
@@ -394,6 +396,5 @@ _HANDLERS: dict[type[ast.AST], Callable[[Machine, Any], None]] = {
     ast.Pass: _nothing,
     ast.Global: _nothing,
     ast.Nonlocal: _nothing,
+    **({ast.TryStar: exceptional._try} if hasattr(ast, "TryStar") else {}),
 }
-if hasattr(ast, "TryStar"):
-    _HANDLERS[ast.TryStar] = exceptional._try

@@ -185,6 +185,7 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
         atom = made.single
         assert isinstance(atom, Instance)
         m.store.set((atom, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
+        _part_of_argv(m, base, parts, atom)
         return made
     if _is_text(base) and not bits & RANKED:
         text = frozenset((Unknown(OPAQUE, "part of a text", "builtins.str"),))
@@ -194,6 +195,13 @@ def sliced(m: Machine, base: Value, parts: list[Value], node: ast.AST) -> Value:
     if bits & RANKED:
         m.store.set((part.single, LENGTH), containers.length_of(m, node, bits | m.shape(base)))
     return part
+
+
+def _part_of_argv(m: Machine, base: Value, parts: list[Value], cut: Instance) -> None:
+    """Note that a list is the words of the command line from some place on: `sys.argv[1:]`."""
+    whole = m.store.get((base.single, "#argv")) if isinstance(base.single, Instance) else None
+    is_rest = whole is not None and whole.constants == (0,) and all(p.constants == (None,) for p in parts[1:])
+    m.store.set((cut, "#argv"), parts[0] if is_rest else NOTHING)
 
 
 def _is_text(value: Value) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dslint.python import attributes, containers, dictionaries
+from dslint.python import attributes, containers, dictionaries, optiontable
 from dslint.python.events import Event
 from dslint.python.heap import CONTAINERS, CONTENT, ESCAPED, ITEMS, LENGTH, REST
 from dslint.python.joins import join
@@ -97,6 +97,8 @@ def unknown_member(m: Machine, atom: Instance, name: str, node: ast.AST) -> Valu
     """Return a member that no row of the class lists: of the object inside, or of a class that it stands for."""
     if name == "__dict__":
         taken_apart(m, one(atom))
+    if name.startswith("_") and not name.startswith("__"):
+        optiontable.opened_by(m, [one(atom)], f"`{name}` of the parser is used")
     if not isinstance(atom.cls, str):
         return None
     _note_missing(m, atom, atom.cls, name, node)

@@ -9,7 +9,21 @@ from dslint.python.escapes import CHANGED, is_escaped, lose
 from dslint.python.heap import CONTENT, ITEMS, LENGTH, REST
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
-from dslint.python.values import NOTHING, OPAQUE, Api, Const, Instance, Tuple, Unknown, Value, Written, one, unknown
+from dslint.python.values import (
+    NOTHING,
+    OPAQUE,
+    TRUE,
+    Api,
+    Const,
+    Instance,
+    Tuple,
+    Unknown,
+    Value,
+    Written,
+    const,
+    one,
+    unknown,
+)
 
 
 def store_item(
@@ -99,6 +113,7 @@ def is_hashable(value: object) -> bool:
 
 
 def _store_position(m: Machine, atom: Instance, key: Value, value: Value, sure: bool) -> None:
+    note_change(m, atom)
     items = containers.exact_items(m, one(atom))
     single = key.single
     if items is None or not isinstance(single, Const) or not isinstance(single.value, int):
@@ -115,6 +130,16 @@ def _store_position(m: Machine, atom: Instance, key: Value, value: Value, sure: 
         m.store.set((atom, ITEMS), one(Tuple(tuple(items))))
 
 
+def note_change(m: Machine, atom: Instance) -> None:
+    """Note that a program changes `sys.argv`, or a part of it, in place."""
+    part = m.store.get((atom, "#argv"))
+    if part is None or not part.atoms:
+        return
+    m.store.set((atom, "#argv"), const(-1))
+    if part.constants == (0,):
+        m.store.set((Api("sys.argv"), "#changed"), TRUE)
+
+
 def _add_rest(m: Machine, atom: Instance, value: Value) -> None:
     rest = m.store.get((atom, REST))
     m.store.set((atom, REST), value if rest is None else join(rest, value))
@@ -122,6 +147,7 @@ def _add_rest(m: Machine, atom: Instance, value: Value) -> None:
 
 def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add one element to a list or set."""
+    note_change(m, atom)
     if atom.cls in containers.LISTS:
         items = containers.exact_items(m, one(atom))
         if items is not None and len(items) < containers._MAX_ITEMS and containers.is_owned(m, atom):
@@ -134,6 +160,7 @@ def append(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
 
 def extend(m: Machine, atom: Instance, value: Value, node: ast.AST) -> None:
     """Add all elements of an iterable to a list or set."""
+    note_change(m, atom)
     more = containers.exact_items(m, value)
     items = containers.exact_items(m, one(atom)) if atom.cls in containers.LISTS else None
     if (
@@ -169,6 +196,7 @@ def _length(m: Machine, atom: Instance, varies: int) -> Value:
 
 def loosen(m: Machine, atom: Instance) -> None:
     """Forget the order and the number of the items of a list."""
+    note_change(m, atom)
     items = m.store.get((atom, ITEMS))
     if items is None or not items.atoms:
         return

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from dslint.core.garbage import no_collections
 from dslint.model.workspace import Workspace
+from dslint.python.commandlines import CommandLine
 from dslint.python.entries import Analysis, Entry
-from dslint.python.events import Event, events
+from dslint.python.events import Call, Event, Lost, Node, children, events
+from dslint.python.focus import Focus
+from dslint.python.heap import UNFINISHED
+from dslint.python.importgraph import ImportGraph
 from dslint.python.launches import Launch
+from dslint.python.libraries import libraries
 from dslint.python.search import ModuleSearch
 from dslint.python.shared import Shared
+from dslint.python.source import Module
 
 # Where the interpreter sees the files that the user sees by relative paths.
 _ROOT = "/project"
@@ -41,6 +49,7 @@ class _Runs:
 
     def __init__(self) -> None:
         self.shared = Shared()
+        self.graph = ImportGraph(libraries())
         self.recent: list[tuple[str, ScriptRun | None]] = []
 
 
@@ -66,6 +75,10 @@ def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -
     shared = _runs(workspace).shared
     analysis = Analysis(WorkspaceFiles(workspace, path), worlds, shared=shared.started(worlds) if launch else shared)
     analysis.machine.launch = launch
+    return _interpreted(path, analysis)
+
+
+def _interpreted(path: str, analysis: Analysis) -> ScriptRun | None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _FRAMES))
     try:
@@ -74,6 +87,40 @@ def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -
     finally:
         sys.setrecursionlimit(limit)
     return None if entry is None else ScriptRun(analysis, entry)
+
+
+def command_lines(path: str, workspace: Workspace) -> tuple[list[tuple[Event, CommandLine]], str]:
+    """Where a script parses its command line, with the options there; and why it may parse it elsewhere, too."""
+    runs, files = _runs(workspace), WorkspaceFiles(workspace, path)
+    focus = Focus(runs.graph, files, files.absolute(workspace.normal(path)))
+    if not focus.matters:
+        return [], ""
+    shared = runs.shared.started("command line")
+    run = _interpreted(path, Analysis(files, shared=shared, focus=focus))
+    if run is None:
+        return [], ""
+    found = [(event, event.command_line) for event in run.events if event.command_line and _is_run(run, event)]
+    is_missed = not focus.is_answered and any(focus.is_missed(run.analysis.machine, *lost) for lost in _lost(run))
+    return found, "a part of the script is not read that may parse the command line" if is_missed else ""
+
+
+def _is_run(run: ScriptRun, event: Event) -> bool:
+    """Whether the function runs of which a decorator makes a command; one that another module defines need not."""
+    if "decorator" not in event.tags or event.module is run.entry.module:
+        return True
+    functions = (f.node for f in run.analysis.program.noted.functions)
+    return any(id(node) in run.analysis.ran for node in functions if event.node in getattr(node, "decorator_list", ()))
+
+
+def _lost(run: ScriptRun) -> Iterator[tuple[ast.AST, Module]]:
+    """The places with their modules at which the interpretation has passed over something for want of steps."""
+    pending: list[tuple[Node, Module]] = [(run.entry.tree, run.entry.module)]
+    while pending:
+        top, module = pending.pop()
+        if isinstance(top, Lost) and top.reason in (UNFINISHED, "depth of calls", "budget of an entry"):
+            yield top.node, module
+        inner = getattr(top.function, "module", top.function) if isinstance(top, Call) else module
+        pending += [(child, inner if isinstance(inner, Module) else module) for child in children(top)]
 
 
 def _runs(workspace: Workspace) -> _Runs:

@@ -65,9 +65,9 @@ EXAMPLES = (
         "run.sh": _run("--lr 0.2"),
         "train.py": _SCRIPT.replace('parser.add_argument("--d', 'if TRAIN:\n    parser.add_argument("--d'),
     }),
-    good("it gets a default later", {
+    bad("a default that comes later does not make up for it", {
         "run.sh": _run("--lr 0.2"), "train.py": _SCRIPT.replace("args =", 'parser.set_defaults(data_path="d")\nargs ='),
-    }),
+    }, "run.sh:1 error"),
     bad("in documentation, which may show a part of the command only", {
         "README.md": f"```bash\n{_run('--lr 0.2')}```\n", "train.py": _SCRIPT,
     }, "README.md:2 info"),

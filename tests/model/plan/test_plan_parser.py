@@ -15,6 +15,7 @@ import pytest
 from dslint.core.source import SourceFile
 from dslint.model.launch.document import read_launch_docs
 from dslint.model.plan.parser.options import Passed, ScriptParser
+from dslint.model.plan.parser.reader import script_parser
 from dslint.model.plan.runplan import build_plans
 from dslint.model.workspace import Workspace
 
@@ -190,7 +191,7 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
         (HEAD + "args, _ = parser.parse_known_args()\n", "unknown arguments"),
         (HEAD + "from megatron import add\nadd(parser)\n" + END, "`megatron.add` may add"),
         (HEAD + "sub = parser.add_subparsers()\n" + END, "subparsers"),
-        (HEAD + "for n in 'abc':\n    parser.add_argument('--' + n)\n" + END, "computed name"),
+        (HEAD + "for n in open('x'):\n    parser.add_argument('--' + n)\n" + END, "computed name"),
         (HEAD + "parser.parse_args(['--lr', '1'])\n", "words that the script chooses"),
         # A name of the caller that reads like a parameter of the function that it calls.
         (
@@ -200,8 +201,14 @@ def test_parsers_of_several_files(files: dict[str, str], arguments: str, unknown
         (HEAD + "def get(a=b, b=a):\n    return parser.parse_args(a)\nget()\n", "words that the script chooses"),
         (HEAD + "import sys\nsys.argv = sys.argv[:1]\n" + END, "sys.argv"),
         (HEAD + "import sys\nsys.argv.append('--x')\n" + END, "sys.argv"),
-        (HEAD + "holder = {}\nholder['p'] = parser\n" + END, "stored"),
-        (HEAD + END + "other = argparse.ArgumentParser()\nother.parse_args()\n", "several parsers"),
+        (
+            HEAD + "import x\nclass Holder: pass\nholder = Holder()\nholder.p = parser\nx.run(holder)\n" + END,
+            "stored",
+        ),
+        (
+            HEAD + END + "other = argparse.ArgumentParser()\nother.add_argument('--x')\nother.parse_args()\n",
+            "several parsers",
+        ),
         (
             "import argparse\nparser = argparse.ArgumentParser(fromfile_prefix_chars='@')\n" + END,
             "fromfile_prefix_chars",
@@ -322,18 +329,29 @@ def test_values_have_places() -> None:
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("script", "flags"),
     [
         pytest.param(
-            "add = parser.add_argument\nadd('--lr')\ndef more():\n    add('--bits')\nmore()\n", id="a function"
+            "add = parser.add_argument\nadd('--lr')\ndef more():\n    add('--bits')\nmore()\n",
+            ["--lr", "--bits"],
+            id="a function",
         ),
-        pytest.param("for add in (parser.add_argument,):\n    add('--bits')\n", id="a loop over it"),
-        pytest.param("list(map(parser.add_argument, ['--bits']))\n", id="handed on"),
-        pytest.param("if x:\n    add = parser.add_argument\nadd('--bits')\n", id="under a condition"),
+        pytest.param("for add in (parser.add_argument,):\n    add('--bits')\n", ["--bits"], id="a loop over it"),
+        pytest.param("list(map(parser.add_argument, ['--bits']))\n", ["--bits"], id="handed on"),
+        pytest.param("if x:\n    add = parser.add_argument\nadd('--bits')\n", ["--bits"], id="under a condition"),
+        pytest.param("holder = {}\nholder['p'] = parser\nholder['p'].add_argument('--bits')\n", ["--bits"], id="held"),
+        pytest.param("for n in 'abc':\n    parser.add_argument('--' + n)\n", ["--a", "--b", "--c"], id="a loop"),
     ],
 )
-def test_add_argument_that_is_handed_on_opens_the_parser(script: str) -> None:
+def test_options_that_are_added_by_other_ways(script: str, flags: list[str]) -> None:
     parser, _ = read({"train.py": HEAD + script + END}, "--lr 1")
+    assert parser is not None
+    assert parser.is_closed
+    assert [flag for option in parser.options for flag in option.flags][2:] == flags
+
+
+def test_a_method_that_code_without_a_model_gets_opens_the_parser() -> None:
+    parser, _ = read({"train.py": HEAD + "import x\nx.more(parser.add_argument)\n" + END}, "--lr 1")
     assert parser is not None
     assert not parser.is_closed
 
@@ -342,3 +360,28 @@ def test_the_line_ends_of_windows_end_no_word() -> None:
     _, given = read({"train.py": HEAD + ADD + "('--bits')\n" + ADD + "('--lr')\n" + END}, "--bits=4\\\r\n  --lr 1")
     assert given is not None
     assert given.problems == ()
+
+
+LAZY = """\
+from typing import TYPE_CHECKING
+from .lazy import LazyModule
+if TYPE_CHECKING:
+    from .configs import Config
+    from .parsers import TrlParser
+else:
+    import sys
+    sys.modules[__name__] = LazyModule(__name__, {"configs": ["Config"], "parsers": ["TrlParser"]})
+"""
+
+
+def test_a_script_of_the_library_itself_whose_package_is_loaded_by_name() -> None:
+    script = "def make():\n    from trl import Config, TrlParser\n    return TrlParser((Config,))\n"
+    end = "args = make().parse_args_and_config()\n"
+    config = "from dataclasses import dataclass\n@dataclass\nclass Config:\n    steps: int = 10\n"
+    own = "import argparse\nclass TrlParser(argparse.ArgumentParser):\n    pass\n"
+    files = {"trl/__init__.py": LAZY, "trl/lazy.py": "", "trl/configs.py": config, "trl/parsers.py": own}
+    files |= {"trl/train.py": script + end, "pyproject.toml": "[project]\nname = 'trl'\n"}
+    parser = script_parser("trl/train.py", Workspace(Path("/nonexistent"), files))
+    assert parser is not None
+    assert parser.kind == "trl"
+    assert [flag for option in parser.options for flag in option.flags] == ["-h", "--help", "--steps", "--config"]

@@ -1,45 +1,139 @@
-"""The parser of the script that a command starts."""
+"""The parser of the script that a command starts, as the interpreter sees it where it parses the command line."""
 
 from __future__ import annotations
 
-from dslint.core.source import SourceFile
-from dslint.model.plan.parser.modules import load
-from dslint.model.plan.parser.options import ScriptParser
-from dslint.model.plan.parser.scope import Scope
-from dslint.model.plan.parser.walk import MARKERS, OTHER_LIBRARIES, Walk
-from dslint.model.workspace import Workspace
+import posixpath
+from dataclasses import replace
 
-# Names without which no parser of another library is recognized.
-_OTHERS = tuple({name.rpartition(".")[0].partition(".")[0] or name for name in OTHER_LIBRARIES})
+from dslint.core.fact import Fact, absent, known, unknown
+from dslint.core.source import Location
+from dslint.model.plan.parser.options import LETS_PASS, Option, ScriptParser
+from dslint.model.plan.scriptrun import command_lines
+from dslint.model.workspace import Workspace
+from dslint.python import plainoptions
+from dslint.python.commandlines import CommandLine
+from dslint.python.events import Event
+
+# The fields of a class of transformers that release notes speak of.
+_KNOWN_CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 
 def script_parser(path: str, workspace: Workspace) -> ScriptParser | None:
-    """What the command line of a script may hold; ``None`` when nothing in view parses it.
-
-    Functions of other files of the project are followed by import. Each script is read once.
-    """
+    """What the command line of a script may hold; ``None`` when nothing in view parses it. Each script is read once."""
     if not path.endswith(".py"):
         return None
-    return workspace.memo("parser", path, lambda source: _read(source, path, workspace))
+    return workspace.memo("parser", path, lambda _: _read(path, workspace))
 
 
-def _read(source: SourceFile, path: str, workspace: Workspace) -> ScriptParser | None:
-    if not MARKERS.search(source.text) and not any(name in source.text for name in (*_OTHERS, "import")):
-        return None
-    module = load(path, workspace)
-    if module is None:
-        return None
-    walk = Walk(workspace)
-    walk.imported.add(path)
-    body = module.script.tree.body if module.script.tree is not None else []
-    Scope(walk, module, walk.shared.setdefault(path, {})).body(body)
-    if walk.others and not walk.made:
-        return ScriptParser(walk.others[0], open_because=f"{walk.others[0]} makes the options from functions and files")
-    if not walk.made:
-        return None
-    if len(walk.made) > 1:
-        for made in walk.made:
-            made.open("several parsers read the command line")
-    elif walk.strange or walk.others:
-        walk.made[0].open(walk.strange or f"{walk.others[0]} reads the command line as well")
-    return walk.made[0].result()
+def _read(path: str, workspace: Workspace) -> ScriptParser | None:
+    found, missed = command_lines(path, workspace)
+    own = [(event, line) for event, line in found if line.parser is not None]
+    kinds = [line.kind for _, line in found if line.parser is None and line.kind and not line.own_words]
+    strange = any(line.parser is None and not line.kind and not line.own_words for _, line in found)
+    of_process = [pair for pair in own if pair[1].parses and not pair[1].own_words]
+    parsing = of_process or [pair for pair in own if pair[1].parses]
+    if not parsing:
+        reason = f"{kinds[0]} makes the options from functions and files" if kinds else ""
+        return ScriptParser(kinds[0], open_because=reason) if kinds else None
+    parser = _parser(*_merged(parsing), reads_file=any(_reads_file(event, line) for event, line in own))
+    because = _because(parsing)
+    if not because and parser.libraries and _has_own_copy(path, workspace):
+        because = "the project carries its own copy of transformers"
+    if not because and strange:
+        because = "a parser that is not in view parses the command line"
+    if not because and kinds:
+        because = f"{kinds[0]} reads the command line as well"
+    because = because or parser.open_because or missed
+    return replace(parser, is_closed=not because, open_because=because)
+
+
+def _has_own_copy(path: str, workspace: Workspace) -> bool:
+    """Whether a project has the sources of transformers, perhaps with other fields."""
+    folders = (posixpath.join(base, part) for base in workspace.bases(path) for part in ("", "src"))
+    return any(workspace.is_file(posixpath.join(folder, "transformers/training_args.py")) for folder in folders)
+
+
+def _reads_file(event: Event, line: CommandLine) -> bool:
+    return not line.parses and event.api.rpartition(".")[2] != "parse_dict"
+
+
+def _merged(parsing: list[tuple[Event, CommandLine]]) -> tuple[Event, CommandLine]:
+    """The options of one parser where it parses several times: what only some have is not required."""
+    event, first = parsing[0]
+    lines = [line for _, line in parsing if line.parser is first.parser]
+    options: dict[tuple[str, ...], plainoptions.Option] = {}
+    for line in lines:
+        for option in line.options:
+            options[option.flags or (option.dest,)] = option
+    sure = set.intersection(*({o.flags or (o.dest,) for o in line.options} for line in lines))
+    kept = tuple(option if key in sure else replace(option, required=False) for key, option in options.items())
+    return event, replace(
+        first,
+        options=kept,
+        open_because=next((line.open_because for line in lines if line.open_because), ""),
+        passes=any(line.passes for line in lines),
+        own_words=any(line.own_words for line in lines),
+    )
+
+
+def _because(parsing: list[tuple[Event, CommandLine]]) -> str:
+    """Why the command line may hold more, as several calls parse it, or none of them all of it."""
+    forms = {tuple((o.flags, o.dest, o.node) for o in line.options) for _, line in parsing}
+    if len({line.parser for _, line in parsing}) > 1 and len(forms) > 1:
+        return "several parsers read the command line"
+    lines = [line for _, line in parsing]
+    because = next((line.open_because for line in lines if line.open_because), "")
+    if because:
+        return because
+    if any(line.own_words for line in lines):
+        return "it parses words that the script chooses"
+    return LETS_PASS if any(line.passes for line in lines) else ""
+
+
+def _parser(event: Event, line: CommandLine, *, reads_file: bool) -> ScriptParser:
+    place = event.module.location(event.node)
+    options = [_option(option) for option in line.options]
+    if line.helps:
+        options.insert(0, Option("help", ("-h", "--help"), place, action="help"))
+    if line.reads_config:  # the file may give what is required
+        options = [replace(option, required=False) for option in options]
+        options.append(Option("config", ("--config",), place))
+    pairs, because = _classes(line)
+    return ScriptParser(
+        line.kind, False, tuple(options), because, place, line.abbreviates, tuple(pairs), reads_file,
+    )  # fmt: skip
+
+
+def _classes(line: CommandLine) -> tuple[list[tuple[str, str]], str]:
+    """The (library, class) pairs whose fields are options, and why not all of them are known."""
+    pairs: list[tuple[str, str]] = []
+    because = ""
+    for path in line.classes:
+        library, _, _ = path.partition(".")
+        name = path.rpartition(".")[2]
+        if library == "trl":
+            because = because or f"not all fields of `{path}` are known"
+        elif library != "transformers" or name not in _KNOWN_CLASSES:
+            because = because or f"the fields of `{path}` are not in view"
+            continue
+        pairs.append((library, name))
+    return pairs, because
+
+
+def _option(option: plainoptions.Option) -> Option:
+    place = option.module.location(option.node)
+    return Option(
+        option.dest, option.flags, place, _default(option, place), option.type, option.choices, option.nargs,
+        option.action, option.required and option.is_certain, option.is_opaque,
+    )  # fmt: skip
+
+
+def _default(option: plainoptions.Option, place: Location) -> Fact[object]:
+    if option.default_state == "absent":
+        return absent()
+    node = option.default_node
+    is_own = node is None or node is option.node
+    where = place if is_own or node is None else option.module.location(node, "the default of the script")
+    if option.default_state == "unknown":
+        return unknown("the script computes it", where)
+    return known(option.default, where)

@@ -1,0 +1,187 @@
+"""What the command line of a process may hold, as it stands where a call parses it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dslint.python import attributes, fieldoptions, optiontable
+from dslint.python.binding import BoundArguments, default_of
+from dslint.python.escapes import is_escaped
+from dslint.python.heap import ITEMS, LENGTH, REST
+from dslint.python.libraries import Row
+from dslint.python.machine import Machine
+from dslint.python.ownparsers import changed_by_class, changed_by_fields
+from dslint.python.parsers import COMMANDS
+from dslint.python.plainoptions import Option, plain
+from dslint.python.values import NOTHING, OPAQUE, Api, ClassAtom, Instance, Value, const, one, unknown
+
+# `sys.argv` where a program has changed it, and what a list is a part of.
+ARGV = Api("sys.argv")
+CHANGED, PART_OF_ARGV = "#changed", "#argv"
+_PLAIN = ("argparse.ArgumentParser", "transformers.HfArgumentParser", "trl.TrlParser")
+_FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
+_KNOWN_ONLY = ("parse_known_args", "parse_known_intermixed_args")
+# Arguments of parsing that say nothing of the options.
+_ASIDE = frozenset({"args", "namespace", "look_for_args_file", "yaml_file", "json_file", "allow_extra_keys"})
+
+
+@dataclass(slots=True, eq=False)
+class CommandLine:
+    """The parser that a call uses, with its options then.
+
+    `kind` is `argparse`, `hf`, `trl` or the library that makes options from functions and files; `parser` is `None`
+    where that does it, or where nobody knows which parser it is. `open_because` says why there may be other options,
+    `passes` that unknown ones are let pass. `classes` are classes of libraries whose fields are options as well.
+    `parses` is false of a call that reads a file instead; `own_words` says that the script chooses the words.
+    """
+
+    kind: str
+    parser: Instance | None = None
+    options: tuple[Option, ...] = ()
+    open_because: str = ""
+    passes: bool = False
+    abbreviates: bool = True
+    helps: bool = True
+    classes: tuple[str, ...] = ()
+    parses: bool = True
+    own_words: bool = False
+    reads_config: bool = False
+
+
+def read(m: Machine, row: Row, bound: BoundArguments, base: Value | None) -> CommandLine | None:
+    """Return what the command line may hold where a call parses it."""
+    kind = str(row.extra.get("command_line", ""))
+    own_words = not _is_command_line(m, bound.given.get(str(row.extra.get("arguments", ""))))
+    if kind and not (base is not None and isinstance(base.single, Instance)):
+        return CommandLine(kind, own_words=own_words)
+    parser = base.single if base is not None else None
+    if not isinstance(parser, Instance) or not attributes.is_instance_of(m, parser.cls, "parser"):
+        return CommandLine("", own_words=own_words)
+    name = row.path.rpartition(".")[2]
+    found = of_parser(m, parser)
+    found.own_words = own_words
+    found.parses = name not in _FILES
+    found.passes = name in _KNOWN_ONLY
+    found.reads_config = name == "parse_args_and_config"
+    found.open_because = found.open_because or _because(m, row, bound, parser)
+    return found
+
+
+def of_parser(m: Machine, parser: Instance) -> CommandLine:
+    """Return the options of a parser as they are now."""
+    kind = "argparse"
+    for path, name in (("transformers.HfArgumentParser", "hf"), ("trl.TrlParser", "trl")):
+        kind = name if attributes.is_instance_of(m, parser.cls, path) else kind
+    fields = fieldoptions.Fields(m)
+    if kind != "argparse":
+        fields.read(parser)
+    own = tuple(_declared(m, parser))
+    given = _given(m, parser, "conflict_handler")
+    options = _resolved((*fields.options, *own)) if given == "resolve" else (*fields.options, *own)
+    return CommandLine(
+        kind,
+        parser,
+        options,
+        fields.open_because,
+        abbreviates=_given(m, parser, "allow_abbrev") is not False,
+        helps=_given(m, parser, "add_help") is not False,
+        classes=tuple(dict.fromkeys(fields.classes)),
+    )
+
+
+def argv(m: Machine, node: ast.AST) -> Value:
+    """Return `sys.argv`: a list of texts that nobody knows, the same on all ranks."""
+    atom = m.instance(node, m.context((m.frame.id, ARGV.path)), "builtins.list")
+    m.store.set((atom, ITEMS), NOTHING)
+    m.store.set((atom, REST), unknown(OPAQUE, "word of the command line", 0, 0, "builtins.str"))
+    m.store.set((atom, LENGTH), unknown(OPAQUE, "length", 0, 0, "builtins.int"))
+    m.store.set((atom, PART_OF_ARGV), const(0))
+    return one(atom)
+
+
+def _declared(m: Machine, parser: Instance) -> Iterator[Option]:
+    for key, options in optiontable.listed(m, parser):
+        found = [plain(m, parser, option) for option in options]
+        first = found[0]
+        if any(_shape(other) != _shape(first) for other in found[1:]):
+            first = replace(first, default=None, default_state="unknown", type="", choices=None, is_opaque=True)
+        if optiontable.may_lack(m, parser, key):
+            first = replace(first, required=False, is_certain=False)
+        yield first
+
+
+def _shape(option: Option) -> tuple[object, ...]:
+    return option.default, option.default_state, option.type, option.choices, option.nargs, option.action
+
+
+def _resolved(options: tuple[Option, ...]) -> tuple[Option, ...]:
+    """Return the options where a later one takes the flags of those before it."""
+    kept: list[Option] = []
+    for option in options:
+        rest = [replace(o, flags=tuple(f for f in o.flags if f not in option.flags)) if o.flags else o for o in kept]
+        kept = [new for old, new in zip(kept, rest, strict=True) if new.flags or not old.flags]
+        kept.append(option)
+    return tuple(kept)
+
+
+def _given(m: Machine, parser: Instance, name: str) -> object:
+    stored = m.store.get((parser, ("argument", name)))
+    return optiontable.constant(stored) if stored is not None else None
+
+
+def _is_command_line(m: Machine, words: Value | None) -> bool:
+    """Return whether words to parse are those of the process: none are given, or `sys.argv[1:]`."""
+    if words is None or words.constants == (None,):
+        return True
+    atom = words.single
+    part = m.store.get((atom, PART_OF_ARGV)) if isinstance(atom, Instance) else None
+    return part is not None and part.constants == (1,)
+
+
+def _because(m: Machine, row: Row, bound: BoundArguments, parser: Instance) -> str:
+    """Return why a parser may take other words than its options say."""
+    if m.store.get((ARGV, "#value")) is not None or m.store.get((ARGV, CHANGED)) is not None:
+        return "the script changes `sys.argv`"
+    for name in ("fromfile_prefix_chars", "prefix_chars", "argument_default"):
+        if _given(m, parser, name) is not None or _is_computed(m, parser, name):
+            return f"the parser is made with `{name}`"
+    if m.store.get((parser, "#arguments")) is None:
+        return "the parser is not made in view"
+    cls = parser.cls
+    if isinstance(cls, str) and cls not in _PLAIN:
+        return f"`{cls}` is no plain parser"
+    reason = changed_by_class(m, cls) if isinstance(cls, ClassAtom) else ""
+    reason = reason or changed_by_fields(m, parser) or optiontable.why_open(m, parser)
+    if reason:
+        return reason
+    if m.store.get((parser, COMMANDS)) is not None:
+        return "it has subparsers"
+    if _is_held_elsewhere(m, parser):
+        return "the parser is stored where others may add options"
+    return _strictness(row, bound)
+
+
+def _is_computed(m: Machine, parser: Instance, name: str) -> bool:
+    stored = m.store.get((parser, ("argument", name)))
+    return stored is not None and stored.constants != (None,)
+
+
+def _strictness(row: Row, bound: BoundArguments) -> str:
+    for name, value in bound.given.items():
+        default = default_of(row.parameters, name) if row.parameters is not None else None
+        is_default = isinstance(default, ast.Constant) and value.constants == (default.value,)
+        if name not in _ASIDE and not is_default:
+            return f"it parses with `{name}`"
+    return ""
+
+
+def _is_held_elsewhere(m: Machine, parser: Instance) -> bool:
+    """Return whether an object that code without a model has got hold of leads to the parser."""
+    for owner in m.escaped:
+        for name in tuple(m.store.names.get(owner, ())) if owner is not parser else ():
+            stored = m.store.peek((owner, name))
+            if stored is not None and parser in stored.atoms:
+                return is_escaped(m, owner)
+    return False

@@ -1,0 +1,92 @@
+"""The event of a call of a library: what it was given, as it was then."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.python import commandlines, containers, gradients, paths, ragged, seeds
+from dslint.python.binding import BoundArguments
+from dslint.python.configs import accumulation_of, configured, named_stage, stated
+from dslint.python.events import Event
+from dslint.python.eventtags import of_options, tags_of
+from dslint.python.handed import options
+from dslint.python.libraries import Row
+from dslint.python.machine import Machine
+from dslint.python.parts import modules_in, own_parts
+from dslint.python.places import ordered
+from dslint.python.sources import loader_sources
+from dslint.python.values import Instance, Value, one
+from dslint.python.varies import DIVERGENT
+
+# Arguments that say where a tensor lies.
+PLACES = frozenset({"device", "map_location", "device_map", "device_id", "device_ids", "output_device"})
+WRAPPERS = frozenset({"ddp-forward", "engine-forward", "fsdp-forward", "may-gather"})
+# Arguments whose items an event keeps.
+_KEEPS = frozenset({"makes-optimizer", "saves", "gathers-parameters"})
+_HOLDS, _LISTED = PLACES | {"kwargs_handlers", "label_names"}, ("ranks", "ranks_per_subgroup_list", "inputs")
+# Calls that make parameters and buffers of a model equal on all ranks.
+_WRAPS = frozenset({"wraps-model", "replicates-model", "prepares", "makes-engine"})
+
+
+def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None, result: Value, node: ast.AST,
+           lanes: int | None = None) -> None:  # fmt: skip
+    """Add the event of a call to the tree."""
+    given = {**bound.given, **{f"*{at}": value for at, value in enumerate(bound.extra)}, **bound.extra_keywords}
+    tags = tags_of(m, row, base, given, is_open=bound.rest is not None)
+    base = paths.known(m, base) if base is not None else None
+    given = {name: paths.known(m, value) for name, value in given.items()}
+    event = Event(
+        row.path, tags, node, m.frame.module, base, given, result, m.lanes if lanes is None else lanes, m.control
+    )
+    event.snapshot = {name: (m.varies(v), m.shape(v), m.made_by(v)) for name, v in given.items()}
+    if base is not None:
+        event.snapshot["self"] = (m.varies(base), m.shape(base), m.made_by(base))
+    named = [*given.items(), *([("self", base)] if base is not None else [])]
+    origins = ((name, m.origin(v)) for name, v in named if event.snapshot[name][0] & DIVERGENT)
+    event.origins = {name: place for name, place in origins if place is not None}
+    event.open = bound.rest is not None or bound.open_keywords is not None or bool(bound.maybe)
+    event.nodes = bound.nodes
+    event.items = {
+        name: m.elements(value.single)
+        for name, value in given.items()
+        if (name in _HOLDS or name == row.extra.get("root_only")) and isinstance(value.single, Instance)
+    } | options(m, given)
+    event.items |= of_options(m, row, given)
+    if row.tags & _KEEPS:
+        event.items |= {name: containers.held(m, value) for name, value in given.items()}
+    event.ragged = ragged.gathered(m, row, given)
+    if row.tags & {"makes-group", "shards-data"}:
+        listed = next((bound.given[name] for name in _LISTED if name in bound.given), None)
+        event.members = [containers.exact_items(m, one(atom)) for atom in ordered(listed.atoms)] if listed else []
+    if row.tags & _WRAPS:
+        event.parts = [part for value in given.values() for part in own_parts(m, value)]
+        event.modules = modules_in(m, given.values())
+        event.drawn = seeds.drawn_weights(m, event.modules)
+    elif "loads" in row.tags:
+        event.modules = modules_in(m, (result,))
+    if "config" in row.extra:
+        configured(m, event, row.extra)
+        event.accumulation = accumulation_of(m, event.config)
+    elif "micro_batches" in row.extra:
+        event.accumulation = stated(m, row.extra["micro_batches"], given)
+    if "stage" in row.extra:
+        receiver = {"self": base} if base is not None else {}
+        event.stage = named_stage(m, row.extra["stage"], {**given, **receiver})
+    if "forward" in row.tags and not row.tags & WRAPPERS:
+        gradients.note_run(m, base)
+    elif "parameters" in row.tags:
+        gradients.note_parameters(m, base, result)
+    if "path" in row.extra:
+        event.paths = paths.each(m, given.get(str(row.extra["path"])))
+    if "parses-arguments" in row.tags:
+        event.command_line = commandlines.read(m, row, bound, base)
+    if row.tags & {"makes-loader", "makes-distributed-sampler"}:
+        event.sources = loader_sources(m, given)
+    m.events.append(event)
+    if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
+        m.program.focus.parsed(m, node)
+
+
+def is_noted_early(m: Machine, row: Row) -> bool:
+    """Return whether the event of a call comes before what it gives is made: it may be all that is asked for."""
+    return m.program.focus is not None and "parses-arguments" in row.tags

@@ -1,0 +1,191 @@
+"""What the files of a project import and mention, as far as their text says: no file is parsed for it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from dslint.python.libraries import Libraries
+from dslint.python.search import is_library
+
+if TYPE_CHECKING:
+    from dslint.python.program import Files
+
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([^\n#;]+))", re.MULTILINE
+)
+NAME = re.compile(r"[^\W\d]\w*")
+_BLOCK = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
+_NEXT = re.compile(r"^[^\s#)\]}]", re.MULTILINE)
+_COMMENT = re.compile(r"#[^\n]*")
+_TEXT = re.compile(r"(\"\"\"|''')(?:\\.|[^\\])*?\1|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|#[^\n]*", re.DOTALL)
+_MAIN = re.compile(r"^if\s+__name__\s*==", re.MULTILINE)
+_CHANGES = re.compile(r"^sys\.argv\b[^\n]*=|^sys\.argv\.\w+\(|^(?:if|for|while|try|with)\b[^\n]*\bargv\b", re.MULTILINE)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in the text of code; those in its strings and comments are none."""
+    return frozenset(NAME.findall(_TEXT.sub(" ", text)))
+
+
+@cache
+def parsing_words(rows: Libraries) -> frozenset[str]:
+    """Return the names by which a script parses its command line."""
+    found = set()
+    for path in rows.tagged(frozenset(("parses-arguments",))):
+        first, _, last = path.rpartition(".")
+        is_common = "_" not in last and (last.islower() or last.isupper())
+        found.add(first.partition(".")[0] if is_common else last)
+    return frozenset(found)
+
+
+@cache
+def parsing(rows: Libraries) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what is found in a text that parses a command line anywhere, and in one that does at its top."""
+    words = "|".join(sorted(parsing_words(rows)))
+    return re.compile(rf"\b(?:{words})\b"), re.compile(rf"^[^\s#@'\"][^\n]*\b(?:{words})\(", re.MULTILINE)
+
+
+@dataclass
+class File:
+    """What the text of a file says: the files that it imports, and which of them each name that it binds is from."""
+
+    text: str
+    parses: bool
+    parses_on_import: bool
+    imports: list[str] = field(default_factory=list)
+    names: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    @cached_property
+    def _spans(self) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for match in _BLOCK.finditer(self.text):
+            end = _NEXT.search(self.text, match.end())
+            found[match[1]] = match.end(), end.start() if end else len(self.text)
+        return found
+
+    @cached_property
+    def blocks(self) -> dict[str, frozenset[str]]:
+        """Return the words that stand in each function and class of its top level."""
+        return {name: frozenset(NAME.findall(self.text, *span)) for name, span in self._spans.items()}
+
+    def code(self, name: str) -> frozenset[str]:
+        """Return those of a function or class that do not stand in its strings and comments only."""
+        start, end = self._spans[name]
+        return names_in(self.text[start:end])
+
+
+class ImportGraph:
+    """The files of a project by what they import, as far as their text says; kept for the scripts of a process."""
+
+    def __init__(self, rows: Libraries) -> None:
+        self.rows = rows
+        self._files: dict[str, File | None] = {}
+        self._clean: set[tuple[str, str, frozenset[str]]] = (
+            set()
+        )  # names of files of which it is known that nothing there parses
+
+    def file(self, files: Files, path: str) -> File | None:
+        """Return what a file says; `None` when it cannot be read."""
+        if path not in self._files:
+            raw = files.read(path)
+            text = raw.decode("utf-8", "replace") if raw is not None else None
+            self._files[path] = None if text is None else self._read(files, path, text)
+        return self._files[path]
+
+    def _read(self, files: Files, path: str, text: str) -> File:
+        anywhere, at_import = parsing(self.rows)
+        main = _MAIN.search(text)
+        body = text[: main.start()] if main is not None else text
+        parses = anywhere.search(body) is not None
+        changes = "argv" in body and _CHANGES.search(body) is not None
+        found = File(text, parses, changes or (parses and at_import.search(body) is not None))
+        for match in _IMPORT.finditer(text):
+            self._add(files, path, match, found)
+        return found
+
+    def _add(self, files: Files, path: str, match: re.Match[str], found: File) -> None:
+        if match[3]:
+            for part in match[3].split(","):
+                words = part.split()
+                homes = self._modules(files, path, words[0]) if words else []
+                found.imports += homes
+                for home in homes[-1:]:
+                    found.names.setdefault(words[2] if len(words) == 3 else words[0].partition(".")[0], []).append(
+                        (home, "")
+                    )
+            return
+        homes = self._modules(files, path, match[1])
+        found.imports += homes
+        for name, bound in _names(match[2]):
+            part = self._part(files, path, match[1], name)
+            if part:
+                found.imports.append(part)
+                found.names.setdefault(bound, []).append((part, ""))
+            elif homes:
+                found.names.setdefault(bound, []).append((homes[-1], name))
+
+    def _modules(self, files: Files, path: str, name: str) -> list[str]:
+        """Return the file of a module, after those of the packages around it."""
+        if not name or (not name.startswith(".") and is_library(path, name)):
+            return []
+        folder, root = posixpath.dirname(path), files.root(path)
+        dots = len(name) - len(name.lstrip("."))
+        ends = [at for at, letter in enumerate(name) if letter == "." and at > dots]
+        found = (files.answer(("module", folder, root, name[:end])) for end in (*ends, len(name)))
+        return [home for home in found if home]
+
+    def _part(self, files: Files, path: str, home: str, name: str) -> str:
+        """Return the file of a module that is imported from its package."""
+        if not home.startswith(".") and is_library(path, home):
+            return ""
+        full = f"{home}{'' if home.endswith('.') else '.'}{name}"
+        return files.answer(("module", posixpath.dirname(path), files.root(path), full))
+
+    def may_parse(self, files: Files, path: str, name: str, more: frozenset[str] = frozenset()) -> bool:
+        """Return whether what a file has under a name, or what that mentions, parses a command line by its words.
+
+        Or whether it has one of some `more` words.
+        """
+        words = parsing_words(self.rows) | more
+        seen = {(path, name)}
+        pending = [(path, name)]
+        while pending:
+            home, top = pending.pop()
+            if (home, top, more) in self._clean:
+                continue
+            file = self.file(files, home)
+            block = file.blocks.get(top, frozenset()) if file is not None else frozenset()
+            if not block.isdisjoint(words) and file is not None and not file.code(top).isdisjoint(words):
+                return True
+            further = set(file.names.get(top, ()) if file is not None else ()) | self.mentioned(files, home, block)
+            further -= seen
+            pending += further
+            seen |= further
+        self._clean |= {(*one, more) for one in seen}
+        return False
+
+    def mentioned(self, files: Files, path: str, words: frozenset[str]) -> set[tuple[str, str]]:
+        """Return what names in a file may mean: each with its file; of modules, what has one of the names there."""
+        file = self.file(files, path)
+        if file is None:
+            return set()
+        found = {(path, word) for word in words & file.blocks.keys()}
+        for word in words & file.names.keys():
+            for home, inner in file.names[word]:
+                whole = self.file(files, home) if not inner else None
+                members = words & (whole.blocks.keys() | whole.names.keys()) if whole is not None else {inner}
+                found |= {(home, member) for member in members}
+        return found
+
+
+def _names(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of an import, and what each is called in the file."""
+    for part in _COMMENT.sub("", text).strip("() \\\t\n").split(","):
+        words = part.split()
+        if words and NAME.fullmatch(words[0]):
+            yield words[0], words[2] if len(words) == 3 else words[0]
