@@ -267,10 +267,12 @@ def _planned(
         parser=parser,
         given=given_to,
         missing_script=missing_script(command, files) if script is None or command.cwd.is_known else None,
-        group=workspace.memo("group", plain, joins_group) if plain is not None else None,
+        group=workspace.memo("group", plain, lambda source: joins_group(source, workspace))
+        if plain is not None
+        else None,
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
-        group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
+        group_size=(script and workspace.memo("group size", script, lambda s: group_size(s, workspace))) or absent(),
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
         elsewhere=_elsewhere(script, choice, consumer, workspace),
     )

@@ -14,6 +14,7 @@ from dslint.python.events import Event, events
 from dslint.python.launches import Launch
 from dslint.python.search import ModuleSearch
 from dslint.python.shared import Shared
+from dslint.python.values import Value
 
 # Where the interpreter sees the files that the user sees by relative paths.
 _ROOT = "/project"
@@ -34,6 +35,31 @@ class ScriptRun:
     def events(self) -> list[Event]:
         """The events of the script in the order of the tree, without those of functions that it does not reach."""
         return list(events(self.entry.tree))
+
+    @cached_property
+    def all_events(self) -> list[Event]:
+        """The same, and behind them those of functions of the script that nothing reaches, with open parameters."""
+        others = [entry for entry in self.analysis.entries if entry is not self.entry]
+        return [*self.events, *(event for entry in others for event in events(entry.tree))]
+
+    def takes(self, event: Event, parameter: str) -> bool:
+        """Return whether what an event calls has a parameter of that name."""
+        row = self.analysis.machine.libraries.function(event.api)
+        given = row.parameters if row is not None else None
+        return given is not None and parameter in {p.arg for p in (*given.args, *given.kwonlyargs)}
+
+
+def option_of(value: Value | None) -> str:
+    """The field of the command line that a value certainly is: ``args.gpus`` -> ``gpus``; else empty."""
+    number = value.number if value is not None else None
+    is_option = isinstance(number, tuple) and len(number) == 3 and number[0] == "option"
+    return str(number[2]) if is_option and isinstance(number, tuple) else ""
+
+
+def constant_of(value: Value | None) -> object:
+    """The constant that a value certainly is, else `None`."""
+    known = value.constants if value is not None else None
+    return known[0] if known is not None and len(known) == 1 else None
 
 
 class _Runs:
