@@ -6,7 +6,7 @@ import ast
 from collections.abc import Generator, Iterator
 
 from dslint.model.plan.scriptrun import ScriptRun
-from dslint.python.events import RAISE, RETURN, Alt, Call, Context, Event, Exit, Lost, Node, Seq, Try, children
+from dslint.python.events import RAISE, RETURN, Alt, Call, Context, Event, Exit, Loop, Lost, Node, Seq, Try, children
 
 # How far a place behind which nobody knows whether the program comes there ends what is certain.
 _NOTHING, _FUNCTION, _SCRIPT = range(3)
@@ -14,7 +14,12 @@ _NOTHING, _FUNCTION, _SCRIPT = range(3)
 
 def certain_events(run: ScriptRun) -> Iterator[Event]:
     """Yield the calls of libraries that the script makes however it is started."""
-    yield from _certain(run.entry.tree, run.analysis.machine.worlds.full)
+    yield from certain_below(run, run.entry.tree)
+
+
+def certain_below(run: ScriptRun, node: Node) -> Iterator[Event]:
+    """Yield the calls of libraries that are certainly made where a node of the tree runs."""
+    yield from _certain(node, run.analysis.machine.worlds.full)
 
 
 def _certain(node: Node, full: int) -> Generator[Event, None, int]:
@@ -28,7 +33,7 @@ def _certain(node: Node, full: int) -> Generator[Event, None, int]:
         return _SCRIPT if ended == _SCRIPT else _NOTHING
     if isinstance(node, Alt) and full in (node.then_lanes, node.else_lanes) and 0 in (node.then_lanes, node.else_lanes):
         return (yield from _certain(node.then if node.then_lanes else node.orelse, full))
-    if isinstance(node, Context):
+    if isinstance(node, Context) or (isinstance(node, Loop) and node.at_least_once):
         return (yield from _certain(node.body, full))
     if isinstance(node, Try) and not node.handlers:
         return (yield from _all((node.body, node.orelse, node.final), full))
@@ -55,4 +60,4 @@ def _may_end(node: Node) -> int:
     return _SCRIPT if ended == _SCRIPT else _NOTHING if isinstance(node, Call) else ended
 
 
-__all__ = ["certain_events"]
+__all__ = ["certain_below", "certain_events"]

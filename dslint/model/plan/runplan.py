@@ -36,7 +36,7 @@ from dslint.model.plan.recipe import (
     standalone,
     started_by_hand,
 )
-from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
+from dslint.model.plan.scriptprofile import ScriptProfile, profile_of, script_profile
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
 from dslint.model.workspace import Workspace
@@ -173,7 +173,7 @@ def build_plans(
     plans += [_build(standalone(found), workspace, told, found) for found in alone]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
-        profile = workspace.memo("profile", path, read_profile) if path not in started else None
+        profile = profile_of(path, workspace) if path not in started else None
         by_hand = started_by_hand(profile) if profile is not None else None
         if by_hand is not None:
             plans.append(_build(by_hand, workspace, told))

@@ -16,6 +16,7 @@ from dslint.model.plan.enginemodel import EngineModel, engine_model
 from dslint.model.plan.handover import Handover, read_handover
 from dslint.model.plan.pyscript import PyScript, read_script
 from dslint.model.plan.scriptargs import Declared, ScriptArgs, read_script_args
+from dslint.model.plan.scriptrun import script_run
 from dslint.model.plan.trainedmodel import TrainedModel, model_without_size
 from dslint.model.plan.trainerclass import trainer_class
 from dslint.model.workspace import Workspace
@@ -33,6 +34,8 @@ _PARALLEL = re.compile(
 _WORTH_PARSING = re.compile(
     r"ArgumentParser|TrlParser|TrainingArguments|[dD]eep[sS]peed|Accelerator|import click|typer|fire"
 )
+# The calls about which the interpreter is asked.
+_WORTH_INTERPRETING = re.compile(r"\binitialize\b|Trainer\b")
 # What a script must hold to matter for a command that names no config itself.
 _SELF_CONTAINED = re.compile(r"\.h?json[\"']|--launcher[\"']")
 # The config file may name the launcher as well.
@@ -106,19 +109,24 @@ def script_profile(path: str, workspace: Workspace, has_config: bool) -> ScriptP
     source = workspace.read(path)
     if source is None or not (has_config or _SELF_CONTAINED.search(source.text) or holds_config(source.text)):
         return None
-    profile = workspace.memo("profile", path, read_profile)
+    profile = profile_of(path, workspace)
     if profile is None or profile.args.parser != "none" or not profile.consumer.is_absent:
         return profile
     if len(source.text) > 4000:
         return profile
     for target in _delegates(source, workspace):
-        found = workspace.memo("profile", target, read_profile)
+        found = profile_of(target, workspace)
         if found is not None and found.args.parser != "none":
             return replace(found, path=path)
     return profile
 
 
-def read_profile(source: SourceFile) -> ScriptProfile:
+def profile_of(path: str, workspace: Workspace) -> ScriptProfile | None:
+    """The profile of one script, made once; ``None`` when the file cannot be read."""
+    return workspace.memo("profile", path, lambda source: read_profile(source, workspace))
+
+
+def read_profile(source: SourceFile, workspace: Workspace) -> ScriptProfile:
     """The profile of one script or notebook, without its imports."""
     if source.path.endswith(".ipynb"):
         notebook = read_notebook(source.path, source.text)
@@ -126,6 +134,7 @@ def read_profile(source: SourceFile) -> ScriptProfile:
     if not _WORTH_PARSING.search(source.text):
         return ScriptProfile(source.path)
     script = read_script(source)
+    run = script_run(source.path, workspace) if _WORTH_INTERPRETING.search(source.text) else None
     args = read_script_args(script)
     given = list(config_arguments(script))
     training, dests, kind = _training(script)
@@ -146,9 +155,9 @@ def read_profile(source: SourceFile) -> ScriptProfile:
         source.path,
         _config_docs(source),
         _PRECISION.search(source.text) is not None,
-        read_handover(script),
-        engine_model(script),
-        model_without_size(script),
+        read_handover(run) if run is not None else None,
+        engine_model(run) if run is not None else None,
+        model_without_size(run) if run is not None else None,
     )
 
 

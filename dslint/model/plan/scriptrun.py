@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import sys
 from dataclasses import dataclass
 from functools import cached_property
 
 from dslint.core.garbage import no_collections
+from dslint.core.source import Location, SourceFile
 from dslint.model.workspace import Workspace
+from dslint.parse.notebook import read_notebook
 from dslint.python.entries import Analysis, Entry
 from dslint.python.events import Event, events
 from dslint.python.launches import Launch
 from dslint.python.search import ModuleSearch
 from dslint.python.shared import Shared
-from dslint.python.values import Value
+from dslint.python.source import Module, read
+from dslint.python.values import Instance, Value
 
 # Where the interpreter sees the files that the user sees by relative paths.
 _ROOT = "/project"
 # Interpretations are large; several questions about a script follow each other.
 _KEPT = 4
+# Modules that are kept for the next script.
+_MOST_MODULES = 600
 # Frames of Python for the deepest chain of calls that is interpreted.
 _FRAMES = 6_000
 
@@ -41,6 +47,26 @@ class ScriptRun:
         """The same, and behind them those of functions of the script that nothing reaches, with open parameters."""
         others = [entry for entry in self.analysis.entries if entry is not self.entry]
         return [*self.events, *(event for entry in others for event in events(entry.tree))]
+
+    def calls(self, api: str) -> list[list[Event]]:
+        """The events of a function or class, those of one place together."""
+        found: dict[ast.AST, list[Event]] = {}
+        for event in self.all_events:
+            if event.api == api:
+                found.setdefault(event.node, []).append(event)
+        return list(found.values())
+
+    def made(self, value: Value | None, event: Event, label: str = "") -> Location:
+        """The place where the one object that an event gets was made; else that of the event."""
+        atom = value.single if value is not None else None
+        node = atom.node if isinstance(atom, Instance) else None
+        modules = (
+            dict.fromkeys((event.module, *(other.module for other in self.all_events))) if node is not None else ()
+        )
+        for module in modules:
+            if any(found is node for found in ast.walk(module.tree)) and node is not None:
+                return module.location(node, label)
+        return event.module.location(event.node, label)
 
     def takes(self, event: Event, parameter: str) -> bool:
         """Return whether what an event calls has a parameter of that name."""
@@ -89,9 +115,15 @@ def script_run(path: str, workspace: Workspace) -> ScriptRun | None:
 def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -> ScriptRun | None:
     """The script as one command starts it (`launch`), or as any may."""
     worlds = launch.worlds if launch is not None else None
-    shared = _runs(workspace).shared
+    runs = _runs(workspace)
+    if len(runs.shared.parsed) > _MOST_MODULES:
+        runs.shared = Shared()
+    shared = runs.shared
     analysis = Analysis(WorkspaceFiles(workspace, path), worlds, shared=shared.started(worlds) if launch else shared)
     analysis.machine.launch = launch
+    source = workspace.read(path) if path.endswith(".ipynb") else None
+    if source is not None:
+        analysis.program.shared.parsed.setdefault(analysis.program.files.absolute(path), _notebook(source))
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _FRAMES))
     try:
@@ -100,6 +132,13 @@ def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -
     finally:
         sys.setrecursionlimit(limit)
     return None if entry is None else ScriptRun(analysis, entry)
+
+
+def _notebook(source: SourceFile) -> Module | None:
+    """The code cells of a notebook, one after the other; `None` when they cannot be read."""
+    cells = read_notebook(source.path, source.text)
+    module = read(cells) if isinstance(cells, SourceFile) else None
+    return module if isinstance(module, Module) else None
 
 
 def _runs(workspace: Workspace) -> _Runs:

@@ -19,7 +19,7 @@ from dslint.model.plan.hfargs import EXACT_DEFAULTS
 from dslint.model.plan.pyscript import read_script
 from dslint.model.plan.runplan import RunPlan
 from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
-from dslint.model.plan.scriptprofile import read_profile
+from dslint.model.plan.scriptprofile import ScriptProfile, profile_of
 from dslint.model.workspace import Workspace
 
 INTEGERS_AND_WORDS = ("max_steps", "fsdp", "lr_scheduler_type", "optim")
@@ -37,6 +37,12 @@ def plan_of(files: dict[str, str], launch: str = "run.sh") -> RunPlan:
 
 def args_of(text: str) -> ScriptArgs:
     return read_script_args(read_script(SourceFile("train.py", text)))
+
+
+def profile(text: str) -> ScriptProfile:
+    found = profile_of("t.py", Workspace(Path("/nonexistent"), {"t.py": text}))
+    assert found is not None
+    return found
 
 
 # Workspace
@@ -152,8 +158,8 @@ def test_a_script_with_a_syntax_error_has_no_arguments() -> None:
 
 
 def test_positions_count_code_points() -> None:
-    profile = read_profile(SourceFile("t.py", 'import deepspeed\nx = "é"; deepspeed.initialize(config="ds.json")\n'))
-    assert profile.config_paths[0].origins[0].region.column == 38
+    found = profile('import deepspeed\nx = "é"; deepspeed.initialize(config="ds.json")\n')
+    assert found.config_paths[0].origins[0].region.column == 38
 
 
 # Joining
