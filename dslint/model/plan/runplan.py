@@ -21,7 +21,7 @@ from dslint.model.plan.handover import Handover, engine_of_arguments, handed_els
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
-from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
+from dslint.model.plan.localrank import LocalRank, local_rank_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.parser.accept import passed as given_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
@@ -321,9 +321,9 @@ def _local_rank(
 ) -> LocalRank | None:
     if script is None or command.launcher not in ("torchrun", "deepspeed", "accelerate"):
         return None
-    found = workspace.memo("local rank", script, read_local_rank)
-    source = workspace.read(script) if found is None and parser is not None else None
-    return found if source is None or parser is None else local_rank_of(parser, source)
+    if parser is None:
+        return None
+    return workspace.memo("local rank", script, lambda source: local_rank_of(parser, source))
 
 
 def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice) -> bool:
