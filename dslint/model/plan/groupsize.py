@@ -7,7 +7,7 @@ import re
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
 from dslint.model.plan.mainpath import certain_events
-from dslint.model.plan.scriptrun import constant_of, script_run
+from dslint.model.plan.scriptrun import constant_of, place_of, script_run
 from dslint.model.workspace import Workspace
 
 _WORTH_READING = re.compile(r"(?:init_process_group|init_distributed)\([^()]*world_size\s*=\s*\w")
@@ -25,5 +25,5 @@ def group_size(source: SourceFile, workspace: Workspace) -> Fact[int]:
     event = makers[0]
     size = constant_of(event.arguments.get("world_size"))
     if type(size) is int and size > 1:
-        return known(size, event.module.location(event.nodes.get("world_size", event.node)))
+        return known(size, place_of(event, "world_size"))
     return absent()

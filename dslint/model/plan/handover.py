@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
-from dslint.model.plan.scriptrun import ScriptRun, script_run
+from dslint.model.plan.scriptrun import ScriptRun, place_of, script_run
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
@@ -109,7 +109,7 @@ def _passed(run: ScriptRun, event: Event, name: str) -> Fact[str]:
     title = _class(value)
     if title.startswith(_CLASSES):
         return known(title, run.made(value, event))
-    return unknown("the script computes it", event.module.location(event.nodes.get(name, event.node)))
+    return unknown("the script computes it", place_of(event, name))
 
 
 def _class(value: Value) -> str:
@@ -125,5 +125,5 @@ def _groups(event: Event) -> Fact[str]:
     for name in ("mpu", "mesh_param"):
         value = event.arguments.get(name)
         if value is not None and value.constants != (None,):
-            return known(name, event.module.location(event.nodes.get(name, event.node)))
+            return known(name, place_of(event, name))
     return absent()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location
 from dslint.model.plan.configarg import SUFFIXES
-from dslint.model.plan.scriptrun import interpreted
+from dslint.model.plan.scriptrun import interpreted, texts_of
 from dslint.python.events import Event
 from dslint.python.values import Const, Instance, Value
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 _LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
 _STARTS = "deepspeed.initialize"
-_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
 # A part of a config is written by the program: what the file says is not what DeepSpeed reads.
 _WRITES = re.compile(
     r"\[\s*[\"'](?:train_|gradient_|zero_opt|optimizer|scheduler|fp16|bf16)[^\n]*\]\s*=[^=]|\.update\("
@@ -34,26 +32,12 @@ def config_path(plan: RunPlan, workspace: Workspace) -> tuple[str, Location] | N
     script = plan.script
     if script is None or plan.command.launcher not in _LAUNCHERS or plan.command.in_docs:
         return None
-    if not any(_STARTS in text for text in _texts(script, workspace)):
+    if not any(_STARTS in text for text in texts_of(script, workspace)):
         return None
     from dslint.model.plan.launches import launches_of
 
     launches = launches_of((plan,))
     return _opened(script, workspace, launches[0]) if launches else None
-
-
-def _texts(script: str, workspace: Workspace) -> list[str]:
-    """The text of a script and of the modules beside it that it imports."""
-    source = workspace.read(script)
-    if source is None:
-        return []
-    folder, found = posixpath.dirname(script), [source.text]
-    for match in _IMPORT.finditer(source.text):
-        path = workspace.at(folder, (match[1] or match[2]).strip(".").replace(".", "/"))
-        for name in (f"{path}.py", f"{path}/__init__.py"):
-            module = workspace.read(name) if workspace.is_file(name) else None
-            found += [module.text] if module is not None else []
-    return found
 
 
 def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Location] | None:

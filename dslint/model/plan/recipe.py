@@ -62,7 +62,7 @@ def standalone(found: Recipe) -> LaunchCommand:
 
 def started_by_hand(profile: ScriptProfile) -> LaunchCommand | None:
     """The run of a script that no command names and that hands a config to ``TrainingArguments(...)`` itself."""
-    named = profile.training.get("deepspeed")
+    named = profile.constructed.values.get("deepspeed")
     if named is None or not isinstance(named.value, str) or not named.value.endswith(".json"):
         return None
     place = named.origins[-1]
@@ -80,7 +80,7 @@ def recipe(command: LaunchCommand, files: Files, profile: ScriptProfile | None =
         word = next((w for w in command.words if w.text is not None and w.text.endswith(_SUFFIXES)), None)
         if tool == "swift" and word not in command.script_args[:1]:
             word = None
-    elif profile is not None and profile.args.parser == "hf" and profile.args.training_arguments:
+    elif profile is not None and profile.parsed.kind:
         tool, word = "hf", _argument_file(command, profile)
     path = files.find(word.text) if word is not None and word.text is not None else None
     doc = files.data(path) if path is not None else None
@@ -104,11 +104,13 @@ def is_axolotl(command: LaunchCommand) -> bool:
 
 def _argument_file(command: LaunchCommand, profile: ScriptProfile) -> Word | None:
     """The only operand of a script that reads a file of arguments, or what ``--config`` of a TrlParser names."""
-    if profile.args.reads_config:
+    parser = profile.parser
+    if parser is not None and parser.kind == "trl":
         flag = command.script_flag("--config")
         return flag.value if flag is not None else None
     only = command.script_args[0] if len(command.script_args) == 1 else None
-    return only if profile.args.reads_files and only is not None and (only.text or "").endswith(_SUFFIXES) else None
+    reads_file = parser is not None and parser.reads_file
+    return only if reads_file and only is not None and (only.text or "").endswith(_SUFFIXES) else None
 
 
 def recipe_arguments(command: LaunchCommand, found: Recipe, defaults: Mapping[str, Fact[Any]]) -> dict[str, Fact[Any]]:

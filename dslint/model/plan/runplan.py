@@ -309,7 +309,9 @@ def _arguments(
     if found is not None:
         return recipe_arguments(command, found, default_arguments(command, profile))
     own = given.values if given is not None and consumer.get_or("") != "hf" else {}
-    return {**own, **effective_arguments(command, profile, consumer, passed)}
+    effective = effective_arguments(command, profile, consumer, passed)
+    # What the parser makes of the words is better than a default, which an abbreviated option has replaced.
+    return {**own, **{name: fact for name, fact in effective.items() if name in passed or name not in own}}
 
 
 def _is_plain(command: LaunchCommand) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from dslint.parse.notebook import read_notebook
 from dslint.python.entries import Analysis, Entry
 from dslint.python.events import Event, events
 from dslint.python.launches import Launch
-from dslint.python.search import ModuleSearch
+from dslint.python.search import ModuleSearch, is_library
 from dslint.python.shared import Shared
 from dslint.python.source import Module, read
 from dslint.python.values import Instance, Value
@@ -26,6 +27,7 @@ _ROOT = "/project"
 _KEPT = 4
 # Modules that are kept for the next script.
 _MOST_MODULES = 600
+_IMPORT = re.compile(r"^[ \t]*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
 # Frames of Python for the deepest chain of calls that is interpreted.
 _FRAMES = 6_000
 
@@ -47,6 +49,11 @@ class ScriptRun:
         """The same, and behind them those of functions of the script that nothing reaches, with open parameters."""
         others = [entry for entry in self.analysis.entries if entry is not self.entry]
         return [*self.events, *(event for entry in others for event in events(entry.tree))]
+
+    @cached_property
+    def once(self) -> list[Event]:
+        """The same, of each place the first."""
+        return list({event.node: event for event in reversed(self.all_events)}.values())[::-1]
 
     def calls(self, api: str) -> list[list[Event]]:
         """The events of a function or class, those of one place together."""
@@ -86,6 +93,36 @@ def constant_of(value: Value | None) -> object:
     """The constant that a value certainly is, else `None`."""
     known = value.constants if value is not None else None
     return known[0] if known is not None and len(known) == 1 else None
+
+
+def place_of(event: Event, parameter: str) -> Location:
+    """Where an argument of a call stands, else the call."""
+    return event.module.location(_argument(event, parameter) or event.node)
+
+
+def written(event: Event, parameter: str, constant: object) -> Location:
+    """Where a constant stands that a call gets: in its argument, or in the one other place of the module for it."""
+    node = _argument(event, parameter)
+    if isinstance(node, ast.Constant):
+        return event.module.location(node)
+    tree = event.module.tree
+    places = [n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and _is_set(n, node)]
+    if len(places) != 1 or not (isinstance(places[0], ast.Constant) and places[0].value == constant):
+        texts = ast.walk(tree) if isinstance(constant, str) else ()
+        places = [n for n in texts if isinstance(n, ast.Constant) and n.value == constant]
+    return event.module.location(places[0]) if len(places) == 1 else place_of(event, parameter)
+
+
+def _argument(event: Event, parameter: str) -> ast.expr | None:
+    found = event.nodes.get(parameter)
+    if found is None and isinstance(event.node, ast.Call):
+        found = next((k.value for k in event.node.keywords if k.arg == parameter), None)
+    return found
+
+
+def _is_set(statement: ast.Assign, name: ast.expr | None) -> bool:
+    targets = [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return isinstance(name, ast.Name) and name.id in targets
 
 
 class _Runs:
@@ -132,6 +169,22 @@ def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -
     finally:
         sys.setrecursionlimit(limit)
     return None if entry is None else ScriptRun(analysis, entry)
+
+
+def texts_of(path: str, workspace: Workspace) -> list[str]:
+    """The text of a script and of the modules of the project that it imports, for a first look."""
+    source = workspace.read(path)
+    if source is None:
+        return []
+    files, found = WorkspaceFiles(workspace, path), [source.text]
+    main = files.absolute(path)
+    folder, root = posixpath.dirname(main), files.root(main)
+    for match in _IMPORT.finditer(source.text):
+        name = match[1] or match[2]
+        place = files.answer(("module", folder, root, name)) if not is_library(main, name) else ""
+        module = workspace.read(files.shown(place)) if place else None
+        found += [module.text] if module is not None else []
+    return found
 
 
 def _notebook(source: SourceFile) -> Module | None:

@@ -11,7 +11,7 @@ from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.launchers.base import World, count, env_text, one, text_fact, world
 from dslint.model.launch.launchers.counts import devices
 from dslint.model.plan.mainpath import certain_events
-from dslint.model.plan.scriptrun import constant_of, option_of, script_run
+from dslint.model.plan.scriptrun import constant_of, option_of, place_of, script_run
 from dslint.model.workspace import Workspace
 from dslint.python.events import Event
 
@@ -64,7 +64,7 @@ def _read(event: Event, keyword: str) -> Spawn | None:
     value = event.arguments.get(keyword)
     if value is None:  # one process for ``spawn``, all devices for ``notebook_launcher``
         return Spawn(place, unknown("the default of the function decides", place))
-    here = event.module.location(event.nodes.get(keyword, event.node))
+    here = place_of(event, keyword)
     if value.number == _DEVICES:
         return Spawn(place, unknown("one process for each visible GPU", here), by_devices=True)
     option = option_of(value)
