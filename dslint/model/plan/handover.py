@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
-from dslint.model.plan.scriptrun import ScriptRun, place_of, script_run
-from dslint.model.workspace import Workspace
+from dslint.model.plan.scriptrun import ScriptRun, place_of
 from dslint.python.events import Event
 from dslint.python.values import Instance, Value
 
@@ -58,11 +57,8 @@ def read_handover(run: ScriptRun) -> Handover | None:
     )
 
 
-def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
+def handed_elsewhere(run: ScriptRun) -> Fact[str]:
     """The optimizer that one of several calls, or one that nothing leads to, hands over: unknown, or absent."""
-    run = script_run(path, workspace)
-    if run is None:
-        return absent()
     calls = run.calls(ENGINE)
     for event in (event for events in calls for event in events):
         fact = _passed(run, event, "optimizer")
@@ -74,15 +70,14 @@ def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
     return absent()
 
 
-def engine_of_arguments(path: str, workspace: Workspace) -> Fact[str]:
+def engine_of_arguments(run: ScriptRun) -> Fact[str]:
     """Who reads the config where an imported module calls ``deepspeed.initialize(config=args.deepspeed)``: unknown.
 
     Else absent. Scripts with the Trainer's argument classes and a training loop of their own: nothing compares the
     config with the arguments then.
     """
-    run = script_run(path, workspace)
-    for module in run.analysis.program.modules() if run is not None else ():
-        if run is not None and module is not run.entry.module and _OWN_ENGINE.search(module.source.text):
+    for module in run.analysis.program.modules():
+        if module is not run.entry.module and _OWN_ENGINE.search(module.source.text):
             return unknown("a module that the script imports hands the config to DeepSpeed itself")
     return absent()
 

@@ -30,6 +30,8 @@ def config_path(plan: RunPlan, workspace: Workspace) -> tuple[str, Location] | N
     `None` where the script does not lead to an engine soon, and where several files could be the config.
     """
     script = plan.script
+    if plan.profile is not None and plan.profile.opens_config is False:
+        return None
     if script is None or plan.command.launcher not in _LAUNCHERS or plan.command.in_docs:
         return None
     if not any(_STARTS in text for text in texts_of(script, workspace)):
@@ -44,7 +46,7 @@ def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Loc
     run = interpreted(script, workspace, launch)
     found = run.events if run is not None else []
     engines = [event for event in found if "makes-engine" in event.tags and not event.may]
-    if len({id(event.node) for event in engines}) != 1 or not _is_read(engines[0].config):
+    if len({id(event.node) for event in engines}) != 1 or not is_read(engines[0].config):
         return None
     config = engines[0].config
     before = found[: found.index(engines[0])]
@@ -56,8 +58,8 @@ def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Loc
     return text, engines[0].module.location(engines[0].node)
 
 
-def _is_read(config: Value | None) -> bool:
-    """A config is a path, or something of which nobody knows the content: no dictionary of the program."""
+def is_read(config: Value | None) -> bool:
+    """Return whether a config is a path, or something of which nobody knows the content: no dictionary of a program."""
     atom = config.single if config is not None else None
     return atom is not None and not (isinstance(atom, Instance) and atom.cls == "builtins.dict")
 

@@ -17,7 +17,7 @@ from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, module_path, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
-from dslint.model.plan.handover import Handover, engine_of_arguments, handed_elsewhere
+from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
@@ -36,7 +36,7 @@ from dslint.model.plan.recipe import (
     standalone,
     started_by_hand,
 )
-from dslint.model.plan.scriptprofile import ScriptProfile, profile_of, script_profile
+from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
 from dslint.model.workspace import Workspace
@@ -173,8 +173,7 @@ def build_plans(
     plans += [_build(standalone(found), workspace, told, found) for found in alone]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
-        profile = profile_of(path, workspace) if path not in started else None
-        by_hand = started_by_hand(profile) if profile is not None else None
+        by_hand = started_by_hand(path, workspace) if path not in started else None
         if by_hand is not None:
             plans.append(_build(by_hand, workspace, told))
     users: dict[str, list[int]] = {}
@@ -225,16 +224,16 @@ def _planned(
 ) -> RunPlan:
     files = Files(command, workspace, written)
     script = _script_path(command, files)
-    matters = told.is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
+    matters = command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
     matters = matters or command.script_flag(FLAG) is not None
-    profile = script_profile(script, workspace, matters) if script is not None else None
+    profile = script_profile(script, workspace, matters, told.is_thorough) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
     around = files.beside(script) if script is not None else files
     choice = choose_config(command, profile, around, arguments_file) if named is None else named_config(*named, around)
     stated = told.reader(choice.path.get()) if told.reader is not None and choice.path.is_known else absent()
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
-    consumer = stated.or_else(_reader(script, workspace, run_consumer(command, profile, choice)))
+    consumer = stated.or_else(_reader(profile, run_consumer(command, profile, choice)))
     parser, given_to = _words(command, script, workspace)
     passed = passed_arguments(command)
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
@@ -274,20 +273,19 @@ def _planned(
         meant=other_spelling(command, files),
         group_size=(script and workspace.memo("group size", script, lambda s: group_size(s, workspace))) or absent(),
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
-        elsewhere=_elsewhere(script, choice, consumer, workspace),
+        elsewhere=_elsewhere(profile, choice, consumer),
     )
 
 
-def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:
+def _reader(profile: ScriptProfile | None, consumer: Fact[str]) -> Fact[str]:
     """Who reads the config, unless the script only looks like one of a Trainer."""
-    is_asked = script is not None and consumer.get_or("") == "hf"
-    return engine_of_arguments(script, workspace).or_else(consumer) if is_asked and script is not None else consumer
+    return profile.own_engine.or_else(consumer) if profile is not None and consumer.get_or("") == "hf" else consumer
 
 
-def _elsewhere(script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace) -> Fact[str]:
+def _elsewhere(profile: ScriptProfile | None, choice: ConfigChoice, consumer: Fact[str]) -> Fact[str]:
     """The optimizer that comes beside the one of the config; a Trainer passes none."""
     is_asked = consumer.get_or("deepspeed") == "deepspeed" and choice.doc is not None and choice.doc.has("/optimizer")
-    return handed_elsewhere(script, workspace) if is_asked and script is not None else absent()
+    return profile.elsewhere if is_asked and profile is not None else absent()
 
 
 def _words(

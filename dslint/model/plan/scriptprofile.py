@@ -12,7 +12,8 @@ from dslint.model.firstlook import holds_config
 from dslint.model.plan.configarg import ConfigArgument, config_arguments
 from dslint.model.plan.configchanges import changes_config, sets_sizes
 from dslint.model.plan.enginemodel import EngineModel, engine_model
-from dslint.model.plan.handover import ENGINE, Handover, read_handover
+from dslint.model.plan.handover import ENGINE, Handover, engine_of_arguments, handed_elsewhere, read_handover
+from dslint.model.plan.interpretedconfig import is_read
 from dslint.model.plan.openmmlab import openmmlab_launcher
 from dslint.model.plan.parser.options import Option, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
@@ -30,8 +31,10 @@ _PARALLEL = re.compile(
     r"|sequence_parallel(?!_size[\"']\s*:)",
     re.I,
 )
+# The calls about which the interpreter is asked.
 _WORTH_READING = re.compile(
-    r"ArgumentParser|TrlParser|TrainingArguments|[dD]eep[sS]peed|Accelerator|import click|typer|fire"
+    r"\binitialize\b|HfArgumentParser|TrlParser|TrainingArguments|\btrl\b|\bAccelerator\b|PipelineModule"
+    r"|DeepSpeed(?:Plugin|Strategy|Config)"
 )
 # What a script must hold to matter for a command that names no config itself.
 _SELF_CONTAINED = re.compile(r"\.h?json[\"']|--launcher[\"']")
@@ -74,6 +77,9 @@ class ScriptProfile:
     ``config_docs`` are the configs that it hands over as dicts. ``engine``: the model of its one DeepSpeed engine.
     ``trained``: the model of its one Trainer, where that has no hidden size.
     ``sets_precision``: it hands a ``mixed_precision`` to something, which then wins over the launch command.
+    ``elsewhere``: an optimizer that one of several calls of ``deepspeed.initialize`` gets, or that nothing leads to.
+    ``opens_config``: an engine gets a config that the script may read from a file; ``None``: nobody has looked.
+    ``own_engine``: unknown where an imported module hands the config of a Trainer's arguments to DeepSpeed itself.
     ``args_path`` is the file with the parser: another one when the script only calls its ``main``.
     """
 
@@ -95,6 +101,9 @@ class ScriptProfile:
     handover: Handover | None = None
     engine: EngineModel | None = None
     trained: TrainedModel | None = None
+    elsewhere: Fact[str] = field(default_factory=absent)
+    own_engine: Fact[str] = field(default_factory=absent)
+    opens_config: bool | None = None
 
     @property
     def options(self) -> Mapping[str, Option]:
@@ -108,15 +117,24 @@ class ScriptProfile:
         return self.parser is None or not self.parser.is_closed or self.parsed.is_open
 
 
-def script_profile(path: str, workspace: Workspace, has_config: bool) -> ScriptProfile | None:
+def script_profile(
+    path: str, workspace: Workspace, has_config: bool, is_thorough: bool = False
+) -> ScriptProfile | None:
     """The profile of a script; ``None`` when it cannot be read, or when nothing of the run depends on it.
 
-    ``has_config``: the command names a config, or label names.
+    ``has_config``: the command names a config, or label names. ``is_thorough``: of other scripts what their own
+    text shows, and the command line.
     """
     source = workspace.read(path)
-    if source is None or not (has_config or _SELF_CONTAINED.search(source.text) or holds_config(source.text)):
+    if source is None:
         return None
-    return profile_of(path, workspace)
+    if has_config or _SELF_CONTAINED.search(source.text) or holds_config(source.text):
+        return profile_of(path, workspace)
+    if not is_thorough:
+        return None
+    if _WORTH_READING.search(source.text):
+        return profile_of(path, workspace)
+    return ScriptProfile(path, script_parser(path, workspace), args_path=path)
 
 
 def profile_of(path: str, workspace: Workspace) -> ScriptProfile | None:
@@ -155,6 +173,9 @@ def _read(source: SourceFile, workspace: Workspace) -> ScriptProfile:
         read_handover(run),
         engine_model(run),
         model_without_size(run),
+        handed_elsewhere(run),
+        engine_of_arguments(run),
+        any(is_read(event.config) for events in run.calls(ENGINE) for event in events),
     )
 
 
