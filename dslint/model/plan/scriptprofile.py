@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile
@@ -134,7 +134,7 @@ def script_profile(
         return None
     if _WORTH_READING.search(source.text):
         return profile_of(path, workspace)
-    return ScriptProfile(path, script_parser(path, workspace), args_path=path)
+    return _by_text(source, script_parser(path, workspace))
 
 
 def profile_of(path: str, workspace: Workspace) -> ScriptProfile | None:
@@ -147,7 +147,7 @@ def _read(source: SourceFile, workspace: Workspace) -> ScriptProfile:
     is_worth = any(_WORTH_READING.search(text) for text in texts_of(source.path, workspace))
     run = script_run(source.path, workspace) if is_worth else None
     if run is None:
-        return ScriptProfile(source.path, parser, args_path=source.path)
+        return _by_text(source, parser)
     own = _main(source, run)
     parser = parser or script_parser(own.path, workspace)
     parsed, made = parsed_classes(run), constructions(run)
@@ -179,6 +179,18 @@ def _read(source: SourceFile, workspace: Workspace) -> ScriptProfile:
     )
 
 
+def _by_text(source: SourceFile, parser: ScriptParser | None) -> ScriptProfile:
+    """What the text of a script says that makes none of the calls in question, or that Python cannot read."""
+    plain = ScriptProfile(source.path, parser, args_path=source.path)
+    return replace(
+        plain,
+        is_parallel=bool(_PARALLEL.search(source.text)),
+        launcher=openmmlab_launcher(source, plain.options),
+        config_docs=_config_docs(source),
+        sets_precision=_PRECISION.search(source.text) is not None,
+    )
+
+
 def _main(source: SourceFile, run: ScriptRun) -> SourceFile:
     """The file whose code the script is: another one where it is short and only calls the ``main`` there."""
     if len(source.text) > _SHORT or _WORTH_READING.search(source.text):
@@ -202,7 +214,7 @@ def _consumer(run: ScriptRun, parsed: Parsed, made: Sequence[Event], given: Sequ
     is_trainer = any(kind_of(event) == "exact" or event.api.startswith("trl.") for event in made)
     if is_trainer or parsed.kind in ("exact", "foreign") or any(a.reader == "hf" for a in given):
         found["hf"] = None
-    elif run.calls(_ACCELERATOR):
+    elif any(_is_own(run, events[0]) for events in run.calls(_ACCELERATOR)):
         found["accelerate"] = None
     if any(event.api.endswith(".DeepSpeedStrategy") and "group-options" in event.tags for event in run.all_events):
         found["lightning"] = None
@@ -211,6 +223,11 @@ def _consumer(run: ScriptRun, parsed: Parsed, made: Sequence[Event], given: Sequ
     if len(found) > 1:
         return unknown("the script uses DeepSpeed directly and through a trainer")
     return known(next(iter(found)))
+
+
+def _is_own(run: ScriptRun, event: Event) -> bool:
+    """An Accelerator of the script itself, or one that gets a plugin: others may only count ranks."""
+    return event.module is run.entry.module or bool(event.arguments.keys() & {"deepspeed_plugin", "deepspeed_plugins"})
 
 
 def _readers(profile: ScriptProfile, own: SourceFile, given: Sequence[ConfigArgument]) -> Iterator[Reader]:
