@@ -16,6 +16,7 @@ from dslint.python.values import Instance, Value
 # What follows moved by one place when `distributed_port` came before `mpu`.
 _FIXED_PLACES = 6
 ENGINE = "deepspeed.initialize"
+_CONFIGURED = frozenset({"args", "config", "config_params"})
 # A call in a module that is loaded, where nothing that is interpreted leads to it.
 _OWN_ENGINE = re.compile(
     r"deepspeed\.initialize\((?:[^()]|\([^()]*\))*?\bconfig(?:_params)?\s*=\s*[\w.]*args\.deepspeed\b"
@@ -49,6 +50,9 @@ def read_handover(run: ScriptRun) -> Handover | None:
     if len(calls) != 1:
         return None
     (events,) = calls
+    first = events[0]
+    if first.module is not run.entry.module and not (first.open or first.arguments.keys() & _CONFIGURED):
+        return None  # an engine of a library of the project, which gets no config here: not the one that a run names
     return Handover(
         events[0].module.location(events[0].node),
         _agreed([_passed(run, event, "optimizer") for event in events]),
