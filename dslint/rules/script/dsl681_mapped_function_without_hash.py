@@ -13,7 +13,7 @@ or pass `new_fingerprint="..."` to `map`.
 **When it stays quiet.** `new_fingerprint` or `cache_file_name` is given; the class says how it is pickled
 (`__getstate__`, `__reduce__`); blocks of no library that dslint knows; one process.
 
-**Evidence.** datasets 4.4, fingerprint.py: `update_fingerprint` falls back to `generate_random_fingerprint` where
+**Evidence.** datasets 5.2.0, fingerprint.py: `update_fingerprint` falls back to `generate_random_fingerprint` where
 `Hasher.hash` fails. Python 3.11: `TypeError: cannot pickle 'sqlite3.Connection' object`.
 """
 
