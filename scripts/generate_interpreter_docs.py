@@ -58,7 +58,7 @@ GROUPS = {
         "objects attributes special enums containers dictionaries writing changes escapes jsontexts collected higher"
         " methods reflection functions"
     ),
-    "Calls": "invoke opaque binding frames summaries budgets relevance",
+    "Calls": "invoke opaque binding frames stack summaries budgets relevance",
     "Libraries": (
         "libraries library results handed happenings eventtags effects ragged seeds orders hooks restrictions wrappers"
         " bars models namedlayers parameters gradients parts sources environment configs configfiles configdicts"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from typing import TYPE_CHECKING
 
 from dslint.python.entries import Analysis
@@ -11,6 +10,7 @@ from dslint.python.libraries import libraries
 from dslint.python.program import Texts
 from dslint.python.shared import Shared
 from dslint.python.source import Module
+from dslint.python.stack import deep_calls
 from dslint.rules.runs import RunQuery
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 # Modules that are kept for the next script of the same process.
 _KEPT = 600
-# Frames of Python for the deepest chain of calls that is interpreted.
-_FRAMES = 6_000
 
 
 def make_room(modules: Project | None) -> None:
@@ -44,12 +42,8 @@ def run_queries(
         analysis = Analysis(modules.files, worlds, rows, shared)
     analysis.machine.launch = launch
     _as_main(analysis, source, tree, modules.interpreted if modules is not None else analysis.program.shared)
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _FRAMES))
-    try:
+    with deep_calls():
         analysis.script(job.path)
-    finally:
-        sys.setrecursionlimit(limit)
     query = RunQuery(analysis, job.path, job.context)
     note_asked(job, query, modules)
     return query

@@ -11,6 +11,7 @@ from dslint.core.commandline import Parser, say
 from dslint.engine.projectfiles import ProjectFiles
 from dslint.engine.surroundings import vocabulary_of
 from dslint.python.facts import KINDS, Belief, Facts, facts_at
+from dslint.python.stack import deep_calls
 from dslint.settings import SettingsError, load_settings
 
 DONE, NOTHING, USAGE = 0, 1, 2
@@ -34,12 +35,8 @@ def main(arguments: list[str]) -> int:
     except SettingsError as error:
         say(str(error))
         return USAGE
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 6_000))
-    try:
+    with deep_calls():
         facts = facts_at(files, script, path, int(number), options.name or "", own)
-    finally:
-        sys.setrecursionlimit(limit)
     if facts is None:
         say(f"{script}: Python cannot read this file")
         return USAGE

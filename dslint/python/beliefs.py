@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Sequence
 
 from dslint.core.source import SourceFile
@@ -18,10 +17,9 @@ from dslint.python.program import Texts
 from dslint.python.project import Project
 from dslint.python.shared import Shared
 from dslint.python.source import Module
+from dslint.python.stack import deep_calls
 from dslint.python.values import ClassAtom, Instance, Value
 from dslint.python.vocabulary import Vocabulary
-
-_FRAMES = 6_000
 
 
 class Beliefs:
@@ -49,12 +47,8 @@ class Beliefs:
         self._lanes: dict[int, int] = {}
         self._tags: dict[int, frozenset[str]] = {}
         machine.recorder = self._record
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, _FRAMES))
-        try:
+        with deep_calls():
             self._analysis.script(source.path, everything=True)
-        finally:
-            sys.setrecursionlimit(limit)
         if project is not None:
             project.note(("script", path), self._analysis.program.noted.asked)
         for _, events in self._analysis.events():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -81,3 +82,13 @@ def _bind(node: ast.AST, scope: Scope) -> None:
         scope.locals.add(node.rest)
     elif isinstance(node, ast.Yield | ast.YieldFrom):
         scope.is_generator = True
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield what stands in a function or module, and not in functions inside."""
+    pending = list(ast.iter_child_nodes(scope))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, FunctionNode):
+            pending.extend(ast.iter_child_nodes(node))

@@ -105,6 +105,12 @@ def wraps_to_average(run: RunQuery, found: Happening) -> bool:
     return bool(made_wrappers(run, found)) or (row is not None and "becomes" in row.extra)
 
 
+def averaging_wrap(run: RunQuery) -> Event | None:
+    """Return the first call that certainly gives a model whose backward pass averages gradients."""
+    wraps = (found.event for found in run.occurrences("wraps-model", "prepares") if wraps_to_average(run, found))
+    return next(wraps, None)
+
+
 def sums_over_ranks(run: RunQuery, quotients: Quotients) -> dict[Named, Event]:
     """Return the variables and fields that hold a sum over all ranks."""
     found: dict[Named, Event] = {}

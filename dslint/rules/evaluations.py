@@ -69,7 +69,7 @@ def whole_lists(run: RunQuery) -> Iterator[tuple[Loop, Event]]:
 def _goes_through_all(run: RunQuery, loop: Loop) -> bool:
     """Return whether a loop runs over the same list on all ranks, and each of them runs the model in every turn."""
     subject = loop.subject
-    if not isinstance(loop.node, ast.For) or subject is None or PARALLEL.search(loop.module.code):
+    if not isinstance(loop.node, ast.For) or subject is None or loop.module.search(PARALLEL):
         return False
     own = DATA | RANKED | HOST | RANDOM | LOST
     if (loop.varies | subject.varies | run.machine.shape(subject)) & own or run.machine.deep_varies(subject) & own:
@@ -182,7 +182,7 @@ def _is_whole(run: RunQuery, event: Event) -> bool:
     if sampler is not None and _given(sampler) and {atom.cls for atom in instances(sampler)} != {_IN_ORDER}:
         return False
     varies, _, _ = event.snapshot.get("dataset", (LOST, 0, None))
-    if varies & (DATA | RANKED | HOST | RANDOM | LOST) or PARALLEL.search(event.module.code):
+    if varies & (DATA | RANKED | HOST | RANDOM | LOST) or event.module.search(PARALLEL):
         return False
     if event.sources:
         return all(ITERABLE not in source.bases and is_blind(run, source) for source in event.sources)

@@ -45,7 +45,7 @@ def _shares(run: RunQuery) -> bool:
         return False
     told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
     return run.has(*_SHARES) or (
-        run.has("trainer", "wraps-model") and (told or any(_RANKS.search(m.code) for m in entry_modules(run)))
+        run.has("trainer", "wraps-model") and (told or any(m.search(_RANKS) for m in entry_modules(run)))
     )
 
 

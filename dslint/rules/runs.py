@@ -76,7 +76,7 @@ class RunQuery:
     def trees(self) -> Iterator[tuple[Entry, Seq]]:
         """Yield the tree of each entry."""
         for entry in self.entries:
-            yield entry, completed(entry.tree)
+            yield entry, entry.tree
 
     @cached_property
     def stage(self) -> int | None:

@@ -27,7 +27,7 @@ def trained_loaders(run: RunQuery) -> Iterator[tuple[Happening, bool]]:
     looped = _looped(run)
     for happening in run.happenings("makes-loader"):
         event = happening.event
-        if event.api != "torch.utils.data.DataLoader" or PARALLEL.search(event.module.code):
+        if event.api != "torch.utils.data.DataLoader" or event.module.search(PARALLEL):
             continue
         if any(_name(call.function) == "train_dataloader" for call in happening.calls):
             adds_sampler = trainer_adds_sampler(run)
@@ -42,7 +42,7 @@ def _looped(run: RunQuery) -> set[int]:
     wrapped = {id(happening.entry) for happening in run.occurrences(*_WRAPS)}
     steps = (h for h in run.occurrences(*_TRAINS) if id(h.entry) in wrapped)
     loops = [node for step in steps for node in step.around if isinstance(node, Loop)]
-    return {id(node) for loop in loops if not PARALLEL.search(loop.module.code) for node in loop.items}
+    return {id(node) for loop in loops if not loop.module.search(PARALLEL) for node in loop.items}
 
 
 def _name(function: object) -> str:

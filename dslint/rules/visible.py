@@ -23,5 +23,5 @@ def writes(run: RunQuery) -> Iterator[tuple[Happening, Value]]:
     for found in run.happenings("sets-environment"):
         event = found.event
         is_write = event.api == SET and event.arguments["name"].constants == (VARIABLE,)
-        if is_write and not STARTING.search(event.module.code):
+        if is_write and not event.module.search(STARTING):
             yield found, event.arguments["value"]

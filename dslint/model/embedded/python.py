@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -20,6 +19,7 @@ from dslint.python.events import Context, Handed, Node, children
 from dslint.python.program import Texts
 from dslint.python.snapshots import joined
 from dslint.python.source import Module
+from dslint.python.stack import deep_calls
 
 _BATCH = tuple(f"/{key}" for key in (TRAIN, MICRO, STEPS))
 # The name under which the interpreter sees the file, whose own path says nothing to it.
@@ -28,8 +28,6 @@ _NAME = "script.py"
 _EXPECTS_FAILURE = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp")
 # So many readings of one dict are judged one by one.
 _MOST_READINGS = 8
-# Frames of Python for the deepest chain of calls that is interpreted.
-_FRAMES = 6_000
 
 
 def python_configs(source: SourceFile) -> tuple[DataDoc, ...]:
@@ -54,10 +52,8 @@ def configs_of_run(source: SourceFile) -> tuple[DataDoc, ...]:
 def _configs(
     path: str, text: str, cells: tuple[tuple[int, int], ...]
 ) -> tuple[tuple[DataDoc, ...], tuple[DataDoc, ...]]:
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _FRAMES))
     try:
-        with no_collections():
+        with deep_calls(), no_collections():
             read = readings(text)
             if read is None:
                 return (), ()
@@ -68,8 +64,6 @@ def _configs(
             return tuple(_documents(maker, _joined(found, _MOST_READINGS))), tuple(known)
     except RecursionError:
         return (), ()
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
-from dslint.model.plan.parser.modules import find_module, load
+from dslint.model.plan.parser.modules import find_module, imported_sources, load
 from dslint.model.plan.pyscript import PyScript
 from dslint.model.workspace import Workspace
 
@@ -64,24 +64,15 @@ def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
 
     For scripts that do not call it themselves. Only modules of the project are looked at, two imports deep.
     """
-    pending, seen = [(path, 0)], {path}
-    while pending:
-        at, steps = pending.pop(0)
-        source = workspace.read(at)
-        module = load(at, workspace) if source is not None and at.endswith(".py") else None
-        if module is None or source is None:
+    for source in imported_sources(path, workspace, _MOST_STEPS, _MOST_MODULES):
+        is_asked = _ENGINE in source.text and source.path.endswith(".py")
+        module = load(source.path, workspace) if is_asked else None
+        if module is None:
             continue
-        for name, call in module.script.called if _ENGINE in source.text else ():
+        for name, call in module.script.called:
             fact = _passed(module.script, call, "optimizer", _OPTIMIZER) if name == _ENGINE else absent()
             if not fact.is_absent:
                 return unknown("a module that the script imports passes it", *fact.origins)
-        for origin in module.script.imports.values() if steps < _MOST_STEPS else ():
-            found = find_module(origin, at, workspace) or find_module(
-                origin.rpartition(".")[0] or origin, at, workspace
-            )
-            if found is not None and found not in seen and len(seen) < _MOST_MODULES:
-                seen.add(found)
-                pending.append((found, steps + 1))
     return absent()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location
-from dslint.model.plan.parser.modules import find_module, load
+from dslint.model.plan.parser.modules import imported_sources
 from dslint.model.plan.scriptrun import script_run
 from dslint.python.attributes import lineage
 from dslint.python.values import ClassAtom, Const, Instance, Tuple
@@ -48,7 +48,8 @@ class OwnOptimizer:
 
 def own_optimizer(path: str, workspace: Workspace) -> OwnOptimizer | None:
     """The optimizer that a script gives its Trainer; `None` where it gives none, or nobody knows which Trainer runs."""
-    if not any(_MENTIONS.search(text) for text in _texts(path, workspace)):
+    sources = imported_sources(path, workspace, _MOST_STEPS, _MOST_MODULES)
+    if not any(_MENTIONS.search(source.text) for source in sources):
         return None
     run = script_run(path, workspace)
     if run is None:
@@ -65,25 +66,6 @@ def own_optimizer(path: str, workspace: Workspace) -> OwnOptimizer | None:
     if found is None:
         return OwnOptimizer(passed) if passed is not None else None
     return _read(*found, passed)
-
-
-def _texts(path: str, workspace: Workspace) -> Iterator[str]:
-    """The texts of a script and of the modules of the project that it imports, a few steps deep."""
-    pending, seen = [(path, 0)], {path}
-    while pending:
-        at, steps = pending.pop(0)
-        source = workspace.read(at)
-        if source is None:
-            continue
-        yield source.text
-        module = load(at, workspace) if at.endswith(".py") and steps < _MOST_STEPS else None
-        for origin in module.script.imports.values() if module is not None else ():
-            found = find_module(origin, at, workspace) or find_module(
-                origin.rpartition(".")[0] or origin, at, workspace
-            )
-            if found is not None and found not in seen and len(seen) < _MOST_MODULES:
-                seen.add(found)
-                pending.append((found, steps + 1))
 
 
 def _passed(made: Event) -> Location | None:

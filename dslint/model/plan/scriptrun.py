@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import posixpath
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,13 +21,12 @@ from dslint.python.libraries import libraries
 from dslint.python.search import ModuleSearch
 from dslint.python.shared import Shared
 from dslint.python.source import Module
+from dslint.python.stack import deep_calls
 
 # Where the interpreter sees the files that the user sees by relative paths.
 _ROOT = "/project"
 # Interpretations are large; several questions about a script follow each other.
 _KEPT = 4
-# Frames of Python for the deepest chain of calls that is interpreted.
-_FRAMES = 6_000
 
 
 @dataclass(eq=False)
@@ -79,13 +77,8 @@ def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -
 
 
 def _interpreted(path: str, analysis: Analysis) -> ScriptRun | None:
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _FRAMES))
-    try:
-        with no_collections():
-            entry = analysis.script(path)
-    finally:
-        sys.setrecursionlimit(limit)
+    with deep_calls(), no_collections():
+        entry = analysis.script(path)
     return None if entry is None else ScriptRun(analysis, entry)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dslint.python.events import Call
+from dslint.python.scopes import own_nodes
 from dslint.python.source import Module
 from dslint.python.values import Function
 
@@ -111,7 +112,7 @@ def _binds(target: ast.expr, name: str) -> bool:
 
 def _given(scope: ast.AST, name: str) -> Iterator[ast.expr]:
     """Yield what a function binds to a name, and what it puts into the container of that name."""
-    for node in _own(scope):
+    for node in own_nodes(scope):
         if isinstance(node, ast.For) and _binds(node.target, name):
             yield node.iter
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -145,13 +146,3 @@ def _passed(name: str, here: Spot) -> Iterator[tuple[ast.expr, Spot]]:
     if 0 <= at < len(call.node.args):
         yield call.node.args[at], spot
     yield from ((k.value, spot) for k in call.node.keywords if k.arg == name)
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield what stands in a function, and not in functions inside."""
-    pending = list(ast.iter_child_nodes(scope))
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, _FUNCTIONS):
-            pending.extend(ast.iter_child_nodes(node))

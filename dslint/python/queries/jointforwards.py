@@ -10,6 +10,7 @@ from typing import TypeGuard
 from dslint.python.events import Call, Event, Seq, walk
 from dslint.python.program import Program
 from dslint.python.queries.skipped import is_frozen
+from dslint.python.scopes import own_nodes
 from dslint.python.source import Module
 from dslint.python.values import Function
 
@@ -84,13 +85,13 @@ class JointForwards:
 
     def _of_name(self, name: str, here: _Here) -> Iterator[tuple[ast.expr, _Here]]:
         """Yield the one value of a name in its function, also of `q, p = engine(a), engine(b)`."""
-        empty = {id(n.targets[0]) for n in _own(here.scope) if isinstance(n, ast.Assign) and _is_none(n.value)}
-        stores = [n for n in _own(here.scope) if _is_bound(n) and ast.unparse(n) == name and id(n) not in empty]
+        empty = {id(n.targets[0]) for n in own_nodes(here.scope) if isinstance(n, ast.Assign) and _is_none(n.value)}
+        stores = [n for n in own_nodes(here.scope) if _is_bound(n) and ast.unparse(n) == name and id(n) not in empty]
         if not stores and here.calls:
             yield from _passed(name, here)
         if len(stores) != 1 or self._is_frozen_at(here.scope, stores[0]):
             return
-        for node in _own(here.scope):
+        for node in own_nodes(here.scope):
             if isinstance(node, ast.AnnAssign) and node.target is stores[0] and node.value is not None:
                 yield node.value, here
             elif isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -115,7 +116,7 @@ class JointForwards:
             if isinstance(function, ast.Lambda):
                 yield function.body, _Here(call.function.module, function, (call, *here.calls))
                 return
-            returns = [n.value for n in _own(function) if isinstance(n, ast.Return)]
+            returns = [n.value for n in own_nodes(function) if isinstance(n, ast.Return)]
             if len(returns) == 1 and returns[0] is not None and not is_frozen(call):
                 yield returns[0], _Here(call.function.module, function, (call, *here.calls))
         elif self._is_functional(node.func, here):
@@ -127,7 +128,7 @@ class JointForwards:
     def _is_functional(self, function: ast.expr, here: _Here) -> bool:
         """Return whether a call means a function of `torch.nn.functional`, by imports here and in modules between."""
         words = ast.unparse(function).split(".")
-        inside = [node for node in _own(here.scope) if isinstance(node, ast.Import | ast.ImportFrom)]
+        inside = [node for node in own_nodes(here.scope) if isinstance(node, ast.Import | ast.ImportFrom)]
         return any(path.startswith(f"{_FUNCTIONAL}.") for path in self._paths(words, here.module, inside, 0))
 
     def _paths(self, words: list[str], module: Module, inside: Sequence[ast.AST], steps: int) -> Iterator[str]:
@@ -153,7 +154,7 @@ class JointForwards:
                     yield ".".join((home, *inner))
 
     def _is_frozen_at(self, scope: ast.AST, node: ast.AST) -> bool:
-        blocks = (n for n in _own(scope) if isinstance(n, ast.With | ast.AsyncWith) and id(n) in self._frozen)
+        blocks = (n for n in own_nodes(scope) if isinstance(n, ast.With | ast.AsyncWith) and id(n) in self._frozen)
         return any(inner is node for block in blocks for inner in ast.walk(block))
 
 
@@ -188,16 +189,6 @@ def _scope_of(module: Module, node: ast.AST) -> ast.AST:
     """Return the innermost function around a node, or its module."""
     found: ast.AST = module.tree
     for scope in ast.walk(module.tree):
-        if isinstance(scope, _FUNCTIONS) and any(inner is node for inner in _own(scope)):
+        if isinstance(scope, _FUNCTIONS) and any(inner is node for inner in own_nodes(scope)):
             found = scope
     return found
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield what stands in a function, and not in functions inside."""
-    pending = list(ast.iter_child_nodes(scope))
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, _FUNCTIONS):
-            pending.extend(ast.iter_child_nodes(node))

@@ -100,7 +100,7 @@ class LeftOuts:
         if any(base not in ("torch.nn.Module", "builtins.object") for base in bases):
             return False
         is_swept = any(name in owner.module.attributes for name in _SWEEPING)
-        return not is_swept and not _BY_TEXT.search(owner.module.code)
+        return not is_swept and not owner.module.search(_BY_TEXT)
 
     def _of_class(self, owner: ClassAtom) -> Iterator[Layer]:
         for field, value in _fields(owner.node):

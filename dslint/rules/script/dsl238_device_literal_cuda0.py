@@ -75,7 +75,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     places = [(found, value, node) for found in run.happenings(*DEVICE_TAGS) for value, node in _named(run, found)]
     joins = _joins(run) if places else []
     for found, value, node in places:
-        if _SERVERS.search(found.event.module.code) or _SERVERS.search(found.entry.module.code):
+        if found.event.module.search(_SERVERS) or found.entry.module.search(_SERVERS):
             return  # a demo, which uses one GPU
         if _is_of_every_rank(run, found, joins):
             yield _finding(run, found.event, value, node)

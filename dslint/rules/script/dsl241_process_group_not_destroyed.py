@@ -47,7 +47,7 @@ _ENDS = re.compile(
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first process group of a program, when nothing that it loads ends one."""
-    if run.has("destroys-group") or any(_ENDS.search(m.code) for m in run.machine.program.modules()):
+    if run.has("destroys-group") or any(m.search(_ENDS) for m in run.machine.program.modules()):
         return
     for entry, tree in run.trees():
         made = next((e for e in events(tree) if _is_nccl(run, e)), None) if entry.kind == "script" else None

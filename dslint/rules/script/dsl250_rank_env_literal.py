@@ -84,7 +84,7 @@ def _text(event: Event) -> str | None:
 def _runs_always(run: RunQuery, found: Happening) -> bool:
     """Return whether every process that runs the script comes here."""
     event, entry = found.event, found.entry
-    if entry.kind != "script" or event.lanes != run.machine.worlds.full or STARTING.search(event.module.code):
+    if entry.kind != "script" or event.lanes != run.machine.worlds.full or event.module.search(STARTING):
         return False
     if any(isinstance(node, Loop) for node in found.around):
         return False

@@ -89,7 +89,7 @@ def _makers(run: RunQuery) -> dict[int, list[Event]]:
     for event in (happening.event for happening in run.happenings("makes-engine")):
         data = event.arguments.get("training_data")
         is_given = event.api == "deepspeed.initialize" and data is not None and data.constants != (None,)
-        if is_given and not _OWN_SAMPLER.search(event.module.code):
+        if is_given and not event.module.search(_OWN_SAMPLER):
             found[id(event.node)] = [event]
     return found
 

@@ -89,7 +89,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                     is_same = bool(one.owners & models) or _is_same_by_name(one.found.event, event)
                     if not is_same or one.atom in taken or not is_used or id(one.found.event.node) in seen:
                         continue
-                    if not _excludes(one.found, found) and not _REWRITTEN.search(one.found.event.module.code):
+                    if not _excludes(one.found, found) and not one.found.event.module.search(_REWRITTEN):
                         seen.add(id(one.found.event.node))
                         yield _finding(run, one.found, found)
 

@@ -146,7 +146,7 @@ def _meet_here(run: RunQuery) -> bool:
 
 def _is_for_one_machine(found: Happening) -> bool:
     modules = (found.event.module, found.entry.module)
-    return any(_TEST.search(m.path) or _ONE_MACHINE.search(m.code) for m in modules)
+    return any(_TEST.search(m.path) or m.search(_ONE_MACHINE) for m in modules)
 
 
 def _may_be_here(met: Value | None) -> bool:

@@ -53,7 +53,7 @@ _FIXED = (ast.BinOp, ast.operator, ast.Constant)
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each hash of a text that is cut to a range."""
-    if run.context.is_one_process or not (run.has(*_RANKS) or _ASKS.search(run.entries[0].module.code)):
+    if run.context.is_one_process or not (run.has(*_RANKS) or run.entries[0].module.search(_ASKS)):
         return
     seen: set[int] = set()
     for module, node, kind in _hashes(run):

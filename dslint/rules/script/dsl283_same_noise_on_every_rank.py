@@ -57,7 +57,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     yield from _samples(run)
     seeds = _seeds(run) if run.has("wraps-model", "prepares", "makes-engine") else []
-    if not seeds or _PARALLEL.search(run.entries[0].module.code):
+    if not seeds or run.entries[0].module.search(_PARALLEL):
         return
     loops = {
         id(loop.node) for h in run.happenings("backward", "engine-backward") if _is_random(h) for loop in _loops(h)

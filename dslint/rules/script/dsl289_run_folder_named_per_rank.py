@@ -104,7 +104,7 @@ def _of_trainers(run: RunQuery, told: set[int]) -> Iterator[Finding]:
 def _has_several(run: RunQuery) -> bool:
     """Return whether something says that the script runs as several processes."""
     told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
-    return told or any(_RANKS.search(module.code) for module in run.machine.program.modules())
+    return told or any(module.search(_RANKS) for module in run.machine.program.modules())
 
 
 def _shared(run: RunQuery, found: list[Use]) -> Iterator[tuple[Use, Use]]:

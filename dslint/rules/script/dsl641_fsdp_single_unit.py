@@ -117,7 +117,7 @@ def _name(strategy: Value) -> str:
 def _has_layers(run: RunQuery, model: Instance) -> bool:
     """Return whether a model certainly has several layers: a library gives it, or its code lists them."""
     if isinstance(model.cls, ClassAtom):
-        return _LAYERS.search(model.cls.module.code) is not None
+        return model.cls.module.search(_LAYERS) is not None
     maker = run.makers.get(model)
     is_loaded = maker is not None and "loads" in maker.tags
     return is_loaded or (isinstance(model.cls, str) and model.cls.startswith(("transformers.", "torchvision.")))

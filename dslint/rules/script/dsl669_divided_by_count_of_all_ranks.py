@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.quotients import Place, Quotients, Traced
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import sums_over_ranks, wraps_to_average
+from dslint.rules.ddps import averaging_wrap, sums_over_ranks
 from dslint.rules.enginenames import loss_of
 from dslint.rules.runs import RunQuery
 
@@ -58,17 +58,15 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each division by a sum over the ranks in what is trained."""
     if run.context.is_one_process or not run.has("backward"):
         return
-    wrap = next(
-        (found.event for found in run.occurrences("wraps-model", "prepares") if wraps_to_average(run, found)), None
-    )
+    wrap = averaging_wrap(run)
     modules = list(run.machine.program.modules())
-    if wrap is None or any(_TOLD.search(module.code) for module in modules):
+    if wrap is None or any(module.search(_TOLD) for module in modules):
         return
     quotients = Quotients(modules, [tree for _, tree in run.trees()])
     sums = sums_over_ranks(run, quotients)
     seen: set[ast.AST] = set()
     for traced, starts in _trained(run, quotients) if sums else ():
-        if not traced.is_whole or any(_RANKS.search(ast.unparse(piece.node)) for piece in traced.pieces):
+        if _knows(traced):
             continue
         for place, below in [*traced.divisions, *starts]:
             inside = quotients.trace(below.module, below.node)
@@ -79,6 +77,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
 
 
 def _knows(traced: Traced) -> bool:
+    """Return whether a number may be computed with the number of ranks."""
     return not traced.is_whole or any(_RANKS.search(ast.unparse(piece.node)) for piece in traced.pieces)
 
 

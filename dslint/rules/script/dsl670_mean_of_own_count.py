@@ -27,7 +27,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.quotients import Named, Place, Quotients, Traced
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import sums_over_ranks, wraps_to_average
+from dslint.rules.ddps import averaging_wrap, sums_over_ranks
 from dslint.rules.enginenames import loss_of
 from dslint.rules.runs import RunQuery
 
@@ -52,8 +52,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each division of a loss by a count that is added up over the ranks for something else."""
     if run.context.is_one_process or not run.has("backward"):
         return
-    wraps = (f.event for f in run.occurrences("wraps-model", "prepares") if wraps_to_average(run, f))
-    wrap = next(wraps, None)
+    wrap = averaging_wrap(run)
     if wrap is None:
         return
     quotients = Quotients(run.machine.program.modules(), [tree for _, tree in run.trees()])

@@ -64,7 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     if run.context.is_one_process:
         return
     modules = run.machine.program.modules()
-    if any(_ONE_LENGTH.search(module.code) for module in modules):
+    if any(module.search(_ONE_LENGTH) for module in modules):
         return
     for found in run.happenings("trainer"):
         event = found.event
@@ -118,7 +118,7 @@ def _pads(run: RunQuery, collator: Value | None) -> tuple[Module, ast.AST] | Non
         return None
     padding = made.arguments.get("padding")
     is_longest = padding is None or padding.constants in ((True,), ("longest",))
-    cuts = any(_CUT.search(module.code) for module in run.machine.program.modules())
+    cuts = any(module.search(_CUT) for module in run.machine.program.modules())
     return (made.module, made.node) if is_longest and cuts else None
 
 

@@ -54,7 +54,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     derived: Derived | None = None
     for loop, joined in whole_lists(run):
-        if _DRAWS.search(loop.module.code) or not isinstance(loop.node, ast.For):
+        if loop.module.search(_DRAWS) or not isinstance(loop.node, ast.For):
             continue
         derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), _OTHERS)
         pieces = derived.of(loop.module, [loop.node.iter])

@@ -62,7 +62,7 @@ class _Loaded:
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each load of a model that runs without an engine."""
-    if any(_SWITCHED_OFF.search(module.code) for module in run.machine.program.modules()):
+    if any(module.search(_SWITCHED_OFF) for module in run.machine.program.modules()):
         return
     seen: set[int] = set()
     for entry, tree in run.trees():

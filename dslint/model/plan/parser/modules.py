@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from dslint.core.source import SourceFile
 from dslint.model.plan.pyscript import PyScript, read_script
 from dslint.model.workspace import Workspace
 
@@ -42,6 +44,25 @@ def load(path: str, workspace: Workspace) -> Module | None:
     if len(kept) > _KEPT:
         kept.popitem(last=False)
     return module
+
+
+def imported_sources(path: str, workspace: Workspace, steps: int, most: int) -> Iterator[SourceFile]:
+    """Yield a script and the modules of the project that it imports: ``steps`` imports deep, ``most`` files in all."""
+    pending, seen = [(path, 0)], {path}
+    while pending:
+        at, depth = pending.pop(0)
+        source = workspace.read(at)
+        if source is None:
+            continue
+        yield source
+        module = load(at, workspace) if at.endswith(".py") and depth < steps else None
+        for origin in module.script.imports.values() if module is not None else ():
+            found = find_module(origin, at, workspace) or find_module(
+                origin.rpartition(".")[0] or origin, at, workspace
+            )
+            if found is not None and found not in seen and len(seen) < most:
+                seen.add(found)
+                pending.append((found, depth + 1))
 
 
 def find_module(name: str, importer: str, workspace: Workspace) -> str | None:
