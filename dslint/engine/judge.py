@@ -23,7 +23,7 @@ from dslint.rules.own import SYNTAX_ERROR, UNREADABLE_FILE
 
 if TYPE_CHECKING:
     from dslint.parse.python import ScriptDoc, ScriptProblem
-    from dslint.python.program import Files
+    from dslint.python.files import Files
     from dslint.python.project import Project
     from dslint.python.search import Question
     from dslint.rules.base import RuleMeta
@@ -145,7 +145,7 @@ class _Look:
         if not (visitors or is_run or self.job.is_named):
             return []
         with stage_of(self.profile, "syntax tree (ast)"):
-            tree = parse_ast(source)
+            tree = self._known_tree(source) or parse_ast(source)
         visitors = self._left(visitors, tree)
         if not isinstance(tree, ast.Module):
             return self._of_syntax(source, tree, visitors) if visitors or is_run or self.job.is_named else []
@@ -154,6 +154,13 @@ class _Look:
             found, more = self._of_runs(source, tree, of_runs, found)
             return told_once(found, more, {rule.meta.code: rule.meta.also_told_by for rule in of_runs})
         return found
+
+    def _known_tree(self, source: SourceFile) -> ast.Module | None:
+        """The tree of the script, where another one has imported it."""
+        if self.modules is None or self.job.kind != "script":
+            return None
+        known = self.modules.interpreted.parsed.get(self.modules.files.absolute(source.path))
+        return known.tree if known is not None and known.source.text == source.text else None
 
     def _is_run(self, rules: list[ScriptRule]) -> bool:
         """A run begins here, or a rule asks for modules like this one wherever runs begin."""
@@ -200,7 +207,10 @@ class _Look:
                 self.profile.charge(rule.meta.code, "queries", perf_counter() - start)
         for query in (*(run.query for run in runs), *((more.query,) if more is not None else ())):
             note_asked(self.job, query, self.modules)
-        return as_started(found, runs, frozenset(rule.meta.code for rule in rules)), findings
+        kept = as_started(found, runs, frozenset(rule.meta.code for rule in rules))
+        for query in (*(run.query for run in runs), *((more.query,) if more is not None else ())):
+            query.release()
+        return kept, findings
 
     def _of_syntax(
         self, source: SourceFile, tree: ast.Module | ScriptProblem, rules: list[ScriptRule]

@@ -76,8 +76,6 @@ def _may_stop(m: Machine, frame: Frame, results: list[tuple[Value, Value | None]
 def _generate(
     m: Machine, node: Comprehension, at: int, subject: Value, produce: Callable[[], None], counted: list[int]
 ) -> None:
-    from dslint.python.comparisons import narrow
-    from dslint.python.expressions import evaluate
     from dslint.python.statements import assign
 
     part = node.generators[at]
@@ -87,37 +85,45 @@ def _generate(
 
     def turn() -> None:
         assign(m, part.target, loops.items_of(m, subject, part.iter))
-        filtered(0)
-
-    def filtered(nth: int) -> None:
-        if not m.alive:
-            return
-        if nth == len(part.ifs):
-            if at + 1 < len(node.generators):
-                _generate(m, node, at + 1, evaluate(m, node.generators[at + 1].iter), produce, counted)
-            else:
-                produce()
-            return
-        test = part.ifs[nth]
-        value = evaluate(m, test)
-        if not m.alive:
-            return
-        true, false, varies = m.truth(value)
-        counted[0] |= (varies if true & false else m.split_varies(true)) if false else 0
-
-        def holds() -> None:
-            narrow(m, test, True)
-            filtered(nth + 1)
-
-        alt = Alt(test, m.frame.module, value, true, false, varies, Seq(), Seq())
-        outer = m.events
-        m.branch(alt, holds, lambda: None, value.number)
-        if alt.then.items:
-            outer.append(alt)
+        _filtered(m, node, at, 0, produce, counted)
 
     loops.run_loop(m, loop, turn, [], m.new_loop(part.iter))
     if loop.body.items:
         m.events.append(loop)
+
+
+def _filtered(
+    m: Machine, node: Comprehension, at: int, nth: int, produce: Callable[[], None], counted: list[int]
+) -> None:
+    """Run what comes after the tests of a generator from the `nth` on."""
+    from dslint.python.comparisons import narrow
+    from dslint.python.expressions import evaluate
+
+    part = node.generators[at]
+    if not m.alive:
+        return
+    if nth == len(part.ifs):
+        if at + 1 < len(node.generators):
+            _generate(m, node, at + 1, evaluate(m, node.generators[at + 1].iter), produce, counted)
+        else:
+            produce()
+        return
+    test = part.ifs[nth]
+    value = evaluate(m, test)
+    if not m.alive:
+        return
+    true, false, varies = m.truth(value)
+    counted[0] |= (varies if true & false else m.split_varies(true)) if false else 0
+
+    def holds() -> None:
+        narrow(m, test, True)
+        _filtered(m, node, at, nth + 1, produce, counted)
+
+    alt = Alt(test, m.frame.module, value, true, false, varies, Seq(), Seq())
+    outer = m.events
+    m.branch(alt, holds, lambda: None, value.number)
+    if alt.then.items:
+        outer.append(alt)
 
 
 def _collected(

@@ -240,6 +240,7 @@ def children(node: Node) -> tuple[Node, ...]:
 def walk(node: Node) -> Iterator[Node]:
     """Yield `node` and every node below it, each once even where summaries share a subtree."""
     if node.__class__ is Seq and node.flat is not None:
+        yield node
         yield from node.flat
         return
     seen: set[int] = set()
@@ -250,13 +251,19 @@ def walk(node: Node) -> Iterator[Node]:
             continue
         seen.add(id(top))
         yield top
-        pending.extend(reversed(children(top)))
+        if top.__class__ is not Event:  # most nodes are, and have none inside
+            pending.extend(reversed(children(top)))
+
+
+def tells(body: list[Node]) -> bool:
+    """Return whether something happens in a body, and not only tests and calls that lead to nothing."""
+    return any(isinstance(node, Event | Lost | Handed) for node in walk(Seq(body)))
 
 
 def completed(tree: Seq) -> Seq:
     """Return the tree of an entry that nothing is added to any more: who walks it again takes the list."""
     if tree.flat is None:
-        tree.flat = list(walk(tree))
+        tree.flat = list(walk(tree))[1:]  # not itself: it would wait for the collector
     return tree
 
 

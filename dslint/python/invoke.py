@@ -224,30 +224,37 @@ def alternatives(m: Machine, runs: list[Callable[[], Value]], subject: Value, no
         return runs[0]()
     if not runs:
         return NOTHING
-    results: list[tuple[Value, int]] = []
-
-    def chain(at: int) -> None:
-        if at == len(runs) - 1:
-            results.append((runs[at](), m.lanes))
-            return
-        alt = Alt(node, m.frame.module, None, m.lanes, m.lanes, subject.varies, Seq(), Seq())
-        outer = m.events
-        m.branch(alt, lambda: results.append((runs[at](), m.lanes)), lambda: chain(at + 1))
-        if alt.then.items or alt.orelse.items:
-            outer.append(alt)
-
+    results: list[Value] = []
     focus = m.program.focus
     if focus is not None:
         focus.forks += 1
     try:
-        chain(0)
+        _one_or_next(m, runs, 0, subject, node, results)
     finally:
         if focus is not None:
             focus.forks -= 1
     found = NOTHING
-    for value, _ in results:
+    for value in results:
         found = join(found, value, subject.varies)
     return found
+
+
+def _one_or_next(
+    m: Machine, runs: list[Callable[[], Value]], at: int, subject: Value, node: ast.AST, results: list[Value]
+) -> None:
+    # No inner function: one that calls itself is garbage that holds the machine until the collector comes.
+    if at == len(runs) - 1:
+        results.append(runs[at]())
+        return
+    alt = Alt(node, m.frame.module, None, m.lanes, m.lanes, subject.varies, Seq(), Seq())
+    outer = m.events
+    m.branch(
+        alt,
+        lambda: results.append(runs[at]()),
+        lambda: _one_or_next(m, runs, at + 1, subject, node, results),
+    )
+    if alt.then.items or alt.orelse.items:
+        outer.append(alt)
 
 
 def call_value(m: Machine, function: Value, arguments: Arguments, node: ast.AST) -> Value:

@@ -216,31 +216,35 @@ def _copied(m: Machine, atom: Instance, node: ast.AST, is_one_of_several: bool) 
 
 def deeply_copied(m: Machine, value: Value, node: ast.AST, path: tuple[str, ...] = ()) -> Value:
     """Return a copy of dictionaries and lists with copies of those in them; other objects are copied as a whole."""
-    twins: dict[Instance, Instance] = {}
-
-    def twin(atom: Instance) -> Instance:
-        if atom not in twins:
-            context = m.context((m.frame.turn or m.frame.id, "deep copy", path, len(twins)))
-            new = twins[atom] = m.instance(node, context, atom.cls, m.frame.loops[-1].number if m.frame.loops else 0)
-            containers.clear(m, new)
-            for name in list(m.store.names.get(atom, ())):
-                stored = m.store.get((atom, name))
-                if stored is not None and name != ESCAPED:
-                    m.store.set((new, name), inner(stored))
-        return twins[atom]
-
-    def inner(value: Value) -> Value:
-        atoms = [
-            twin(atom)
-            if isinstance(atom, Instance) and atom.cls in CONTAINERS
-            else Tuple(tuple(map(inner, atom.items)), atom.cls)
-            if isinstance(atom, Tuple)
-            else atom
-            for atom in value.atoms
-        ]
-        return replace(value, atoms=frozenset(atoms))
-
     held = [atom for atom in value.atoms if isinstance(atom, Instance) and atom.cls in CONTAINERS]
     if held and len(held) == len(value.atoms):
-        return inner(value)
+        return _with_twins(m, value, node, path, {})
     return value if path else copied(m, value, node)
+
+
+def _with_twins(
+    m: Machine, value: Value, node: ast.AST, path: tuple[str, ...], twins: dict[Instance, Instance]
+) -> Value:
+    atoms = [
+        _twin(m, atom, node, path, twins)
+        if isinstance(atom, Instance) and atom.cls in CONTAINERS
+        else Tuple(tuple(_with_twins(m, item, node, path, twins) for item in atom.items), atom.cls)
+        if isinstance(atom, Tuple)
+        else atom
+        for atom in value.atoms
+    ]
+    return replace(value, atoms=frozenset(atoms))
+
+
+def _twin(
+    m: Machine, atom: Instance, node: ast.AST, path: tuple[str, ...], twins: dict[Instance, Instance]
+) -> Instance:
+    if atom not in twins:
+        context = m.context((m.frame.turn or m.frame.id, "deep copy", path, len(twins)))
+        new = twins[atom] = m.instance(node, context, atom.cls, m.frame.loops[-1].number if m.frame.loops else 0)
+        containers.clear(m, new)
+        for name in list(m.store.names.get(atom, ())):
+            stored = m.store.get((atom, name))
+            if stored is not None and name != ESCAPED:
+                m.store.set((new, name), _with_twins(m, stored, node, path, twins))
+    return twins[atom]

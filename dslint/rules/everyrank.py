@@ -45,8 +45,7 @@ def arrivals(run: RunQuery, *tags: str) -> Iterator[Arrival]:
     """Yield the events with one of the tags that every rank of a run of several processes reaches, each once."""
     wanted = frozenset(tags)
     seen: set[int] = set()
-    for _, tree in run.trees():
-        found = list(_in_order(tree))
+    for found in run.ordered if run.has(*tags) else ():
         spawns = [event.node for event, _ in found if "spawns" in event.tags]
         is_notebook = run.path.endswith(".ipynb")
         regions = [
@@ -146,13 +145,14 @@ def _is_lock(manager: Value) -> bool:
     return False
 
 
-def _in_order(tree: Seq) -> Iterator[tuple[Event, tuple[Node, ...]]]:
+def in_order(tree: Seq) -> Iterator[tuple[Event, tuple[Node, ...]]]:
     """Yield the events of a tree in the order of the source, a shared subtree once.
 
     A test that some leave the block by is around all that follows in the block; so is one where some wait for others.
     """
     pending: list[tuple[Node, tuple[Node, ...]]] = [(tree, ())]
     seen: set[int] = set()
+    with_barrier = _with_barrier(tree)
     while pending:
         node, around = pending.pop()
         if id(node) in seen:
@@ -165,9 +165,13 @@ def _in_order(tree: Seq) -> Iterator[tuple[Event, tuple[Node, ...]]]:
             for item in node.items:
                 inner.append((item, within))
                 item = _last_test(item)
-                if isinstance(item, Alt) and _waits_on_one_side(item):
+                if isinstance(item, Alt) and _waits_on_one_side(item, with_barrier):
                     # Between two such tests the ranks go one after the other.
-                    turns = [n for n in within if isinstance(n, Alt) and n not in around and _waits_on_one_side(n)]
+                    turns = [
+                        n
+                        for n in within
+                        if isinstance(n, Alt) and n not in around and _waits_on_one_side(n, with_barrier)
+                    ]
                     within = tuple(n for n in within if n not in turns) if turns else (*within, item)
                 elif isinstance(item, Alt) and _leaves(item):
                     within = (*within, item)
@@ -200,10 +204,32 @@ def _leaves(alt: Alt) -> bool:
     )
 
 
-def _waits_on_one_side(alt: Alt) -> bool:
+def _with_barrier(tree: Seq) -> frozenset[int]:
+    """Return the nodes of a tree, by identity, in which somebody waits at a barrier."""
+    found: set[int] = set()
+    # Most trees have none, and one look says so.
+    if not any("barrier" in event.tags for event in events(tree)):
+        return frozenset()
+    pending: list[tuple[Node, bool]] = [(tree, False)]
+    seen: set[int] = set()
+    while pending:
+        node, is_done = pending.pop()
+        inner = children(node)
+        if is_done:
+            if any(id(child) in found for child in inner):
+                found.add(id(node))
+        elif id(node) not in seen:
+            seen.add(id(node))
+            if isinstance(node, Event) and "barrier" in node.tags:
+                found.add(id(node))
+            pending.append((node, True))
+            pending += [(child, False) for child in inner]
+    return frozenset(found)
+
+
+def _waits_on_one_side(alt: Alt, with_barrier: frozenset[int]) -> bool:
     """Return whether some ranks wait at a barrier here, so that the others go first."""
-    sides = [any("barrier" in event.tags for event in events(side)) for side in (alt.then, alt.orelse)]
-    return sides[0] != sides[1] and not _is_common(alt)
+    return (id(alt.then) in with_barrier) != (id(alt.orelse) in with_barrier) and not _is_common(alt)
 
 
 def written_as(event: Event, node: ast.expr | None) -> list[str]:

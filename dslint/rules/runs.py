@@ -73,6 +73,11 @@ class RunQuery:
             completed(entry.tree)
         return self.analysis.entries
 
+    def release(self) -> None:
+        """Drop all that was found out: nobody asks again, and what refers to itself would wait for the collector."""
+        for name in [name for name in self.__dict__ if name not in ("path", "context")]:
+            del self.__dict__[name]
+
     def trees(self) -> Iterator[tuple[Entry, Seq]]:
         """Yield the tree of each entry."""
         for entry in self.entries:
@@ -185,6 +190,13 @@ class RunQuery:
         return found
 
     @cached_property
+    def ordered(self) -> list[list[tuple[Event, tuple[Node, ...]]]]:
+        """Return the events of each entry with what is around them, as :func:`dslint.rules.everyrank.in_order` does."""
+        from dslint.rules.everyrank import in_order
+
+        return [list(in_order(tree)) for _, tree in self.trees()]
+
+    @cached_property
     def makers(self) -> dict[Instance, Event]:
         """Return the event that made each object: its constructor, or the function that returned it."""
         found: dict[Instance, Event] = {}
@@ -273,5 +285,6 @@ def _with_surroundings(tree: Seq) -> Iterator[tuple[Node, tuple[Node, ...]]]:
             continue
         seen.add(id(node))
         yield node, around
-        inner = around if isinstance(node, Seq) else (*around, node)
-        pending.extend((child, inner) for child in reversed(children(node)))
+        if node.__class__ is not Event:  # most nodes are, and have none inside
+            inner = around if isinstance(node, Seq) else (*around, node)
+            pending += [(child, inner) for child in reversed(children(node))]

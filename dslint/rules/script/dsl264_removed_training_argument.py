@@ -100,13 +100,14 @@ class Check(ScriptCheck):
     def visit_Attribute(self, node: cst.Attribute) -> None:
         """`training_args.overwrite_output_dir`: a removed argument is a removed attribute."""
         name = node.attr.value
-        if name not in removed_fields() or not self._is_owner(node) or self._is_stored(node):
+        if name not in removed_fields() or self._is_stored(node):
             return
         owner = ("transformers", "TrainingArguments")
         if self.classes.any_adds(name) or self.classes.asks_for_release(node) or self.classes.states_release(owner[0]):
             return
         found = refused(node.attr, name, owner, self._releases(), None, "AttributeError: object has no attribute")
-        if found is not None and found.severity is not Severity.INFO:
+        # Whose attribute it is comes last: only an interpretation of the script knows it.
+        if found is not None and found.severity is not Severity.INFO and self._is_owner(node):
             self.read.append(found)
 
     def _is_owner(self, node: cst.Attribute) -> bool:

@@ -57,24 +57,28 @@ def query(run: RunQuery) -> Iterator[Finding]:
             function = call.function if isinstance(call, Call) else None
             if not isinstance(call, Call) or not isinstance(function, Function) or id(function.node) in seen:
                 continue
-            if not _is_length(function) or _keeps(call):
+            if not _is_length(function):
                 continue
             event = next((e for e in events(call.body) if e.tags & _COLLECTIVES and not e.tags & _GROUPS), None)
-            if event is not None and not event.may:
+            if event is not None and not event.may and not _keeps(call) and _gives_items(function):
                 seen.add(id(function.node))
                 yield _finding(run, function.module, function.node, event)
 
 
 def _is_length(function: Function) -> bool:
-    """Return whether a function says how many items an object gives."""
+    """Return whether a function is named as one that says how many items there are."""
     node = function.node
     if not isinstance(node, ast.FunctionDef):
         return False
     is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
     if "cached" in "".join(map(ast.unparse, node.decorator_list)):
         return False
-    if node.name != "__len__" and not (is_property and _LENGTHS.search(node.name)):
-        return False
+    return node.name == "__len__" or bool(is_property and _LENGTHS.search(node.name))
+
+
+def _gives_items(function: Function) -> bool:
+    """Return whether the class of a method gives items, too."""
+    node = function.node
     around = [n for n in ast.walk(function.module.tree) if isinstance(n, ast.ClassDef) and node in n.body]
     names = {part.name for cls in around for part in cls.body if isinstance(part, ast.FunctionDef)}
     return bool(names & set(_ITEMS))
