@@ -6,10 +6,9 @@ import ast
 from typing import TYPE_CHECKING
 
 from dslint.python.entries import Analysis
+from dslint.python.files import Texts
 from dslint.python.libraries import libraries
-from dslint.python.program import Texts
 from dslint.python.shared import Shared
-from dslint.python.source import Module
 from dslint.python.stack import deep_calls
 from dslint.rules.runs import RunQuery
 
@@ -41,7 +40,8 @@ def run_queries(
         shared = modules.interpreted if launch is None else modules.interpreted.started(worlds)
         analysis = Analysis(modules.files, worlds, rows, shared)
     analysis.machine.launch = launch
-    _as_main(analysis, source, tree, modules.interpreted if modules is not None else analysis.program.shared)
+    shared = modules.interpreted if modules is not None else analysis.program.shared
+    shared.module_of(source, tree, analysis.program.files.absolute(source.path))
     with deep_calls():
         analysis.script(job.path)
     query = RunQuery(analysis, job.path, job.context)
@@ -53,12 +53,3 @@ def note_asked(job: Job, query: RunQuery, modules: Project | None) -> None:
     """Write down the files that interpretation, or since then a rule, has asked for: a cached result rests on them."""
     if modules is not None:
         modules.note(("script", modules.files.absolute(job.path)), query.analysis.program.noted.asked)
-
-
-def _as_main(analysis: Analysis, source: SourceFile, tree: ast.Module, shared: Shared) -> None:
-    """Take the tree that is there for the script, and for modules that import it."""
-    path = analysis.program.files.absolute(source.path)
-    known = shared.parsed.get(path)
-    if known is None or known.source.text != source.text:
-        shared.parsed[path] = Module(source, tree, absolute=path)
-        shared.forget(path)

@@ -10,10 +10,10 @@ from dslint.python import attributes
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, walk
 from dslint.python.facts import lanes_text
+from dslint.python.files import Texts
 from dslint.python.joins import join
 from dslint.python.launches import Launch, common
 from dslint.python.libraries import libraries
-from dslint.python.program import Texts
 from dslint.python.project import Project
 from dslint.python.shared import Shared
 from dslint.python.source import Module
@@ -35,13 +35,18 @@ class Beliefs:
     ) -> None:
         launch = common(launches) if launches else None
         files = project.files if project is not None else Texts({})
-        # What other scripts have left behind was not recorded.
-        shared = Shared()
-        self._analysis = Analysis(files, launch.worlds if launch is not None else None, libraries(own), shared)
+        worlds = launch.worlds if launch is not None else None
+        path = files.absolute(source.path)
+        known = project.interpreted if project is not None else Shared()
+        self._module = known.module_of(source, tree, path)
+        if self._module.tree is not tree:
+            # Who asks has other nodes than the scripts before have left behind.
+            known = Shared()
+            self._module = known.module_of(source, tree, path)
+        self._analysis = Analysis(files, worlds, libraries(own), known if launch is None else known.started(worlds))
         machine = self._analysis.machine
         machine.launch = launch
-        path = files.absolute(source.path)
-        self._module = shared.parsed[path] = Module(source, tree, absolute=path)
+        machine.program.records_imports = False
         self._values: dict[int, Value] = {}
         self._classes: dict[int, set[str]] = {}
         self._lanes: dict[int, int] = {}

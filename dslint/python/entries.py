@@ -14,6 +14,7 @@ from dslint.python.bynames import class_of, names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
 from dslint.python.escapes import lose_fields, lose_names
 from dslint.python.events import Lost, Node, Seq
+from dslint.python.files import Files
 from dslint.python.focus import Focus
 from dslint.python.heap import CONTENT, Frame, Outcome, OutOfBudgetError
 from dslint.python.hooks import first_name, hook_lanes, passed
@@ -22,7 +23,7 @@ from dslint.python.libraries import Libraries, libraries
 from dslint.python.machine import Machine
 from dslint.python.models import perhaps
 from dslint.python.namedlayers import may_lack, may_skip
-from dslint.python.program import Files, Program
+from dslint.python.program import Program
 from dslint.python.relevance import called_names
 from dslint.python.shared import Shared
 from dslint.python.source import Module

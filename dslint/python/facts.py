@@ -8,9 +8,9 @@ from typing import Any
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Alt, Event, Loop, walk
+from dslint.python.files import Files
 from dslint.python.libraries import libraries
 from dslint.python.machine import Machine
-from dslint.python.program import Files
 from dslint.python.source import Module
 from dslint.python.values import (
     INPUT,

@@ -19,8 +19,8 @@ from dslint.python.source import Module
 from dslint.python.values import NOTHING, OPAQUE, Api, Value, one, unknown
 
 if TYPE_CHECKING:
+    from dslint.python.files import Files
     from dslint.python.machine import Machine
-    from dslint.python.program import Files
 
 _MOST_FILES = 600
 # More steps than any entry may take: what is left is not run.

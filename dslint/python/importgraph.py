@@ -13,7 +13,7 @@ from dslint.python.libraries import Libraries
 from dslint.python.search import is_library
 
 if TYPE_CHECKING:
-    from dslint.python.program import Files
+    from dslint.python.files import Files
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([^\n#;]+))", re.MULTILINE

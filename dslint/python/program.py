@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from dslint.core.source import SourceFile
 from dslint.parse.python import ScriptProblem
 from dslint.parse.reading import Unreadable, decode
 from dslint.python import attributes
 from dslint.python.budgets import MODULE
-from dslint.python.events import Call, Node, Seq
+from dslint.python.events import Call, Node, Seq, tells
+from dslint.python.files import Files
 from dslint.python.heap import Frame, OutOfBudgetError
 from dslint.python.joins import join
 from dslint.python.machine import Machine
@@ -32,67 +33,11 @@ if TYPE_CHECKING:
 MOST_FOCUSED = 60
 
 
-class Files(Protocol):
-    """The way to the files of a project, by absolute path with `/`; are its answers remembered for a later run?"""
-
-    is_remembered: bool
-
-    def absolute(self, path: str) -> str:
-        """Return the absolute path of a path that the user sees."""
-
-    def shown(self, path: str) -> str:
-        """Return the path as the user sees it."""
-
-    def root(self, path: str) -> str:
-        """Return the root folder of the project around a file."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file; `None` when it is missing."""
-
-    def answer(self, question: tuple[str, ...]) -> str:
-        """Return the path of a module, or the digest of a file."""
-
-
-class Texts:
-    """Files that exist in memory only, by path: for examples and tests."""
-
-    is_remembered = False
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self.texts = {f"/project/{path}": text for path, text in texts.items()}
-        from dslint.python.search import ModuleSearch
-
-        folders = {path[:at] for path in self.texts for at, letter in enumerate(path) if letter == "/"}
-        self._search = ModuleSearch(lambda p: "file" if p in self.texts else "folder" if p in folders else "")
-
-    def absolute(self, path: str) -> str:
-        """Return the absolute path of a path that the user sees."""
-        return path if path.startswith("/") else f"/project/{path}"
-
-    def shown(self, path: str) -> str:
-        """Return the path as the user sees it."""
-        return path.removeprefix("/project/")
-
-    def root(self, path: str) -> str:
-        """Return the root folder of the project around a file."""
-        return "/project"
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file; `None` when it is missing."""
-        found = self.texts.get(path)
-        return found.encode("utf-8", "surrogatepass") if found is not None else None
-
-    def answer(self, question: tuple[str, ...]) -> str:
-        """Return the path of a module, or a text that changes with the bytes of a file."""
-        if question[0] == "module":
-            return self._search.find(question[1], question[2], question[3])
-        return self.texts.get(question[1], "")
-
-
 class Program:
     """The modules that one machine has read and run."""
 
-    max_modules = 200
+    # Large projects import some 300 from one script. More than these, and the rest is lost.
+    max_modules = 600
 
     def __init__(self, files: Files, shared: Shared | None = None, focus: Focus | None = None) -> None:
         self.files = files
@@ -101,6 +46,7 @@ class Program:
         # The file that is run as `__main__`, and the run of a module that takes place.
         self.main = ""
         self._recording: Recording | None = None
+        self.records_imports = True  # what is recorded of expressions (`Machine.recorder`) is wanted of modules, too
         self.frames: dict[int, int] = {}
         self.module_frames: set[int] = set()
         self._running: set[str] = set()
@@ -244,6 +190,8 @@ class Program:
         if body is None:
             body = self._executed(m, module)
         self._running.discard(path)
+        if not tells(body):
+            body = []
         self._run[path] = Seq(body)
         if body:
             self.module_events.append((module, self._run[path]))
@@ -252,17 +200,18 @@ class Program:
 
     def run_again(self, m: Machine, module: Module) -> Seq | None:
         """Import a module as a run did that is replayed; return its events when this is the first time."""
-        is_first = module.absolute not in self._run and module.absolute not in self._running
+        if module.absolute in self._run or module.absolute in self._running:
+            return None
         self.load(module.absolute)
         self.run_module(m, module)
-        return self._run.get(module.absolute) if is_first else None
+        return self._run.get(module.absolute)
 
     def _replayed(self, m: Machine, module: Module) -> list[Node] | None:
         """Do what the body of a module did for another script; return its events, `None` where it must run."""
         outer, self._recording = self._recording, None
         frame, m.frame = m.frame, None  # type: ignore[assignment]  # imports of a replay are nobody's events
         try:
-            for run in self.shared.runs.get(module.absolute, ()) if m.recorder is None else ():
+            for run in self.shared.runs.get(module.absolute, ()) if not self._records(m) else ():
                 body = replay(self, m, module, run)
                 if body is not None:
                     self.frame_of(m, module)
@@ -313,11 +262,15 @@ class Program:
         m.frame, m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries, m.limit, m.decided = saved
         self._note(m, noted)
         known = self.shared.runs.setdefault(path, [])
-        if run is not None and path != self.main and m.recorder is None and is_kept(known):
+        if run is not None and path != self.main and not self._records(m) and is_kept(known):
             known.append(run)
         elif self._recording is not None and path == self.main:
             self._recording.is_complete = False
         return body
+
+    def _records(self, m: Machine) -> bool:
+        """Return whether somebody wants the values of all expressions, those of imported modules too."""
+        return m.recorder is not None and self.records_imports
 
     def depends_on_launch(self) -> None:
         """Keep no record of the run of the module that takes place: another command may say something else."""

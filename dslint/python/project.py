@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-from dslint.python.program import Files
+from dslint.python.files import Files
 from dslint.python.search import Question, is_library
 from dslint.python.shared import Shared
 

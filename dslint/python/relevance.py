@@ -128,8 +128,11 @@ def _calls(caller: ast.AST, module: Module) -> list[tuple[str, int]]:
 
 def called_names(module: Module) -> frozenset[str]:
     """Return the names of the functions and methods that a module calls anywhere."""
-    called = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
-    return frozenset(func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in called)
+    if module.called is None:
+        called = (node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+        names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in called)
+        module.called = frozenset(names)
+    return module.called
 
 
 class Relevance:
@@ -247,13 +250,16 @@ class Relevance:
             searched = self._events if wanted is None else wanted
             if not words.isdisjoint(searched) and (self._focus is None or self._names(top, home, searched)):
                 return True
-            if wanted is None and self._known.get(id(top)):
+            known = self._known.get(id(top)) if wanted is None else None
+            if known:
                 return True
             if self._focus is not None and self._focus.leads(home, words):
                 return True
-            for word in words:
-                for inner in self._defined.get(word, ()):
+            for word in words & self._defined.keys() if known is None else ():
+                for inner in self._defined[word]:
                     if id(inner[0]) not in seen:
                         seen.add(id(inner[0]))
                         pending.append(inner)
+        if wanted is None:
+            self._known.update(dict.fromkeys(seen, False))
         return False

@@ -10,6 +10,9 @@ from functools import lru_cache
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
+# The fields of statements that hold statements, or handlers and cases that do.
+_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+
 
 @dataclass(slots=True)
 class Scope:
@@ -92,3 +95,13 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, FunctionNode):
             pending.extend(ast.iter_child_nodes(node))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a module in the order of the text, those in blocks and functions too."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        pending += [inner for name in reversed(_BLOCKS) for inner in reversed(getattr(node, name, ()))]

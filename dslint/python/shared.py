@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
+from dslint.python.source import Module
 from dslint.python.values import ClassAtom, Function, Instance
 
 if TYPE_CHECKING:
+    from dslint.core.source import SourceFile
     from dslint.python.lanes import Worlds
     from dslint.python.moduleruns import ModuleRun
-    from dslint.python.source import Module
 
 
 @dataclass(slots=True)
@@ -54,7 +55,14 @@ class Shared:
             made.parsed, made.trees, made.interned, made.numbers = self.parsed, self.trees, self.interned, self.numbers
         return self._started[worlds]
 
-    def forget(self, path: str) -> None:
-        """Forget what the body of a module did: its text is another one now."""
-        for one in (self, *self._started.values()):
-            one.runs.pop(path, None)
+    def module_of(self, source: SourceFile, tree: ast.Module, path: str) -> Module:
+        """Return the module of a script, whose tree is there, for it and for modules that import it.
+
+        What the body of another text under this path did is forgotten.
+        """
+        known = self.parsed.get(path)
+        if known is None or known.source.text != source.text:
+            known = self.parsed[path] = Module(source, tree, absolute=path)
+            for one in (self, *self._started.values()):
+                one.runs.pop(path, None)
+        return known

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dslint.core.source import Location, SourceFile, Span
 from dslint.parse.python import ScriptProblem, parse_ast
+from dslint.python.scopes import statements
 
 # The folders that may be part of the name of a module.
 _MOST_FOLDERS = 6
@@ -32,6 +33,7 @@ class Module:
         # The words in the text of its functions, and what they call, for those who ask (`relevance.py`).
         self.words: dict[ast.AST, frozenset[str]] = {}
         self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
+        self.called: frozenset[str] | None = None
         self._places: dict[re.Pattern[str], re.Match[str] | None] = {}
 
     @property
@@ -43,7 +45,7 @@ class Module:
     def imported(self) -> dict[str, list[tuple[str, str]]]:
         """Return where each name is imported from and as what, in functions too; of modules the whole path."""
         found: dict[str, list[tuple[str, str]]] = {}
-        for node in ast.walk(self.tree):
+        for node in statements(self.tree):
             if isinstance(node, ast.ImportFrom):
                 home = f"{'.' * node.level}{node.module or ''}"
                 for alias in node.names:
@@ -76,7 +78,7 @@ class Module:
     @cached_property
     def code(self) -> str:
         """Return the text with blanks for comments and for strings that are statements: what rules search for words."""
-        told = [self.span(n) for n in ast.walk(self.tree) if isinstance(n, ast.Expr) and _is_text(n.value)]
+        told = [self.span(n) for n in statements(self.tree) if isinstance(n, ast.Expr) and _is_text(n.value)]
         parts, at = [], 0
         for span in sorted(told, key=lambda span: span.start):
             parts += [self.source.text[at : span.start], _blank(self.source.text[span.start : span.end])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.engine.imports import lead_to_waits
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 from dslint.python.project import Project
 from dslint.rules.markers import RANKS, WAITS, begins_run, holds_alone
 

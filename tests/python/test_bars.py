@@ -6,8 +6,8 @@ import pytest
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Loop, walk
+from dslint.python.files import Texts
 from dslint.python.lanes import Worlds
-from dslint.python.program import Texts
 from dslint.python.varies import RANKED
 
 TWO = Worlds(((1, 2),), stated=True)

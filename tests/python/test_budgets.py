@@ -7,7 +7,7 @@ import pytest
 from dslint.python import entries
 from dslint.python.entries import Analysis
 from dslint.python.events import Context, Event, Loop, Lost, Node, children, walk
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 
 SCRIPT = """\
 import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, events
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 
 CONFIG = '{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 3}}'
 SCRIPT = """\

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, walk
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 from dslint.python.queries.parting import Parting
 from dslint.python.queries.traces import Partings
 from dslint.python.queries.waits import Waits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.python.entries import Analysis
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 from dslint.python.values import Value
 from dslint.python.varies import DATA
 

@@ -9,8 +9,8 @@ import pytest
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, Loop, Node, children, walk
+from dslint.python.files import Texts
 from dslint.python.lanes import Worlds
-from dslint.python.program import Texts
 from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import DATA, DIVERGENT, LOST, RANKED
 

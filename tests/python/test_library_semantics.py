@@ -6,7 +6,7 @@ import textwrap
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Alt, Call, Context, Event, events, walk
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 from dslint.python.values import ClassAtom, Instance, Unknown, Value
 
 

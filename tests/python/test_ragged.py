@@ -6,7 +6,7 @@ import pytest
 
 from dslint.python.entries import Analysis
 from dslint.python.events import events
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 
 IMPORTS = "import torch\nimport torch.distributed as dist\nimport torch.nn.functional as F\n\n\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dslint.python.entries import Analysis
+from dslint.python.files import Texts
 from dslint.python.lanes import Worlds
-from dslint.python.program import Texts
 from dslint.python.values import Const, PerRank, Value
 from dslint.python.varies import NAMED_RANK, RANKED
 

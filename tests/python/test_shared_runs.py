@@ -9,7 +9,7 @@ import pytest
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Alt, Call, Event, Node, Seq, children
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 from dslint.python.shared import Shared
 from dslint.python.values import ClassAtom, Function, Instance, Value
 from dslint.python.varies import described
@@ -52,6 +52,19 @@ STARTS = {
     "start_too.py": "import a\nimport start\n",
 }
 
+# Modules that are imported in blocks, and that do something then.
+BLOCKS = {
+    "ops/__init__.py": "try:\n    from .fast import run\nexcept ImportError:\n    from .slow import run\n",
+    "ops/fast.py": HEAD
+    + "import os\nif os.path.exists('x'):\n    import ops.start\n\ndef run():\n    dist.barrier()\n",
+    "ops/slow.py": HEAD + "KIND = 'slow'\n\ndef run():\n    dist.all_reduce(KIND)\n",
+    "ops/start.py": HEAD + "dist.init_process_group('gloo')\n",
+    "a.py": "from ops import run\nrun()\n",
+    "b.py": "import ops.start\nfrom ops import run\nrun()\n",
+    "c.py": "def later():\n    from ops import run\n    run()\n\nlater()\nimport ops.start\n",
+    "d.py": "import ops.slow\nops.slow.KIND = 3\nfrom ops import run\nrun()\n",
+}
+
 
 def dumped(node: Node) -> object:
     """The tree of events as plain data."""
@@ -90,7 +103,9 @@ def trees(texts: dict[str, str], script: str, shared: Shared | None = None) -> o
     return entries, sorted(analysis.machine.lost.items()), sorted(analysis.program.noted.asked)
 
 
-@pytest.mark.parametrize("texts", [REGISTRY, CYCLE, SURROUNDINGS, STARTS], ids=["registry", "cycle", "env", "starts"])
+@pytest.mark.parametrize(
+    "texts", [REGISTRY, CYCLE, SURROUNDINGS, STARTS, BLOCKS], ids=["registry", "cycle", "env", "starts", "blocks"]
+)
 def test_a_script_after_others_is_as_if_it_were_alone(texts: dict[str, str]) -> None:
     scripts = [name for name in texts if "/" not in name and len(name) == len("a.py")] + list(texts)[-1:]
     alone = {script: trees(texts, script) for script in scripts}

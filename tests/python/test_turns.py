@@ -6,8 +6,8 @@ import pytest
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, Loop, walk
+from dslint.python.files import Texts
 from dslint.python.lanes import Worlds
-from dslint.python.program import Texts
 from dslint.python.queries.turns import Turns
 from dslint.rules.runs import happenings_of
 

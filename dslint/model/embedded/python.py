@@ -16,7 +16,7 @@ from dslint.model.embedded.worth import may_concern
 from dslint.parse.data import DataDoc
 from dslint.python.entries import Analysis
 from dslint.python.events import Context, Handed, Node, children
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 from dslint.python.snapshots import joined
 from dslint.python.source import Module
 from dslint.python.stack import deep_calls

@@ -14,11 +14,11 @@ from typing import Any
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, Seq, events
+from dslint.python.files import Texts
 from dslint.python.heap import ITEMS, REST
 from dslint.python.lanes import Worlds
 from dslint.python.libraries import READS, Libraries, libraries
 from dslint.python.machine import Machine
-from dslint.python.program import Texts
 from dslint.python.source import Module
 from dslint.python.values import (
     INPUT,
