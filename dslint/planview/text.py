@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from dslint.core.source import OUTSIDE
 from dslint.planview.describe import View
 from dslint.planview.rows import Row, headline, is_brief, places_text, rows_of
 from dslint.report.console import text_console
@@ -29,7 +30,7 @@ def render(views: Sequence[View], options: ReportOptions, is_all: bool) -> str:
         lines = []
         if view.command.location.path != path:
             path, was_brief = view.command.location.path, False
-            lines.append(Text(one_line(path), "bold cyan"))
+            lines += [] if path.startswith(OUTSIDE) else [Text(one_line(path), "bold cyan")]
         if index and not (brief and was_brief):
             lines.insert(0, Text(""))
         lines += _command(view, path, options.width, is_all)
@@ -40,7 +41,7 @@ def render(views: Sequence[View], options: ReportOptions, is_all: bool) -> str:
 
 
 def _command(view: View, path: str, width: int, is_all: bool) -> Iterator[Text]:
-    line = f"{view.command.location.region.line}: "
+    line = "" if path.startswith(OUTSIDE) else f"{view.command.location.region.line}: "
     note = " (example in a documentation)" if view.command.in_docs else ""
     for index, part in enumerate(_wrapped(one_line(headline(view, is_all)) + note, width - len(line))):
         yield Text.assemble((line if not index else " " * len(line), "cyan"), (part, "bold"))

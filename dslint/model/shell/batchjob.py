@@ -68,6 +68,17 @@ def job_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
     }
 
 
+def directives_of(environ: Mapping[str, Fact[str]]) -> dict[str, Fact[str]]:
+    """The same facts inside a job of Slurm, from the variables that it has set."""
+    found: dict[str, Fact[str]] = {}
+    for name, variables in _VARIABLES.items():
+        for variable in variables if name.startswith("SBATCH_") else ():
+            fact = environ.get(variable)
+            if fact is not None and fact.is_known and fact.get().isdigit():
+                found.setdefault(name, fact)
+    return found
+
+
 def _of_lines(shell: ShellDoc, read: Callable[[str], dict[str, str]]) -> dict[str, Fact[str]]:
     facts: dict[str, Fact[str]] = {}
     lines = [(c, shell.text[c.start - shell.base : c.end - shell.base]) for c in shell.comments]

@@ -147,6 +147,13 @@ def is_container(words: Sequence[Word]) -> bool:
     return name in ("docker-compose", "kubectl", "oc") or (name in _CONTAINERS and not _CONTAINERS[name][2])
 
 
+def is_isolated(wrappers: Sequence[Sequence[Word]]) -> bool:
+    """A program around the command brings an environment of its own: a container, a tool that manages environments."""
+    names = {(words[0].text or "").rpartition("/")[2] for words in wrappers if words}
+    managed = {name for name, _ in _RUNNERS} - {"nsys", "py-spy"}
+    return not names.isdisjoint({*managed, *_CONTAINERS, "docker-compose", "kubectl", "oc", "uvx", "sudo"})
+
+
 def _container(name: str, words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
     """The command behind the image; ``-e NAME=value`` sets what it sees."""
     _, table, inherits = _CONTAINERS[name]

@@ -101,15 +101,33 @@ class Test:
 
     def _unary(self, flag: str, raw: str, world: World) -> bool:
         if flag in ("-z", "-n"):
+            if self._vanishes(raw, world):
+                return True  # ``[ -n ]`` asks whether the text ``-n`` is empty
             return self._is_empty(raw, world) is (flag == "-z")
         if flag == "-v" and raw.isidentifier():
             held = self.scope.held(raw, world)
+            if held is UNSET and self.scope.is_without(raw):
+                return False
             if isinstance(held, Value) or (held is UNSET and self._assumes(raw)):
                 self.has_default |= held is UNSET
                 return isinstance(held, Value)
         return self._ask(f"{flag} {raw}", world, once=flag != "-v", names=(raw,))
 
+    def _vanishes(self, raw: str, world: World) -> bool:
+        """The word is certain to become none at all."""
+        if self.text.startswith("[[") or not raw.startswith("$"):
+            return False
+        lookup = self._lookup(world)
+        try:
+            return not expand(raw, lookup) and not lookup.has_default
+        except ForkNeededError:
+            raise
+        except UnknownWordError:
+            return False
+
     def _is_empty(self, raw: str, world: World) -> bool:
+        if self._vanishes(raw, world):
+            return True
         try:
             return not self._text(raw, world)
         except ForkNeededError:
