@@ -172,6 +172,25 @@ def test_of_the_folder_only_what_the_command_uses_is_judged() -> None:
     assert codes(checked("torchrun", "train.py")) == []
 
 
+def test_a_test_of_a_file_that_is_there_is_decided() -> None:
+    Path("local.sh").write_text("N=4\n")
+    text = "N=1\nif [ -f local.sh ]; then source local.sh; fi\n[[ -d .git ]] && M=2\n"
+    plan = plan_of("bash", script(text + "torchrun --nnodes $M --nproc_per_node $N train.py"))
+    assert (plan.world_size.get(), plan.command.conditions) == (8, ())
+    text = "N=1\n[ -e nowhere ] && N=2\ntorchrun --nproc_per_node $N train.py"
+    assert len(checked("bash", script(text)).planned.plans) == 2
+
+
+def test_words_that_become_nothing_are_no_commands() -> None:
+    assert plan_of("bash", script("$EMPTY\n$EMPTY $NONE\n$EMPTY torchrun train.py")).world_size.get() == 1
+
+
+def test_an_option_whose_value_is_empty_takes_no_other_option_for_it() -> None:
+    text = "torchrun --nnodes 2 --nproc_per_node 8 --node_rank $1 --master_addr 10.0.0.1 --master_port 29511 train.py"
+    command = plan_of("bash", script(text)).command
+    assert command.launcher_flag("--master_addr") is not None
+
+
 # Slurm
 
 

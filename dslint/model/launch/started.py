@@ -22,7 +22,7 @@ from dslint.model.shell.assigning import DECLARING
 from dslint.model.shell.batchjob import directives_of
 from dslint.model.shell.builtins import BUILTINS, CONTROL, NAME_OPERANDS
 from dslint.model.shell.commands import Invocation
-from dslint.model.shell.flow.choices import Unknown
+from dslint.model.shell.flow.choices import Flow, Unknown
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import Value
 from dslint.model.shell.scope import Scope
@@ -77,7 +77,7 @@ def read_started(argv: Sequence[str], environ: Mapping[str, str], workspace: Wor
     """
     source = SourceFile(COMMAND, command_text(argv))
     facts = environment_facts(environ)
-    scope = Scope(is_whole=True)
+    scope = Scope(is_whole=True, flow=Flow(is_there=workspace.exists))
     for name, fact in facts.items():
         scope.assign(name, Value(fact.get(), None, fact.origins), export=True)
     reader = _Reader(False, locator(workspace), (COMMAND,))
@@ -118,7 +118,7 @@ class _Reader(TextReader):
 
     def program(self, invocation: Invocation, outer: Outer) -> Shell | None:
         """A shell script that is run by its path, whatever its name is."""
-        name = invocation.words[0].text or ""
+        name = (invocation.words[0].text if invocation.words else None) or ""
         source = self.locate(name, invocation.scope, self.chain[-1]) if "/" in name else None
         is_script = source is not None and _SHEBANG.match(source.text) is not None
         return Shell("script", invocation.words, outer) if is_script else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import posixpath
 import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
@@ -44,6 +45,7 @@ _CHANGES = re.compile(r"\$\((?!\()|`|\$\{?[?!$]|\$\{?(?:RANDOM|SECONDS|EPOCH\w*|
 EMPTY_DEFAULT = re.compile(r"\$\{(\w+):?-(?:\"\"|'')?\}")
 _OF_NAME = re.compile(r"\"?\$(?:\{(\w+)(?::?\+\w+)?\}|(\w+))\"?")
 _MAX_TEXT = 80
+_OF_FILES = frozenset({"-e", "-f", "-d", "-r", "-s", "-a"})
 
 
 class Test:
@@ -104,6 +106,8 @@ class Test:
             if self._vanishes(raw, world):
                 return True  # ``[ -n ]`` asks whether the text ``-n`` is empty
             return self._is_empty(raw, world) is (flag == "-z")
+        if flag in _OF_FILES and self._is_there(raw, world):
+            return True
         if flag == "-v" and raw.isidentifier():
             held = self.scope.held(raw, world)
             if held is UNSET and self.scope.is_without(raw):
@@ -112,6 +116,18 @@ class Test:
                 self.has_default |= held is UNSET
                 return isinstance(held, Value)
         return self._ask(f"{flag} {raw}", world, once=flag != "-v", names=(raw,))
+
+    def _is_there(self, raw: str, world: World) -> bool:
+        """The path leads to something now; what does not may still be made before the test."""
+        try:
+            path = self._text(raw, world)
+        except ForkNeededError:
+            raise
+        except UnknownWordError:
+            return False
+        cwd = self.scope.cwd
+        is_known = path.startswith("/") or not cwd.is_unknown
+        return bool(path) and is_known and self.scope.flow.is_there(posixpath.join(cwd.get_or(""), path))
 
     def _vanishes(self, raw: str, world: World) -> bool:
         """The word is certain to become none at all."""
