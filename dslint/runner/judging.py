@@ -61,10 +61,9 @@ def judge(request: Request, *, scripts: bool) -> Report:
     if not preflight.is_launch:
         return Report(fail_on=settings.fail_on, problems=(_no_launch(request.words),))
     checked = preflight.check(scripts=scripts)
-    left = [] if scripts else sorted({plan.script for plan in checked.planned.plans if plan.script is not None})
-    problems = tuple(f"not judged, there was no time: the code of {path}" for path in left)
-    found = checked.result.findings
-    return Report(tuple(found), problems, checked.result.files, settings.fail_on, _text(checked, request))
+    left = () if scripts else tuple(sorted({plan.script for plan in checked.planned.plans if plan.script is not None}))
+    found, files = tuple(checked.result.findings), checked.result.files
+    return Report(found, (), files, settings.fail_on, _text(checked, request), left)
 
 
 def _settings(request: Request) -> Settings:

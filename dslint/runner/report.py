@@ -12,7 +12,8 @@ class Report:
     """What dslint says about files, or about a command that is about to start.
 
     ``findings`` in the order of files and lines; ``files`` is the number of files that were judged. ``problems`` are
-    lines that say what could not be checked: a path that does not exist, a script for which there was no time.
+    lines that say what could not be checked: a path that does not exist, a script for which there was no time, whose
+    path is in ``unjudged``.
     ``fail_on`` is the threshold that flags and settings name (``error`` | ``warning`` | ``info``). ``text`` is the
     report as a person reads it: what will run, if a command was judged, then the findings.
     """
@@ -22,6 +23,7 @@ class Report:
     files: int = 0
     fail_on: str = "warning"
     text: str = ""
+    unjudged: tuple[str, ...] = ()
 
     @property
     def failing(self) -> tuple[Finding, ...]:

@@ -1,7 +1,7 @@
-"""Judging in processes of their own, within a time: nothing that goes wrong there reaches the command.
+"""Judging in a process of its own, within a time: nothing that goes wrong there reaches the command.
 
-Two processes work at the same time: one without the code of scripts, which has its answer in a moment, one with it. The
-fuller answer counts if it comes in time. The process that becomes the command loads next to nothing and keeps no child.
+That process answers twice: in a moment without the code of scripts, and later with it. The last answer that comes in
+time counts. The process that becomes the command loads next to nothing and keeps no child.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, BinaryIO
 
 from dslint.runner.report import Report
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 # An answer without the code of scripts is waited for this long, on the slowest of disks.
 PATIENCE = 20.0
+NO_TIME, DIED = "there was no time", "the process that judges died"
 _CHUNK = 1 << 16
+_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +41,34 @@ Answer = Report | Failure
 
 @dataclass(slots=True)
 class _Child:
+    """The process that judges, and what it has said: each answer behind its length."""
+
     pid: int
     pipe: int
     data: bytes = b""
     is_done: bool = False
+    answers: list[bytes] = field(default_factory=list)
 
     def read(self) -> None:
-        """Take what has come; the end of it is the end of the child."""
+        """Take what has come."""
         chunk = os.read(self.pipe, _CHUNK)
-        self.data += chunk
         self.is_done = not chunk
+        self.data += chunk
+        while len(self.data) >= _SIZE:
+            end = _SIZE + int.from_bytes(self.data[:_SIZE], "big")
+            if len(self.data) < end:
+                break
+            self.answers.append(self.data[_SIZE:end])
+            self.data = self.data[end:]
 
-    @property
-    def has_answered(self) -> bool:
-        """It has said something before its end."""
-        return self.is_done and bool(self.data)
-
-    def answer(self) -> Answer | None:
-        """What it has said, ``None`` if it died before."""
-        if not self.has_answered:
-            return None
-        found = pickle.loads(self.data)
-        return found if isinstance(found, Report | Failure) else None
+    def wait(self, until: float | None, is_enough: Callable[[], bool]) -> None:
+        """Read until there is enough, the child ends, or the time is over."""
+        while not (self.is_done or is_enough()):
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            if select.select([self.pipe], [], [], left)[0]:
+                self.read()
 
     def end(self) -> None:
         """End it where it has not ended, and let nothing of it stay."""
@@ -76,71 +84,76 @@ def judged(request: Request, seconds: float, begin: float | None = None) -> Answ
     ``begin`` is when the time began (``time.monotonic``).
     """
     begin = time.monotonic() if begin is None else begin
-    children: list[_Child] = []
+    child = _start(request, seconds)
     try:
-        if not seconds:
-            children = [_start(request, True)]
-            _wait(children, None, lambda: children[0].is_done)
-            return children[0].answer() or Failure("the process that judges died")
-        children = [_start(request, True), _start(request, False)]
-        full, quick = children
-        _wait(children, begin + seconds, lambda: full.is_done)
+        child.wait(begin + seconds if seconds else None, lambda: False)
         # Whatever the clock says: a job that is not looked at at all has gained nothing.
-        _wait(children, begin + PATIENCE, lambda: full.has_answered or quick.has_answered)
-        # The fuller one may have come while the other was waited for.
-        found = full.answer() or quick.answer()
-        died = full.is_done and quick.is_done
-        return found or Failure("the process that judges died" if died else f"no answer in {PATIENCE:g} seconds")
+        child.wait(begin + PATIENCE, lambda: bool(child.answers))
+        return _last(child)
     finally:
-        for child in children:
-            child.end()
+        child.end()
 
 
-def _wait(children: list[_Child], until: float | None, is_enough: Callable[[], bool]) -> None:
-    while not is_enough():
-        open_pipes = {child.pipe: child for child in children if not child.is_done}
-        left = None if until is None else until - time.monotonic()
-        if not open_pipes or (left is not None and left <= 0):
-            return
-        ready, _, _ = select.select(list(open_pipes), [], [], left)
-        for pipe in ready:
-            open_pipes[pipe].read()
+def _last(child: _Child) -> Answer:
+    """The last report of the child; where there is none, why."""
+    answers: list[Answer] = [pickle.loads(data) for data in child.answers]
+    reports = [answer for answer in answers if isinstance(answer, Report)]
+    failures = [answer for answer in answers if isinstance(answer, Failure)]
+    if not reports:
+        return failures[0] if failures else Failure(DIED if child.is_done else f"no answer in {PATIENCE:g} seconds")
+    why = failures[0].message if failures else DIED if child.is_done else NO_TIME
+    lines = (f"not judged, {why}: the code of {path}" for path in reports[-1].unjudged)
+    return replace(reports[-1], problems=(*reports[-1].problems, *lines))
 
 
-def _start(request: Request, scripts: bool) -> _Child:
+def _start(request: Request, seconds: float) -> _Child:
     out, into = os.pipe()
     pid = os.fork()
     if pid:
         os.close(into)
         return _Child(pid, out)
     try:
-        _be_child(request, scripts, into)
+        _be_child(request, seconds, into)
     finally:
         os._exit(1)
 
 
-def _be_child(request: Request, scripts: bool, into: int) -> None:
-    """Judge, and write the answer to the pipe; standard input and output are those of the command to come."""
+def _be_child(request: Request, seconds: float, into: int) -> None:
+    """Judge, and write the answers to the pipe; standard input and output are those of the command to come."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.alarm(0 if scripts else int(PATIENCE) + 5)  # nobody may be there any more to end it
+    if seconds:
+        signal.alarm(int(seconds + PATIENCE) + 5)  # nobody may be there any more to end it
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2) if not os.environ.get("DSLINT_DEBUG") else (0, 1):
+    for stream in (0, 1) if os.environ.get("DSLINT_DEBUG") else (0, 1, 2):
         if into != stream:
             os.dup2(nothing, stream)
-    answer: Answer
-    try:
-        from dslint.runner.judging import UnusableSettings, judge
-
-        try:
-            answer = judge(request, scripts=scripts)
-        except UnusableSettings as error:
-            answer = Failure(str(error), error.is_usage)
-    except BaseException as error:
-        if os.environ.get("DSLINT_DEBUG"):
-            import traceback
-
-            traceback.print_exc()
-        answer = Failure(" ".join(f"internal error: {type(error).__name__}: {error}".split()))
     with os.fdopen(into, "wb") as out:
-        pickle.dump(answer, out)
+        try:
+            _answer(request, seconds, out)
+        except BaseException as error:
+            if os.environ.get("DSLINT_DEBUG"):
+                import traceback
+
+                traceback.print_exc()
+            _write(Failure(" ".join(f"internal error: {type(error).__name__}: {error}".split())), out)
     os._exit(0)
+
+
+def _answer(request: Request, seconds: float, out: BinaryIO) -> None:
+    from dslint.runner.judging import UnusableSettings, judge
+
+    try:
+        if seconds:
+            quick = judge(request, scripts=False)
+            _write(quick, out)
+            if not quick.unjudged:
+                return
+        _write(judge(request, scripts=True), out)
+    except UnusableSettings as error:
+        _write(Failure(str(error), error.is_usage), out)
+
+
+def _write(answer: Answer, out: BinaryIO) -> None:
+    data = pickle.dumps(answer)
+    out.write(len(data).to_bytes(_SIZE, "big") + data)
+    out.flush()

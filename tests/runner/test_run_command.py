@@ -258,7 +258,7 @@ def test_a_command_without_flags_of_dslint_needs_no_dashes() -> None:
         ("os._exit(0)", "the process that judges died; the command starts unchecked"),
         ("os.kill(os.getpid(), 11)", "the process that judges died; the command starts unchecked"),
         ("time.sleep(60)", "no answer in 4 seconds; the command starts unchecked"),
-        ("os.close(0) or print('on standard output') or 1", "the process that judges died"),
+        ("os.close(0) or print('on standard output') or 1", "internal error: AttributeError"),
     ],
 )
 def test_no_failure_of_dslint_keeps_a_job_from_starting(patch: str, message: str) -> None:
@@ -274,6 +274,35 @@ def test_no_failure_of_dslint_keeps_a_job_from_starting(patch: str, message: str
     assert (done.returncode, done.stdout) == (5, b"in")
     assert message in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
+
+
+def test_what_was_found_before_dslint_fails_counts() -> None:
+    for patch, why in (("raise ValueError('x')", "internal error: ValueError: x"), ("os._exit(3)", "the process that")):
+        code = (
+            "import os, sys\nimport dslint.runner.judging as judging\nfirst = judging.judge\n"
+            f"def judge(request, *, scripts):\n    if scripts:\n        {patch}\n"
+            "    return first(request, scripts=False)\n"
+            "judging.judge = judge\nfrom dslint.cli import main\nmain(sys.argv[1:])\n"
+        )
+        command = [sys.executable, "-c", code, "run", "--time-limit", "20", "--", *BAD.split()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "DSL309" in done.stderr
+        assert f"dslint: not judged, {why}" in done.stderr
+
+
+def test_the_process_that_becomes_the_command_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nimport dslint.runner.execute as execute, dslint.runner.command as command\n"
+        "command.become = lambda argv: print(sorted(m for m in sys.modules if m.startswith('dslint.')"
+        " or m in ('rich', 'libcst', 'tree_sitter', 'packaging', 'jsonschema'))) or sys.exit(0)\n"
+        "from dslint.cli import main\nmain(sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", code, "run", "-q", "--", "torchrun", "train.py"]
+    loaded = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    rooms = {module.split(".")[1] for module in re.findall(r"'(dslint\.\w+)", loaded)}
+    assert rooms == {"arguments", "cli", "core", "runner"}, loaded
+    assert not re.search(r"'(?:rich|libcst|tree_sitter|packaging|jsonschema)'", loaded)
 
 
 def test_a_mistake_in_a_settings_file_keeps_no_job_from_starting() -> None:
