@@ -19,7 +19,7 @@ from dslint.engine.run import Joined, Result, Run
 from dslint.engine.surroundings import Surroundings
 from dslint.model.firstlook import may_train
 from dslint.model.launch.launchers.wrappers import is_isolated
-from dslint.model.launch.started import COMMAND, command_text, read_started
+from dslint.model.launch.started import COMMAND, command_text, read_started, started_words
 from dslint.model.workspace import Workspace
 from dslint.parse.reading import Unreadable, read_bytes
 from dslint.rules.own import UNUSED_SUPPRESSION
@@ -58,6 +58,7 @@ class Preflight:
         self, argv: Sequence[str], environ: Mapping[str, str], settings: Settings, stated: Sequence[str] = ()
     ) -> None:
         self._settings = settings
+        argv = started_words(argv)
         self._overrides = {COMMAND: command_text(argv)}
         self._environ = environ
         with seldom_collected():

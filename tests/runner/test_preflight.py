@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dslint
 from dslint.engine.installed import installed_versions, interpreter_of
 from dslint.engine.preflight import Checked, Preflight
 from dslint.model.plan.runplan import RunPlan
@@ -189,6 +190,39 @@ def test_an_option_whose_value_is_empty_takes_no_other_option_for_it() -> None:
     text = "torchrun --nnodes 2 --nproc_per_node 8 --node_rank $1 --master_addr 10.0.0.1 --master_port 29511 train.py"
     command = plan_of("bash", script(text)).command
     assert command.launcher_flag("--master_addr") is not None
+
+
+def test_a_script_of_python_is_started_by_its_first_line() -> None:
+    Path("train.py").write_text(f"#!/usr/bin/env python3\n{TRAIN}")
+    plan = plan_of("./train.py", "--lr", "1")
+    assert (plan.script, plan.command.launcher, plan.command.words[0].text) == ("train.py", "python", "python3")
+
+
+@pytest.mark.parametrize("front", ["", "--check-only --fail-on error", "-q --time-limit 3 --world-size 8"])
+def test_a_launch_behind_dslint_run_is_a_launch(front: str) -> None:
+    text = f"dslint run {front} -- srun -n 2 python train.py\n"
+    assert plan_of("bash", script(text)).world_size.get() == 2
+    found = dslint.check(script(f"dslint run {front} -- torchrun --master_port 70000 train.py\n"))
+    assert [finding.code for finding in found.findings] == ["DSL309"]
+
+
+def test_the_hostfile_that_deepspeed_looks_for_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert plan_of("deepspeed", "--num_gpus", "2", "train.py").world_size.get() == 2
+    (tmp_path / "hostfile").write_text("a slots=8\nb slots=8\n")
+    monkeypatch.setattr("dslint.model.plan.hostfile._DEFAULT", f"{tmp_path}/hostfile")
+    assert plan_of("deepspeed", "train.py").world_size.get() == 16
+    assert plan_of("deepspeed", "--num_gpus", "2", "train.py").world_size.get() == 4
+
+
+def test_the_gpus_of_this_machine_are_those_of_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("0000:01:00.0", "0000:02:00.0", "0000:03:00.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    monkeypatch.setattr("dslint.model.launch.started._DRIVER", f"{tmp_path}/gpus")
+    assert plan_of("deepspeed", "train.py").world_size.at() == "3 (this machine)"
+    assert plan_of("torchrun", "--nproc_per_node", "gpu", "train.py").world_size.get() == 3
+    assert plan_of("deepspeed", "train.py", env={"CUDA_VISIBLE_DEVICES": "1"}).world_size.get() == 1
+    assert plan_of("sbatch", script("#!/bin/bash\n#SBATCH -N 1\ndeepspeed train.py\n")).world_size.is_unknown
+    assert plan_of("docker", "run", "image", "deepspeed", "train.py").world_size.is_unknown
 
 
 # Slurm

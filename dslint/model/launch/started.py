@@ -6,6 +6,7 @@ working directory, the arguments of scripts, and which files there are.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from dslint.core.fact import Fact, known
 from dslint.core.source import SourceFile, Span
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc, locator
+from dslint.model.launch.launchers.counts import MACHINE_GPUS
 from dslint.model.launch.launchers.environment import SETS
 from dslint.model.launch.nested import DEPTH, LONGEST, MOST_CALLED, TextReader, exported, under
 from dslint.model.launch.read import Outer, Shell, may_begin
@@ -35,7 +37,9 @@ _SHELL_WORDS = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "function",
      "select", "time", "coproc", "test", "eval", "source", ".", *DECLARING, *BUILTINS, *CONTROL, *NAME_OPERANDS}
 )  # fmt: skip
+_DRIVER = "/proc/driver/nvidia/gpus"
 _SHEBANG = re.compile(r"#!.*\b(?:ba|z|da)?sh\b")
+_PYTHON = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?P<program>\S*python[\d.]*)\s*$")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Variables of the shell that has started this: its folder, its depth, its last command.
 _OF_SHELL = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "IFS"})
@@ -60,6 +64,17 @@ def command_text(argv: Sequence[str]) -> str:
     )
 
 
+def started_words(argv: Sequence[str]) -> list[str]:
+    """The words that the system starts: in front of a script of Python the interpreter of its first line."""
+    try:
+        with open(argv[0] if "/" in argv[0] else "", "rb") as file:
+            first = _PYTHON.match(file.readline(200).decode("utf-8", "replace"))
+    except (OSError, IndexError):
+        first = None
+    is_tool = first is not None and not argv[0].endswith(".py")
+    return list(argv) if first is None or is_tool else [first["program"], *argv]
+
+
 def environment_facts(environ: Mapping[str, str]) -> dict[str, Fact[str]]:
     """The variables that a program finds here, each with the environment as its place."""
     found = {}
@@ -75,19 +90,30 @@ def read_started(argv: Sequence[str], environ: Mapping[str, str], workspace: Wor
 
     ``workspace`` begins in the working directory.
     """
-    source = SourceFile(COMMAND, command_text(argv))
+    source = workspace.read(COMMAND) or SourceFile(COMMAND, command_text(argv))
     facts = environment_facts(environ)
     scope = Scope(is_whole=True, flow=Flow(is_there=workspace.exists))
     for name, fact in facts.items():
         scope.assign(name, Value(fact.get(), None, fact.origins), export=True)
     reader = _Reader(False, locator(workspace), (COMMAND,))
     shell = parse_shell(source)
-    job = directives_of(facts) if "SLURM_JOB_ID" in facts else {}
+    job = {**(directives_of(facts) if "SLURM_JOB_ID" in facts else {}), **_gpus()}
     commands = reader.commands(shell, scope, job, Outer(), 0)
     docs = [LaunchDoc(source, shell, tuple(commands), written=tuple(reader.written), is_rewritten=True)]
     docs[0].left_out = tuple(reader.left_out)
     docs += [LaunchDoc(source, text, (), is_inner=True) for text in reader.inner]
     return [*docs, *(doc for text in reader.texts for doc in text.docs())]
+
+
+def _gpus() -> dict[str, Fact[str]]:
+    """How many GPUs the driver of this machine has found; nothing where there is no such driver."""
+    try:
+        count = len(os.listdir(_DRIVER))
+    except OSError:
+        return {}
+    source = SourceFile("<this machine>", f"{count} GPUs in {_DRIVER}")
+    place = source.location(Span(0, len(source.text)), f"{count} GPUs")
+    return {MACHINE_GPUS: known(str(count), place)} if count else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +173,7 @@ class _Reader(TextReader):
         reader = _Reader(self.in_docs, self.locate, (*self.chain, source.path))
         shell = parse_shell(source)
         if call.is_job:
+            directives = {name: fact for name, fact in directives.items() if name != MACHINE_GPUS}
             found = reader.script(shell, scope, call.outer, directives, depth + 1, call.directives)
         else:
             found = reader.commands(shell, scope, directives, call.outer, depth + 1)

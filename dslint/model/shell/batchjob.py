@@ -11,8 +11,10 @@ from dslint.model.shell.pieces import Value
 from dslint.model.shell.slurm import sbatch_directives
 from dslint.parse.shell import ShellDoc
 
-# Keys of facts: ``SBATCH_NODES``, ``PBSJOB_NODES``, ``BSUB_SLOTS``. No program reads variables of these names.
-PREFIXES = ("SBATCH_", "PBSJOB_", "BSUB_")
+# Keys of facts: ``SBATCH_NODES``, ``PBSJOB_NODES``, ``BSUB_SLOTS``; ``MACHINE_GPUS`` where a command starts on this
+# machine. No program reads variables of these names.
+MACHINE = "MACHINE_"
+PREFIXES = ("SBATCH_", "PBSJOB_", "BSUB_", MACHINE)
 # What the queue puts into the environment of the job because of its directives.
 _VARIABLES = {
     "SBATCH_NODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
