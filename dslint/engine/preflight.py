@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from dslint.engine.run import Joined, Result, Run
 from dslint.engine.surroundings import Surroundings
 from dslint.model.firstlook import may_train
 from dslint.model.launch.launchers.wrappers import is_isolated
-from dslint.model.launch.started import COMMAND, command_text, read_started, started_words
+from dslint.model.launch.started import COMMAND, command_text, environment_docs, read_started, started_words
 from dslint.model.workspace import Workspace
 from dslint.parse.reading import Unreadable, read_bytes
 from dslint.rules.own import UNUSED_SUPPRESSION
@@ -105,6 +105,9 @@ class Preflight:
             read.findings += [not_followed(doc.left_out)] if doc.left_out else []
             for written in doc.written:
                 read.findings += syntax_findings(written.doc)
+        for doc in environment_docs(self._docs):
+            own = (finding for finding in judge.findings(doc) if finding.location.path == doc.source.path)
+            reads[COMMAND].findings += [replace(finding, fix=None) for finding in own]
         return list(reads.values())
 
     def _versions(self, stated: Sequence[str]) -> dict[str, VersionFact] | None:

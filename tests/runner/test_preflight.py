@@ -133,6 +133,26 @@ def test_a_program_that_is_called_like_a_word_of_the_shell_is_a_program(first: s
     assert not Preflight((first, "torchrun", "train.py"), PATH, make_settings({}), ()).is_launch or first == "time"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("NCCL_SOCKET_IFNAM", "eth0", "DSL335"),
+        ("NCCL_ASYNC_ERROR_HANDLING", "1", "DSL336"),
+        ("CUDA_LAUNCH_BLOCKING", "1", "DSL338"),
+        ("NCCL_SOCKET_IFNAME", "eth0", ""),
+    ],
+)
+def test_a_variable_of_the_environment_is_judged_as_one_of_a_script(name: str, value: str, code: str) -> None:
+    env = {name: value, "PATH": "/usr/bin:/bin"}
+    Path("requirements.txt").write_text("torch==2.6.0\n")
+    words = ("torchrun", "--nproc_per_node", "2", "train.py")
+    assert codes(checked(*words, env=env)) == ([f"<${name}> {code}"] if code else [])
+    # What the command does not find in its environment concerns nobody.
+    for front in (("env", "-u", name), ("env", f"--unset={name}"), ("env", "-i", "PATH=/usr/bin:/bin")):
+        assert codes(checked(*front, *words, env=env)) == []
+    assert codes(checked("docker", "run", "image", *words, env=env)) == []
+
+
 # Folders and files
 
 

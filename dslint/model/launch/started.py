@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dslint.core.fact import Fact, known
@@ -37,6 +37,8 @@ _SHELL_WORDS = frozenset(
     {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in", "function",
      "select", "time", "coproc", "test", "eval", "source", ".", *DECLARING, *BUILTINS, *CONTROL, *NAME_OPERANDS}
 )  # fmt: skip
+# Variables that rules speak of by themselves.
+_OF_LIBRARIES = re.compile(r"\w*NCCL|TORCH_|PYTORCH_|CUDA_LAUNCH|GLOO_|XTUNER_")
 _DRIVER = "/proc/driver/nvidia/gpus"
 _SHEBANG = re.compile(r"#!.*\b(?:ba|z|da)?sh\b")
 _PYTHON = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?P<program>\S*python[\d.]*)\s*$")
@@ -103,6 +105,17 @@ def read_started(argv: Sequence[str], environ: Mapping[str, str], workspace: Wor
     docs[0].left_out = tuple(reader.left_out)
     docs += [LaunchDoc(source, text, (), is_inner=True) for text in reader.inner]
     return [*docs, *(doc for text in reader.texts for doc in text.docs())]
+
+
+def environment_docs(docs: Sequence[LaunchDoc]) -> Iterator[LaunchDoc]:
+    """The variables of libraries that a launch finds in the environment, each as if a launch file set it."""
+    command = next((command for doc in docs for command in doc.commands), None)
+    if command is None:
+        return
+    for name, fact in command.env.items():
+        if fact.is_known and fact.origins and fact.origins[0].path == f"<${name}>" and _OF_LIBRARIES.match(name):
+            source = SourceFile(f"<${name}>", f"{name}={fact.get()}")
+            yield LaunchDoc(source, parse_shell(source), (command,), is_rewritten=True)
 
 
 def _gpus() -> dict[str, Fact[str]]:

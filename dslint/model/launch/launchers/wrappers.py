@@ -200,8 +200,16 @@ def _environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word
             env[match[1]] = known(match[2], word.location.labelled(word.text), *word.origins)
         elif match:
             env[match[1]] = unknown(f"`{match[1]}` is computed", word.location)
-        elif word.text in ("-u", "-C", "-S"):
+        elif word.text in ("-u", "-C", "-S", "--unset", "--chdir"):
             at += 1
+            if word.text in ("-u", "--unset") and at < len(words):
+                env.pop(words[at].text or "", None)
+        elif word.text is not None and word.text.startswith("--unset="):
+            env.pop(word.text.partition("=")[2], None)
+        elif word.text in ("-i", "-", "--ignore-environment"):
+            kept = {name: fact for name, fact in env.items() if is_directive(name)}
+            env.clear()
+            env.update(kept)
         elif flag_name(word) is None and not word.spreads:
             break
         at += 1
