@@ -20,7 +20,7 @@ from dslint.model.shell.commands import Heredoc, Invocation, kept_template
 from dslint.model.shell.flow.choices import Choice
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import UnknownWordError, Value
-from dslint.model.shell.scope import Scope, Template
+from dslint.model.shell.scope import NOT_EXPORTED, Scope, Template
 from dslint.model.shell.values import read_statements
 from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc, parse_shell
@@ -330,7 +330,7 @@ def exported(invocation: Invocation) -> Scope:
     scope = Scope(directory=state.cwd, open=state.open, script=state.script, world=state.world, flow=state.flow)
     scope.is_whole = state.is_whole
     for name, fact in invocation.env.items():
-        if name:
+        if name and not (state.is_whole and fact.reason.endswith(NOT_EXPORTED)):
             scope.assign(name, Value(fact.get(), None, fact.origins) if fact.is_known else None, export=True)
     return scope
 
