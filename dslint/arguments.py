@@ -7,7 +7,7 @@ import argparse
 from dslint import __version__
 from dslint.core.commandline import Parser, positive
 
-COMMANDS = ("check", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts")
+COMMANDS = ("check", "run", "plan", "rule", "rules", "probe", "triage", "doctor", "schema", "facts")
 PLAN_FORMATS = ("text", "json", "mermaid", "svg")
 CONFIDENCES = ("certain", "likely")
 FORMATS = ("concise", "full", "json", "github", "sarif")
@@ -16,6 +16,7 @@ CONSUMERS = ("deepspeed", "hf", "accelerate", "lightning")
 _EPILOG = """\
 commands:
   dslint [PATHS]            the same as dslint check [PATHS]
+  dslint run -- COMMAND     check a command as it is about to start, then start it (dslint run --help)
   dslint plan [PATHS]       what the launch commands will run: processes, script, configs, batch arithmetic
   dslint rule CODE|NAME     explain a rule, with examples
   dslint rules              list all rules
@@ -73,7 +74,7 @@ def check_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _selection(group: argparse._ArgumentGroup) -> None:
+def _selection(group: argparse._ArgumentGroup, exits: bool = True) -> None:
     optional = " (rules that are off by default: by code, name or ALL, by no prefix)"
     for flag, text, more in (
         ("select", "only these rules", optional),
@@ -108,7 +109,8 @@ def _selection(group: argparse._ArgumentGroup) -> None:
         choices=CONFIDENCES,
         help="certain: no findings that rest on an assumption, which they name (default: likely, all findings)",
     )
-    group.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 even when there are findings")
+    if exits:
+        group.add_argument("-e", "--exit-zero", action="store_true", help="exit with 0 even when there are findings")
 
 
 def _facts(group: argparse._ArgumentGroup) -> None:
@@ -223,6 +225,57 @@ def plan_parser() -> argparse.ArgumentParser:
     settings = parser.add_argument_group("settings")
     _settings_file(settings)
     return parser
+
+
+_RUN_EPILOG = """\
+The report goes to standard error; then dslint replaces itself by the command: same process, arguments, environment,
+folder, standard input and output. Of several ranks one reports. dslint imports nothing of your environment.
+
+exit codes: those of the command; 1 findings at or above --fail-on, 2 wrong usage, 126 and 127 as a shell gives them.
+A failure of dslint itself is one line, and the command starts. With --check-only: 0, 1 or 2 as dslint check.
+"""
+
+
+def run_parser() -> argparse.ArgumentParser:
+    """The parser of the flags of ``dslint run``, which stand before ``--``."""
+    parser = Parser(
+        prog="dslint run",
+        usage="dslint run [flags] -- COMMAND [ARGUMENT ...]",
+        description="Check a command with the arguments, environment, folder and installed versions that it will have, "
+        "then start it if nothing is found.",
+        epilog=_RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--check-only", action="store_true", help="stop before the command starts")
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        metavar="SECONDS",
+        help="how long the command may wait for the code of its script to be judged; 0: as long as it takes "
+        "(default: 0.5, with --check-only 0)",
+    )
+    _selection(parser.add_argument_group("which rules"), exits=False)
+    _facts(parser.add_argument_group("facts that neither the command nor the environment states"))
+    output = parser.add_argument_group("output")
+    output.add_argument("--output-format", choices=FORMATS[:2], help="default: full on a terminal, concise elsewhere")
+    output.add_argument("--color", choices=("auto", "always", "never"), help="default: auto")
+    output.add_argument("-q", "--quiet", action="store_true", help="findings only: not what will run, no summary")
+    settings = parser.add_argument_group("settings")
+    _settings_file(settings)
+    settings.add_argument("--project-rules", action="store_true", help=_PROJECT_RULES)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e6:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, found `{text}`")
+    return found
 
 
 def rule_parser() -> argparse.ArgumentParser:

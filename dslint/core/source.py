@@ -6,6 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+# Places that stand in no file: ``<command line>``, and ``<$NPROC>`` for a variable of the environment.
+OUTSIDE = "<"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
@@ -75,6 +78,8 @@ class Location:
         return Location, (self.path, self.span, self.region, self.label)
 
     def __str__(self) -> str:
+        if self.path.startswith(OUTSIDE):
+            return self.path[1:-1]
         return f"{self.path}:{self.region.line}"
 
     def __repr__(self) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dslint.core.profile import Profile
     from dslint.engine.cache import ResultCache, Results
     from dslint.engine.judge import Job
+    from dslint.engine.launchstage import LaunchRead
     from dslint.model.plan.runplan import RunPlan
     from dslint.model.workspace import Workspace
     from dslint.parse.data import DataDoc
@@ -66,7 +67,7 @@ def check_paths(
     ``profile`` takes the time of each stage and rule; such a run does not look at earlier results. ``results`` are
     those of earlier runs, if not the settings say where they are; who gives them saves them.
     """
-    return _Run(settings, overrides or {}, ignore_noqa, profile, results).check(paths)
+    return Run(settings, overrides or {}, ignore_noqa, profile, results).check(paths)
 
 
 def check_text(path: str, text: str, kind: str = "script", settings: Settings | None = None) -> list[Finding]:
@@ -102,14 +103,31 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return finding.sort_key
 
 
-class _Run:
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What the files of a run are together: plans, their judge, and the context of each file.
+
+    ``given`` are the files that are judged.
+    """
+
+    plans: list[RunPlan]
+    judge: PlanJudge
+    contexts: Mapping[str, Context]
+    workspace: Workspace
+    given: set[str]
+
+
+class Run:
+    """One run over some files. Never raises for what a file holds."""
+
     def __init__(
         self,
         settings: Settings,
         overrides: Mapping[str, str],
-        ignore_noqa: bool,
+        ignore_noqa: bool = False,
         profile: Profile | None = None,
         results: Results | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.profile = profile
         self.results = results
@@ -118,9 +136,10 @@ class _Run:
         self.overrides = overrides
         settings.use_project_rules()
         self.enabled = frozenset(r.code for r in all_rules() if settings.enabled(r.code))
-        self.surroundings = Surroundings(settings, overrides)
+        self.surroundings = surroundings or Surroundings(settings, overrides)
 
     def check(self, paths: Sequence[str]) -> Result:
+        """Judge files and folders."""
         with seldom_collected():
             return self._check(paths)
 
@@ -134,7 +153,7 @@ class _Run:
             # Here, since workers are at the launch files meanwhile.
             with stage_of(self.profile, "data files"):
                 read_data()
-            judge = PlanJudge(self._rules("plan"), self.surroundings, self.profile)
+            judge = PlanJudge(self.rules_of("plan"), self.surroundings, self.profile)
             if self.profile is not None:
                 # Else they would be read while the plans are made, which have a time of their own.
                 list(launch)
@@ -148,8 +167,14 @@ class _Run:
                 built = judge.built if self.profile is None else lambda _: None
                 plans = plans_of(around, naming, workspace, self.surroundings, built=built)
                 self._add_used_configs(paths, inputs, plans, given)
-                contexts = self._contexts(plans, naming, around.accelerate, inputs, workspace)
+                contexts = self.contexts(plans, naming, around.accelerate, inputs, workspace)
             reads = list(launch)
+        return self.judged(inputs, reads, Joined(plans, judge, contexts, workspace, given), found.missing)
+
+    def judged(self, inputs: Inputs, reads: Sequence[LaunchRead], joined: Joined, problems: list[str]) -> Result:
+        """What the rules say, without what the user suppresses, in the order of files and lines."""
+        contexts, plans, given = joined.contexts, joined.plans, joined.given
+        of_accelerate = self._of_accelerate(inputs, plans, joined.workspace)
         with self._scripts(inputs, contexts) as of_scripts:
             # Here, since the workers are at the scripts meanwhile.
             embedded = embedded_configs(inputs, reads)
@@ -157,9 +182,9 @@ class _Run:
                 *inputs.findings,
                 *self._document_rules("config", inputs.configs, contexts),
                 *self._document_rules("config", embedded, contexts),
-                *self._document_rules("accelerate", inputs.accelerate, self._of_accelerate(inputs, plans, workspace)),
+                *self._document_rules("accelerate", inputs.accelerate, of_accelerate),
                 *(finding for read in reads for finding in read.findings),
-                *judge.findings(plans, given),
+                *joined.judge.findings(plans, given),
                 *of_scripts(),
             ]
         rewritten = {read.path for read in reads if read.is_rewritten}
@@ -176,32 +201,33 @@ class _Run:
             )
         kept = sorted((self.settings.adjusted(f) for f in kept if self.settings.shows(f)), key=_order)
         suppressed = [replace(s, finding=self.settings.adjusted(s.finding)) for s in suppressed]
-        return Result(kept, suppressed, found.missing, inputs.files, frozenset(given))
+        return Result(kept, suppressed, problems, inputs.files, frozenset(given))
 
     def _launch(self, inputs: Inputs) -> LaunchStage:
         """The launch stage begins its work."""
         files = list(inputs.launch_files.values())
-        reader = LaunchReader(self.overrides, LaunchJudge(self._rules("launch"), self.surroundings))
+        reader = LaunchReader(self.overrides, LaunchJudge(self.rules_of("launch"), self.surroundings))
         stage = LaunchStage(files, reader, self.settings.jobs or cores(), self.profile)
         inputs.launch = stage
         return stage
 
     def _load_config_rules(self, inputs: Inputs) -> None:
         """Before the plans are there, which say who reads a config."""
-        for rule in self._rules("config"):
+        for rule in self.rules_of("config"):
             if any(rule.may_concern(doc) for doc in inputs.configs):
                 load_rule(rule.code)
 
     def _run(self, code: str, path: str, run: Callable[[], Iterable[Finding]]) -> list[Finding]:
         return run_rule(code, path, run, self.profile)
 
-    def _rules(self, kind: str) -> list[RuleInfo]:
+    def rules_of(self, kind: str) -> list[RuleInfo]:
+        """The rules of a kind that are on."""
         return [rule for rule in all_rules() if rule.kind == kind and rule.code in self.enabled]
 
     def _document_rules(self, kind: str, docs: Sequence[Any], contexts: Mapping[str, Context]) -> Iterator[Finding]:
         if not docs:
             return
-        rules = self._rules(kind)
+        rules = self.rules_of(kind)
         for doc in docs:
             path = doc.source.path
             context = self.surroundings.context(path, contexts.get(doc.name if kind == "config" else path))
@@ -233,7 +259,7 @@ class _Run:
                     given.add(doc.path)
                     add_config(inputs, doc)
 
-    def _contexts(
+    def contexts(
         self,
         plans: list[RunPlan],
         naming: list[str],
@@ -241,6 +267,7 @@ class _Run:
         inputs: Inputs,
         workspace: Workspace,
     ) -> Mapping[str, Context]:
+        """The context of each script and config that the plans or other files name."""
         configs = [doc.source.path for doc in inputs.configs]
         if not (plans or (configs and (naming or accelerate))):
             return {}

@@ -30,12 +30,18 @@ _LEVELS = 6
 
 
 class Surroundings:
-    """Facts that hold for a whole folder; each folder is read once."""
+    """Facts that hold for a whole folder; each folder is read once.
 
-    def __init__(self, settings: Settings, overrides: Mapping[str, str]) -> None:
+    ``installed`` are the versions of the libraries that a run on this machine finds: then no file is asked for them.
+    """
+
+    def __init__(
+        self, settings: Settings, overrides: Mapping[str, str], installed: Mapping[str, VersionFact] | None = None
+    ) -> None:
         self.overrides = overrides
+        self._installed = installed
         self._settings = settings
-        self._stated_versions = _stated_versions(settings)
+        self._stated_versions = {**_stated_versions(settings), **(installed or {})}
         self._readers = [(glob, _matcher(glob), reader) for glob, reader in settings.consumers.items()]
         self._launches = [(glob, _matcher(glob), stated) for glob, stated in settings.stated_in.items()]
         self.stated = Context(
@@ -73,6 +79,8 @@ class Surroundings:
 
     def _versions_for(self, folder: str) -> dict[str, VersionFact]:
         """The versions that hold in a folder: what the user states, else its project, else what it tells a person."""
+        if self._installed is not None:
+            return self._stated_versions
         if folder not in self._libraries:
             versions = {**self._versions_at(folder), **self._stated_versions}
             if "deepspeed" not in versions or "transformers" not in versions:
@@ -123,6 +131,8 @@ class Surroundings:
         from dslint.model.versions.locked import named_elsewhere
 
         folder = os.path.dirname(os.path.abspath(path))
+        if self._installed is not None:
+            return None
         if folder not in self._locks:
             self._locks[folder] = self._locked_at(folder)
         found, source = self._locks[folder], self._source(path)

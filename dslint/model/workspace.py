@@ -25,12 +25,18 @@ class Workspace:
     """The files that a run names, by the path that the user sees.
 
     Paths are relative to ``root`` (the working directory) with ``/``; absolute ones stay absolute unless they
-    lie below ``root``. ``overrides`` replace or add files (standard input, tests). Nothing here raises for a
-    missing or unreadable file, and nothing but regular files is ever opened.
+    lie below ``root``. ``overrides`` replace or add files (standard input, tests). ``is_start``: the commands are
+    started there, now and on this machine, so that what is not there is nowhere. ``interprets``: questions about
+    scripts may run them in the interpreter. Nothing here raises for a missing or unreadable file, and nothing but
+    regular files is ever opened.
     """
 
-    def __init__(self, root: Path = Path("."), overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path = Path("."), overrides: Mapping[str, str] | None = None, is_start: bool = False
+    ) -> None:
         self.root = root
+        self.is_start = is_start
+        self.interprets = True
         self._top = os.fspath(root)
         self._overrides = {posixpath.normpath(path): text for path, text in (overrides or {}).items()}
         self._override_dirs = {
@@ -116,6 +122,10 @@ class Workspace:
                     break
             self._bases[folder] = tuple(found)
         return self._bases[folder]
+
+    def starts(self, path: str) -> tuple[str, ...]:
+        """The folders from which the commands of a file may be started."""
+        return ("",) if self.is_start else self.bases(path)
 
     def json(self, path: str) -> DataDoc | None:
         """A JSON file as data with positions; ``None`` when it cannot be read."""

@@ -11,7 +11,7 @@ from dslint.core.source import Location
 from dslint.model.launch.meeting import Meeting, devices, meeting
 from dslint.model.plan.effective import Filled, Triangle, filled_values, triangle_of, with_default
 from dslint.model.plan.recipe import NO_COMMAND
-from dslint.model.shell.batchjob import is_directive
+from dslint.model.shell.batchjob import MACHINE, is_directive
 
 if TYPE_CHECKING:
     from dslint.engine.planning import Planned
@@ -144,6 +144,7 @@ def _view(plan: RunPlan, surroundings: Surroundings) -> View:
     env = {name: fact for name, fact in command.env.items() if name and not is_directive(name)}
     env = {name: fact for name, fact in env.items() if not fact.reason.endswith(_NOT_EXPORTED)}
     directives = {name: fact for name, fact in command.env.items() if is_directive(name)}
+    directives = {name: fact for name, fact in directives.items() if not name.startswith(MACHINE)}
     return View(
         plan,
         triangle,

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.core.fact import Fact
-from dslint.core.source import Location
+from dslint.core.source import OUTSIDE, Location
 from dslint.core.words import counted
 from dslint.model.deepspeed.config import version_named
+from dslint.model.launch.launchers.environment import sets
 from dslint.model.plan.effective import DERIVED, OPEN_PART
 from dslint.parse.data import dotted_key
 from dslint.planview.describe import View, why_of
@@ -280,9 +281,14 @@ def _environment(view: View, is_all: bool) -> Iterator[Row]:
     shown = [
         Row("", f"{name}={shlex.quote(fact.get()) if fact.is_known else '?'}", fact.origins)
         for name, fact in view.env.items()
-        if is_all or _VARIABLE.match(name)
+        if is_all or (_VARIABLE.match(name) and not _is_overwritten(view, name, fact))
     ]
     yield from _listed("env", shown)
+
+
+def _is_overwritten(view: View, name: str, fact: Fact[str]) -> bool:
+    """The variable stands in the environment from which the command is started, and the launcher sets its own."""
+    return bool(fact.origins) and fact.origins[0].path.startswith(OUTSIDE) and sets(view.command, name)
 
 
 def _versions(view: View) -> Iterator[Row]:
@@ -308,9 +314,12 @@ def _unknown(view: View, is_all: bool) -> Iterator[tuple[str, Sequence[Location]
 
 
 def places_text(locations: Iterable[Location], path: str) -> list[str]:
-    """``:10``, ``ds.json:3``: a place in the launch file at ``path`` needs no name."""
+    """``:10``, ``ds.json:3``: a place in the launch file at ``path`` needs no name. A command line has no lines."""
     said: dict[str, None] = {}
     for location in locations:
+        if location.path.startswith(OUTSIDE):
+            said |= {} if location.path == path else {str(location): None}
+            continue
         cell = f":cell {location.region.cell}" if location.region.cell is not None else ""
         said[f"{'' if location.path == path else location.path}{cell}:{location.region.line}"] = None
     return list(said)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.text import Text
 
+from dslint.core.source import OUTSIDE
 from dslint.planview.describe import View
 from dslint.planview.rows import Row, headline, is_brief, places_text, rows_of
-from dslint.report.console import text_console
 from dslint.report.options import ReportOptions
 from dslint.report.place import one_line
 
@@ -17,47 +16,60 @@ _LABEL = 9
 # Columns that a value keeps even where its place is long.
 _LEAST = 24
 _MOST = 4
+# Pieces of text with their styles.
+Line = list[tuple[str, str]]
 _STYLES = {"head": "bold", "unknown": "yellow", "remark": "bold red"}
 
 
 def render(views: Sequence[View], options: ReportOptions, is_all: bool) -> str:
     """The trees by launch file."""
-    console, out = text_console(options)
+    lines: list[Line] = []
     path, was_brief = "", False
     for index, view in enumerate(views):
         brief = is_brief(view, is_all)
-        lines = []
-        if view.command.location.path != path:
+        is_other = view.command.location.path != path
+        if is_other:
             path, was_brief = view.command.location.path, False
-            lines.append(Text(one_line(path), "bold cyan"))
         if index and not (brief and was_brief):
-            lines.insert(0, Text(""))
+            lines.append([])
+        if is_other and not path.startswith(OUTSIDE):
+            lines.append([(one_line(path), "bold cyan")])
         lines += _command(view, path, options.width, is_all)
-        console.print(Text("\n").join(lines), soft_wrap=True)
         was_brief = brief
-    text = out.getvalue()
-    return text if options.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    if options.color:
+        return _colored(lines, options)
+    return "".join(f"{''.join(text for text, _ in line).rstrip()}\n" for line in lines)
 
 
-def _command(view: View, path: str, width: int, is_all: bool) -> Iterator[Text]:
-    line = f"{view.command.location.region.line}: "
+def _colored(lines: Sequence[Line], options: ReportOptions) -> str:
+    from rich.text import Text
+
+    from dslint.report.console import text_console
+
+    console, out = text_console(options)
+    console.print(Text("\n").join(Text.assemble(*line) for line in lines), soft_wrap=True)
+    return out.getvalue()
+
+
+def _command(view: View, path: str, width: int, is_all: bool) -> Iterator[Line]:
+    line = "" if path.startswith(OUTSIDE) else f"{view.command.location.region.line}: "
     note = " (example in a documentation)" if view.command.in_docs else ""
     for index, part in enumerate(_wrapped(one_line(headline(view, is_all)) + note, width - len(line))):
-        yield Text.assemble((line if not index else " " * len(line), "cyan"), (part, "bold"))
+        yield [(line if not index else " " * len(line), "cyan"), (part, "bold")]
     rows = rows_of(view, is_all)
     for index, row in enumerate(rows):
         is_last = index == len(rows) - 1
         yield from _row(row, "└─ " if is_last else "├─ ", "   " if is_last else "│  ", path, width)
 
 
-def _row(row: Row, first: str, rest: str, path: str, width: int) -> Iterator[Text]:
+def _row(row: Row, first: str, rest: str, path: str, width: int) -> Iterator[Line]:
     label = row.label.ljust(_LABEL)
     yield from _columns(row, f"{first}", label, rest + " " * _LABEL, path, width)
     for child in row.children:
         yield from _columns(child, rest, " " * _LABEL, rest + " " * _LABEL, path, width)
 
 
-def _columns(row: Row, prefix: str, label: str, rest: str, path: str, width: int) -> Iterator[Text]:
+def _columns(row: Row, prefix: str, label: str, rest: str, path: str, width: int) -> Iterator[Line]:
     """The text at the left, its places at the right of the last line that has room for them."""
     room = width - cell_len(prefix) - len(label)
     value, places = one_line(row.text), _joined(places_text(row.places, path), room)
@@ -68,12 +80,11 @@ def _columns(row: Row, prefix: str, label: str, rest: str, path: str, width: int
             parts.append("")
     style = _STYLES.get(row.style, "")
     for index, part in enumerate(parts):
-        text = Text.assemble((rest if index else prefix, "blue"), ("" if index else label, "cyan"), (part, style))
+        line = [(rest if index else prefix, "blue"), ("" if index else label, "cyan"), (part, style)]
         if places and index == len(parts) - 1:
             gap = max(1 if part else 0, room - cell_len(part) - cell_len(places))
-            text.append(" " * gap)
-            text.append(places, "bright_black")
-        yield text
+            line += [(" " * gap, ""), (places, "bright_black")]
+        yield line
 
 
 def _joined(places: Sequence[str], room: int) -> str:

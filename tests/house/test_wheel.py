@@ -163,9 +163,15 @@ def test_flake8_finds_the_plugin(bin_folder: Path, project: Path) -> None:
 
 
 def test_the_installed_package_is_typed(bin_folder: Path, project: Path) -> None:
-    (project / "use.py").write_text("from dslint.settings import make_settings\nreveal_type(make_settings({}))\n")
+    (project / "use.py").write_text(
+        "import dslint\nfrom dslint.settings import make_settings\nreveal_type(make_settings({}))\n"
+        "reveal_type(dslint.check(['train.py'], world_size=8))\nreveal_type(dslint.preflight(fail_on='error').ok)\n"
+        "dslint.check('train.py', wrld_size=8)\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--python-executable", str(bin_folder / "python"), "use.py"],
         cwd=project, env=clean_environment(), capture_output=True, text=True,
     )  # fmt: skip
-    assert 'Revealed type is "dslint.settings.table.Settings"' in done.stdout, done.stdout
+    for found in ("dslint.settings.table.Settings", "dslint.runner.report.Report", "bool"):
+        assert f'Revealed type is "{found}"' in done.stdout, done.stdout
+    assert 'Unexpected keyword argument "wrld_size"' in done.stdout

@@ -95,7 +95,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
     for snippet in snippets:
         shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
         shell.written = snippet.written
-        reader = TextReader(False, _locator(workspace), (source.path,))
+        reader = TextReader(False, locator(workspace), (source.path,))
         commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
         is_rewritten = snippet.anchor is not None or kind == "makefile"
         # Rules about the text itself look at text that stands in the file as the shell reads it.
@@ -111,7 +111,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
 def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Workspace | None) -> list[LaunchDoc]:
     shell = parse_shell(source, text, base)
 
-    reader = TextReader(in_docs, _locator(workspace), (source.path,))
+    reader = TextReader(in_docs, locator(workspace), (source.path,))
     scope = Scope(script=None if in_docs else source.path, flow=Flow(in_docs=in_docs))
     commands = reader.script(shell, scope, Outer(), {}, 0)
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
@@ -120,11 +120,25 @@ def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Wo
     return [doc, *inner]
 
 
-def _locator(workspace: Workspace | None) -> Locate:
+def locator(workspace: Workspace | None) -> Locate:
+    """Finds the files that a script sources and calls; none without a workspace."""
+
     def locate(path: str, scope: Scope, script: str) -> SourceFile | None:
-        return _sourced(path, scope, script, workspace) if workspace is not None else None
+        if workspace is None:
+            return None
+        return (
+            _found_at_start(path, scope, workspace) if workspace.is_start else _sourced(path, scope, script, workspace)
+        )
 
     return locate
+
+
+def _found_at_start(path: str, scope: Scope, workspace: Workspace) -> SourceFile | None:
+    """The file that a path means where the command is started."""
+    if not path or (scope.cwd.is_unknown and not path.startswith("/")):
+        return None
+    found = workspace.at(scope.cwd.get_or(""), path)
+    return workspace.read(found) if workspace.is_file(found) else None
 
 
 def _sourced(path: str, scope: Scope, script: str, workspace: Workspace) -> SourceFile | None:

@@ -20,7 +20,7 @@ from dslint.model.shell.commands import Heredoc, Invocation, kept_template
 from dslint.model.shell.flow.choices import Choice
 from dslint.model.shell.functions import bind_words
 from dslint.model.shell.pieces import UnknownWordError, Value
-from dslint.model.shell.scope import Scope, Template
+from dslint.model.shell.scope import NOT_EXPORTED, Scope, Template
 from dslint.model.shell.values import read_statements
 from dslint.model.shell.words import expand_assignment
 from dslint.parse.shell import ShellDoc, parse_shell
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
 
 # Command lines inside words inside words: nobody writes more.
-_DEPTH = 3
+DEPTH = 3
 # Commands that the calls of one text start, and characters of a script that is read again for a call.
-_MOST_CALLED = 64
+MOST_CALLED = 64
 _ARGUMENT = re.compile(r"\$\{?[#!]?[1-9@*#]|\bshift\b|\bgetopts\b")
 _NAME = re.compile(r"\$\{?[#!]?([A-Za-z_]\w*)")
 # A script that starts more than so many commands chooses among them: which ones a call starts is not clear.
 _MOST_OF_A_CALL = 16
 _MOST_IN_VAIN = 2
-_LONGEST = 200_000
+LONGEST = 200_000
 # Finds the file that a path means in a script, given the state that the script is in.
 Locate = Callable[[str, Scope, str], "SourceFile | None"]
 # Commands among which the same one is looked for: more than a command has alternatives.
@@ -100,8 +100,8 @@ class TextReader:
     ) -> list[LaunchCommand]:
         """The launch commands of a text, in its order."""
         out: list[LaunchCommand] = []
-        for item in read_statements(shell, _wanted, scope, self.find_file, may_begin):
-            if depth >= _DEPTH and isinstance(item, Heredoc):
+        for item in read_statements(shell, self.wanted, scope, self.find_file, self.may_begin):
+            if depth >= DEPTH and isinstance(item, Heredoc):
                 continue
             found = (
                 self._heredoc(item, shell, directives, depth)
@@ -117,36 +117,53 @@ class TextReader:
     ) -> list[LaunchCommand]:
         raws = [w.raw for w in invocation.words]
         kept = kept_template(raws[1:] if raws[:1] == ["eval"] else raws, invocation.scope)
-        if kept is not None and depth < _DEPTH and _reads_as_written(shell, kept, raws):
+        if kept is not None and depth < DEPTH and _reads_as_written(shell, kept, raws):
             text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
             inner = parse_shell(shell.source, text, kept.start)
             scope = kept.scope.at(invocation.scope.here())
-            return _under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
-        if kept is not None and raws[0] == "eval" and depth < _DEPTH and shell.anchor is None:
+            return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
+        if kept is not None and raws[0] == "eval" and depth < DEPTH and shell.anchor is None:
             scope = kept.scope.at(invocation.scope.here())
             filled = filled_text(shell, kept, scope)
             if filled is not None:
                 place = Span(invocation.words[0].location.span.start, invocation.words[-1].location.span.end)
                 inner = parse_shell(shell.source, filled, 0, place)
-                return _under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
+                return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         env = {**invocation.env, **directives}
         read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, self.in_docs)
         if isinstance(read, LaunchCommand):
-            return _under([read], invocation)
-        if read is None or depth >= _DEPTH:
+            return under([read], invocation)
+        read = read or self.program(invocation, outer)
+        if read is None or depth >= DEPTH:
             return []
         if read.kind == "script":
-            self._call(read, invocation, directives, depth)
+            self.call(read, invocation, directives, depth)
             return []
         nested = self._nested(read, shell, invocation)
         if nested is None:
             return []
         if read.kind in ("ssh", "batch"):
-            return _under(self.script(*nested, read.outer, read.directives, depth + 1), invocation)
+            return under(self.script(*nested, read.outer, read.directives, depth + 1), invocation)
         directives = {**directives, **read.directives}
-        return _under(self.commands(*nested, directives, read.outer, depth + 1), invocation)
+        return under(self.commands(*nested, directives, read.outer, depth + 1), invocation)
 
-    def _call(self, call: Shell, invocation: Invocation, directives: Mapping[str, Fact[str]], depth: int) -> None:
+    def wanted(self, raw: str) -> bool:
+        """Whether a command may be a launch, or a heredoc a config."""
+        return may_start(raw) or may_be_config(raw)
+
+    def may_begin(self, first: str) -> bool:
+        """Whether a command that begins with this word may be worth reading."""
+        return may_begin(first)
+
+    def program(self, invocation: Invocation, outer: Outer) -> Shell | None:  # noqa: ARG002
+        """What a program that is no launcher runs."""
+        return None
+
+    def started(self, call: Shell, invocation: Invocation) -> Scope:  # noqa: ARG002
+        """The state of a shell of its own that a command starts."""
+        return exported(invocation)
+
+    def call(self, call: Shell, invocation: Invocation, directives: Mapping[str, Fact[str]], depth: int) -> None:
         """Read the script with its arguments and the variables that it inherits; what it starts is ``called``.
 
         By itself the script is read with its own file: a call that hands nothing over adds nothing to that.
@@ -154,20 +171,20 @@ class TextReader:
         name, *arguments = call.words
         names = {variable for variable, fact in invocation.env.items() if fact.is_known}
         hands_over = any(w.text is not None for w in arguments) or names
-        if not hands_over or len(self.chain) > _DEPTH:
+        if not hands_over or len(self.chain) > DEPTH:
             return
         source = self.locate(name.text or "", invocation.scope, self.chain[-1])
-        if source is None or source.path in self.chain or len(source.text) > _LONGEST or source.text.count("\0"):
+        if source is None or source.path in self.chain or len(source.text) > LONGEST or source.text.count("\0"):
             return
         if self.in_vain.get(source.path, 0) >= _MOST_IN_VAIN:
             return
         raw = source.text.encode("utf-8", "surrogatepass")
         if not (may_launch(raw) or may_call(raw)) or not _takes(source.text, arguments, names):
             return
-        if len(self.called) >= _MOST_CALLED:
+        if len(self.called) >= MOST_CALLED:
             self.left_out.append(name.location)
             return
-        scope = _exported(invocation)
+        scope = exported(invocation)
         scope.script = source.path
         bind_words(arguments, scope)
         reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path))
@@ -177,7 +194,7 @@ class TextReader:
             return
         self.left_out += [name.location] if reader.left_out else []
         for command in (*found, *reader.called):
-            inner = replace(_under([command], invocation)[0], called_from=(name.location, *command.called_from))
+            inner = replace(under([command], invocation)[0], called_from=(name.location, *command.called_from))
             if inner not in self.called:
                 self.called.append(inner)
 
@@ -190,7 +207,7 @@ class TextReader:
         literal = len(inner.words) == 1 and len(raw) > 1 and raw[0] == raw[-1] and shell.anchor is None
         body = raw[1:-1]
         if literal and raw[0] == "'" and "'" not in body:
-            scope = invocation.scope.copy() if inner.kind == "eval" else _exported(invocation)
+            scope = invocation.scope.copy() if inner.kind == "eval" else self.started(inner, invocation)
             doc = parse_shell(shell.source, body, start + 1)
             if "\n" in body:
                 self.inner.append(doc)
@@ -260,7 +277,7 @@ def _holds_plain_words(body: str, scope: Scope) -> bool:
     return True
 
 
-def _under(commands: list[LaunchCommand], invocation: Invocation) -> list[LaunchCommand]:
+def under(commands: list[LaunchCommand], invocation: Invocation) -> list[LaunchCommand]:
     """The commands with the conditions of what starts them."""
     if isinstance(invocation.scope.directory, Choice):
         commands = [replace(command, cwd_is_certain=False) for command in commands]
@@ -289,11 +306,6 @@ def _takes(text: str, arguments: Sequence[Word], names: set[str]) -> bool:
     return bool(names) and not names.isdisjoint({*_NAME.findall(text), *READ})
 
 
-def _wanted(raw: str) -> bool:
-    """A command may be a launch, or a heredoc a config."""
-    return may_start(raw) or may_be_config(raw)
-
-
 def _without_escapes(body: str) -> str:
     """The text that an unquoted heredoc hands on, of the same length.
 
@@ -312,11 +324,13 @@ def _one_line(text: str) -> str:
     return text if "#" in text else re.sub(r"(?<!\\)\n", " ", text)
 
 
-def _exported(invocation: Invocation) -> Scope:
+def exported(invocation: Invocation) -> Scope:
+    """The state of a shell that inherits what the command exports, and nothing else."""
     state = invocation.scope
     scope = Scope(directory=state.cwd, open=state.open, script=state.script, world=state.world, flow=state.flow)
+    scope.is_whole = state.is_whole
     for name, fact in invocation.env.items():
-        if name:
+        if name and not (state.is_whole and fact.reason.endswith(NOT_EXPORTED)):
             scope.assign(name, Value(fact.get(), None, fact.origins) if fact.is_known else None, export=True)
     return scope
 

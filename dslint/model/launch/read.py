@@ -50,6 +50,8 @@ class Shell:
     words: tuple[Word, ...]
     outer: Outer
     directives: Mapping[str, Fact[str]] = field(default_factory=dict)
+    # A script that ``sbatch`` hands to Slurm: it runs later, with the variables of a job.
+    is_job: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ def _shell(words: Sequence[Word], outer: Outer) -> Shell | None:
         wrap = last(parsed.flags, "--wrap")
         if wrap is not None and wrap.value is not None:
             return Shell("batch", (wrap.value,), outer, slurm_options(words[1:]))
-        return Shell("script", parsed.rest, outer, options) if parsed.rest and parsed.rest[0].text else None
+        return Shell("script", parsed.rest, outer, options, True) if parsed.rest and parsed.rest[0].text else None
     if words[0].text.endswith(SCRIPTS):
         return Shell("script", tuple(words), outer)
     remote = remote_words(name, words)

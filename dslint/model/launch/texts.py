@@ -8,7 +8,8 @@ from dslint.model.firstlook import CALL, LAUNCHER
 
 # Programs in front of a command that stands in a variable: ``nohup $CMD``.
 _BEFORE = (
-    r"\b(?:nohup|exec|time|timeout|command|setsid|unbuffer|env|nice|stdbuf|sudo|numactl|taskset)\b[^\n]*\s[\"']?\$\{?\w"
+    r"\b(?:nohup|exec|time|timeout|command|setsid|unbuffer|env|nice|stdbuf|sudo|numactl|taskset|dslint)\b"
+    r"[^\n]*\s[\"']?\$\{?\w"
 )
 _WANTED = re.compile(LAUNCHER + "|" + _BEFORE + r"|^\s*[\"']?\$|\beval\b|\b(?:ba|z)?sh\b[^\n]*\s-\w*c\s|" + CALL)
 

@@ -154,11 +154,19 @@ def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bo
     itself mentions the file or its folder. ``named_by`` is the path of the file that names it.
     """
     workspace = files.workspace
+    if workspace.is_start:
+        return files.command.cwd.is_unknown or _is_made(files, text, raw, named_by)
     if text.startswith(("/", "~")) or _PLACEHOLDER.search(text) or _SHOUTED.search(text) or _is_away(files):
         return True
     if all(workspace.normal(posixpath.join(f, text)).startswith("..") for f in files.folders):
         return True
-    if not _is_at_home(files, text) or is_written(files, text, raw) or _is_ignored(files, text):
+    return not _is_at_home(files, text) or _is_ignored(files, text) or _is_made(files, text, raw, named_by)
+
+
+def _is_made(files: Files, text: str, raw: str, named_by: str) -> bool:
+    """A command of the launch file, or the script itself, may make the file before it is read."""
+    workspace = files.workspace
+    if is_written(files, text, raw):
         return True
     name = posixpath.basename(text)
     script = workspace.read(files.script_path) if files.script_path else None

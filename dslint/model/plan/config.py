@@ -27,13 +27,15 @@ _PRESET = re.compile(r"(?:deepspeed_)?zero-?([0-3])(?:_\w+)?$")
 class Named:
     """A config file as a command, YAML file or script names it. ``raw`` is the word before expansion.
 
-    ``left``: the file is there, but not where the command looks for it after ``cd``.
+    ``left``: the file is there, but not where the command looks for it after ``cd``. ``is_start``: the command starts
+    now, and the file is not there.
     """
 
     text: str
     location: Location
     raw: str = ""
     left: LeftBehind | None = None
+    is_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,9 @@ def _named(flag: Flag) -> Named | None:
 
 def _missing(named: Named, files: Files) -> tuple[Named, ...]:
     """The name, when nothing suggests that the file is made, fetched or mounted before the run."""
-    return () if may_appear(files, named.text, named.raw, named.location.path) else (named,)
+    if may_appear(files, named.text, named.raw, named.location.path):
+        return ()
+    return (replace(named, is_start=files.workspace.is_start),)
 
 
 def _left(named: Named, files: Files) -> tuple[Named, ...]:

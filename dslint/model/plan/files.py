@@ -29,17 +29,17 @@ class Files:
         self.command = command
         self.script_path = ""
         self.launch_path = command.location.path
-        folders = list(workspace.bases(self.launch_path))
+        folders = list(workspace.starts(self.launch_path))
         if command.cwd.is_known:
             inside = [posixpath.join(folder, command.cwd.get()) for folder in folders]
-            folders = [*inside, *folders]
+            folders = inside if workspace.is_start and command.cwd_is_certain else [*inside, *folders]
         self.folders, best = _ranked(folders, _literal_paths(command), workspace)
         self.starts = self.folders[:best]
 
     def after_cd(self) -> list[str]:
         """Where a command whose folder is known runs: a folder for each from which people start the launch file."""
         workspace, cwd = self.workspace, self.command.cwd.get()
-        return list(dict.fromkeys(workspace.normal(posixpath.join(f, cwd)) for f in workspace.bases(self.launch_path)))
+        return list(dict.fromkeys(workspace.normal(posixpath.join(f, cwd)) for f in workspace.starts(self.launch_path)))
 
     def find(self, text: str) -> str | None:
         """The user-facing path of a file that the command names, ``None`` when it is nowhere."""

@@ -15,6 +15,8 @@ from dslint.model.plan.mpihosts import LAUNCHERS, host_lines, mpi_counts
 
 _LINE = re.compile(r"(\S+)\s+slots=(\d+)")
 _COMMENT = r"^\s*#.*"
+# What the launcher reads where no option names a file (deepspeed 0.19.8 ``launcher/runner.py``: ``DLTS_HOSTFILE``).
+_DEFAULT = "/job/hostfile"
 # Host -> how many processes, or which of its slots.
 Hosts = dict[str, list[int]]
 
@@ -67,7 +69,12 @@ def hostfile_counts(command: LaunchCommand, files: Files) -> World | None:
     """
     if command.launcher in LAUNCHERS:
         return mpi_counts(command, files)
-    flag = command.launcher_flag("-H", "--hostfile") if command.launcher == "deepspeed" else None
+    if command.launcher != "deepspeed":
+        return None
+    flag = command.launcher_flag("-H", "--hostfile")
+    if flag is None and files.workspace.is_start and files.workspace.is_file(_DEFAULT):
+        source = files.workspace.read(_DEFAULT)
+        return _counted(command, source, ()) if source is not None else None
     if flag is None or flag.value is None or not flag.value.text:
         return None
     path = files.find_at_start(flag.value.text)
@@ -75,11 +82,15 @@ def hostfile_counts(command: LaunchCommand, files: Files) -> World | None:
     text, raw = flag.value.text, flag.value.raw
     if source is None or is_written(files, text, raw) or is_mentioned(files, text, raw):
         return None
+    return _counted(command, source, (flag.location.labelled(f"--hostfile {flag.value.text}"),))
+
+
+def _counted(command: LaunchCommand, source: SourceFile, named: tuple[Location, ...]) -> World | None:
     hosts = _hosts(source)
     chosen = _limited(command, _filtered(command, hosts)) if hosts is not None else None
     if not chosen:
         return None
-    places = (flag.location.labelled(f"--hostfile {flag.value.text}"), *_places(source, chosen))
+    places = (*named, *_places(source, chosen))
     slots = [len(numbers) for numbers in chosen.values()]
     each = known(slots[0], *places) if len(set(slots)) == 1 else unknown("the hosts differ", *places)
     return World(known(len(chosen), *places), each, known(sum(slots), *places))

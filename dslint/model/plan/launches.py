@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dslint.core.fact import Fact, known
+from dslint.core.source import OUTSIDE
 from dslint.model.deepspeed.batch import accumulation_of
+from dslint.model.launch.launchers.environment import sets
 from dslint.python.launches import FIELDS, PLAIN, Launch
 
 if TYPE_CHECKING:
@@ -90,4 +92,15 @@ def _environment(plan: RunPlan) -> dict[str, str]:
     command = plan.command
     if command.launcher not in _HANDS_ON and plan.nodes.get_or(0) != 1:
         return {}
-    return {name: str(fact.get()) for name, fact in command.env.items() if name and fact.is_known}
+    found = {name: fact for name, fact in command.env.items() if name and fact.is_known}
+    return {name: str(fact.get()) for name, fact in found.items() if not _is_of_host(fact) or _may_decide(name, plan)}
+
+
+def _is_of_host(fact: Fact[str]) -> bool:
+    """The variable comes from the environment in which a command is started, and from no file."""
+    return bool(fact.origins) and fact.origins[0].path.startswith(OUTSIDE)
+
+
+def _may_decide(name: str, plan: RunPlan) -> bool:
+    """The script speaks of it, and it is the same for all processes. The others would make each run another one."""
+    return name in plan.reads and not sets(plan.command, name)

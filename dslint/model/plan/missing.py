@@ -25,4 +25,5 @@ def missing_script(command: LaunchCommand, files: Files) -> Named | None:
     left = left_behind(files, text)
     if left is None and files.find(text):
         return None
-    return Named(text, word.location, word.raw, left) if not may_appear(files, text, word.raw) else None
+    is_start = files.workspace.is_start
+    return Named(text, word.location, word.raw, left, is_start) if not may_appear(files, text, word.raw) else None

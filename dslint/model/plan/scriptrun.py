@@ -56,6 +56,8 @@ def script_run(path: str, workspace: Workspace) -> ScriptRun | None:
 
     Who asks again for one of the last scripts gets the same.
     """
+    if not workspace.interprets:
+        return None
     runs = _runs(workspace)
     path = workspace.normal(path)
     for known, run in runs.recent:
@@ -69,6 +71,8 @@ def script_run(path: str, workspace: Workspace) -> ScriptRun | None:
 
 def interpreted(path: str, workspace: Workspace, launch: Launch | None = None) -> ScriptRun | None:
     """The script as one command starts it (`launch`), or as any may."""
+    if not workspace.interprets:
+        return None
     worlds = launch.worlds if launch is not None else None
     shared = _runs(workspace).shared
     analysis = Analysis(WorkspaceFiles(workspace, path), worlds, shared=shared.started(worlds) if launch else shared)
@@ -84,6 +88,8 @@ def _interpreted(path: str, analysis: Analysis) -> ScriptRun | None:
 
 def command_lines(path: str, workspace: Workspace) -> tuple[list[tuple[Event, CommandLine]], str]:
     """Where a script parses its command line, with the options there; and why it may parse it elsewhere, too."""
+    if not workspace.interprets:
+        return [], ""
     runs, files = _runs(workspace), WorkspaceFiles(workspace, path)
     focus = Focus(runs.graph, files, files.absolute(workspace.normal(path)))
     if not focus.matters:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.launch.launchers.base import World, count, env_text, one, text_fact, world
+from dslint.model.launch.launchers.base import World, count, one, text_fact, world
 from dslint.model.launch.launchers.counts import devices
 from dslint.model.plan.groupmade import reached_calls
 from dslint.model.plan.pyscript import PyScript, read_script
@@ -109,7 +109,7 @@ def spawn_world(command: LaunchCommand, spawn: Spawn) -> World:
     """The processes of ``python SCRIPT`` with such a script; on how many nodes nobody says where arguments might."""
     number = spawn.number
     if spawn.by_devices:
-        number = devices(env_text(command.env, "CUDA_VISIBLE_DEVICES"))
+        number = devices(command.env)
     elif spawn.argument:
         passed = count(text_fact(command.script_flag(spawn.argument)))
         number = passed if not passed.is_absent else number

@@ -54,8 +54,11 @@ def _variable(token: str, lookup: Callable[[str], str | None]) -> int:
     name = _NAME.fullmatch(token)
     if name is None:
         raise _UnreadableError
-    text = (lookup(name[1] or name[2]) or "").strip(" \t\n")
-    # An empty or unset variable is 0 in bash, but an unset one may come from outside. Other texts are expressions.
+    value = lookup(name[1] or name[2])
+    text = (value or "").strip(" \t\n")
+    # An empty variable is 0, and so is an unset one, which may come from outside. Other texts are expressions.
+    if value is not None and not text and not token.startswith("$"):
+        return 0
     if not re.fullmatch(r"-?(?:0[xX][0-9a-fA-F]+|[0-9]+)", text):
         raise _UnreadableError
     if text.startswith("-"):

@@ -11,8 +11,10 @@ from dslint.model.shell.pieces import Value
 from dslint.model.shell.slurm import sbatch_directives
 from dslint.parse.shell import ShellDoc
 
-# Keys of facts: ``SBATCH_NODES``, ``PBSJOB_NODES``, ``BSUB_SLOTS``. No program reads variables of these names.
-PREFIXES = ("SBATCH_", "PBSJOB_", "BSUB_")
+# Keys of facts: ``SBATCH_NODES``, ``PBSJOB_NODES``, ``BSUB_SLOTS``; ``MACHINE_GPUS`` where a command starts on this
+# machine. No program reads variables of these names.
+MACHINE = "MACHINE_"
+PREFIXES = ("SBATCH_", "PBSJOB_", "BSUB_", MACHINE)
 # What the queue puts into the environment of the job because of its directives.
 _VARIABLES = {
     "SBATCH_NODES": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -66,6 +68,17 @@ def job_variables(directives: Mapping[str, Fact[str]]) -> dict[str, Value]:
         if (fact := directives.get(name)) is not None and fact.is_known and fact.get().isdigit()
         for variable in variables
     }
+
+
+def directives_of(environ: Mapping[str, Fact[str]]) -> dict[str, Fact[str]]:
+    """The same facts inside a job of Slurm, from the variables that it has set."""
+    found: dict[str, Fact[str]] = {}
+    for name, variables in _VARIABLES.items():
+        for variable in variables if name.startswith("SBATCH_") else ():
+            fact = environ.get(variable)
+            if fact is not None and fact.is_known and fact.get().isdigit():
+                found.setdefault(name, fact)
+    return found
 
 
 def _of_lines(shell: ShellDoc, read: Callable[[str], dict[str, str]]) -> dict[str, Fact[str]]:

@@ -108,9 +108,9 @@ def default_assignment(name: str, place: Location, raw: str, scope: Scope) -> No
     if match is None or scope.open:
         scope.forget(names)
     elif match[2] not in scope.values:
-        scope.assign(match[2], Value(match[3], None, (place,), is_default=True))
+        scope.assign(match[2], Value(match[3], None, (place,), is_default=not scope.is_whole))
     else:
-        default = Value(match[3], None, (place,), is_default=True)
+        default = Value(match[3], None, (place,), is_default=not scope.is_whole)
         scope.assign(match[2], mapped(scope.values[match[2]], lambda old: _or_default(old, default)))
 
 

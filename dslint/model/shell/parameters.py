@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dslint.model.shell.ansi import ansi_text, closing_quote
 from dslint.model.shell.arith import evaluate
-from dslint.model.shell.pieces import Lookup, Piece, UnknownWordError, Value
+from dslint.model.shell.pieces import ALWAYS_SET, Lookup, Piece, UnknownWordError, Value
 from dslint.model.shell.transforms import Transform, transform
 from dslint.parse.shelllex import UnfinishedWordError, closing_bracket
 
@@ -21,11 +21,6 @@ _DEFAULTING = re.compile(r"(:?[-=+?])(.*)", re.DOTALL)
 _INDIRECT = re.compile(r"([A-Za-z_]\w*)(?:\[([@*]|\d+)\])?", re.ASCII)
 _BLANKS = " \t\n"
 _DEPTH = 20
-# The system sets these for every script, and bash some of them anew at each use: no default ever stands for them.
-_ALWAYS_SET = re.compile(
-    r"BASH\w*|DIRSTACK|EPOCH(?:REALTIME|SECONDS)|E?UID|FUNCNAME|GROUPS|HOME|HOST(?:NAME|TYPE)|IFS|LINENO|LOGNAME|MACHTYPE"
-    r"|OPTIND|OSTYPE|PATH|PIPESTATUS|PPID|PWD|S?RANDOM|SECONDS|SHELL|SHELLOPTS|SHLVL|TERM|USER"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +250,8 @@ def _defaulted(name: str, op: str, word: str, lookup: Lookup, pieces: list[Piece
     if lookup.depth > _DEPTH:
         raise UnknownWordError
     unset = lookup.is_unset(name)
-    if unset and (op[-1] in "+?" or _ALWAYS_SET.fullmatch(name)):
+    is_open = op[-1] == "+" and not lookup.is_without(name)
+    if unset and (is_open or op[-1] == "?" or ALWAYS_SET.fullmatch(name)):
         raise UnknownWordError
     text = "" if unset else lookup.read(name).text
     has_value = bool(text) if op.startswith(":") else not unset

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dslint.core.source import Location
 
 # A text that doubles itself in a loop of assignments is no command line.
 _MAX_LENGTH = 100_000
+# The system sets these for every script, and bash some of them anew at each use: no default ever stands for them.
+ALWAYS_SET = re.compile(
+    r"BASH\w*|DIRSTACK|EPOCH(?:REALTIME|SECONDS)|E?UID|FUNCNAME|GROUPS|HOME|HOST(?:NAME|TYPE)|IFS|LINENO|LOGNAME|MACHTYPE"
+    r"|OPTIND|OSTYPE|PATH|PIPESTATUS|PPID|PWD|S?RANDOM|SECONDS|SHELL|SHELLOPTS|SHLVL|TERM|USER"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,10 @@ class Lookup:
         """Nothing in the file sets the name, so that ``${NAME:-default}`` stands for its default."""
         raise NotImplementedError
 
+    def is_without(self, name: str) -> bool:  # noqa: ARG002
+        """Nothing sets the name, here or outside."""
+        return False
+
     def reason(self, name: str) -> str:
         """Why the name is not known."""
         raise NotImplementedError
@@ -65,6 +75,11 @@ class Lookup:
     def folder(self) -> str | None:
         """The directory that the file is in, ``None`` when nobody knows."""
         raise NotImplementedError
+
+    @property
+    def home(self) -> str | None:
+        """What ``~`` stands for, ``None`` when nobody knows."""
+        return None
 
     def read(self, name: str) -> Value:
         """The value of a variable, remembering where it was set.

@@ -22,7 +22,7 @@ from dslint.model.shell.flow.choices import (
     resolve,
 )
 from dslint.model.shell.flow.trees import Guard, chosen, is_same, paths
-from dslint.model.shell.pieces import Lookup, Value
+from dslint.model.shell.pieces import ALWAYS_SET, Lookup, Value
 
 # The end of the reason for which a command does not see a variable of the shell.
 NOT_EXPORTED = "is set but not exported"
@@ -73,6 +73,8 @@ class Scope:
     flow: Flow = field(default_factory=Flow)
     # Names that ``declare -i`` may have made numbers.
     integers: frozenset[str] = frozenset()
+    # The environment is known to its end: a name that nobody has set is not set.
+    is_whole: bool = False
 
     def copy(self) -> Scope:
         """The same state for a subshell or a branch."""
@@ -221,6 +223,11 @@ class Scope:
             return unknown("the directory depends on a condition")
         return found
 
+    def is_without(self, name: str) -> bool:
+        """Whether a name that nobody has set is certain to be empty."""
+        is_plain = name[:1].isalpha() or name[:1] == "_"
+        return self.is_whole and not self.open and is_plain and not ALWAYS_SET.fullmatch(name)
+
     def lookup(self, world: World | None = None) -> Lookup:
         """The view that word expansion needs, in this world."""
         inner = self.here() if world is None else world
@@ -292,16 +299,26 @@ class _View(Lookup):
 
     def get(self, name: str) -> Value | None:
         held = self._scope.held(name, self._world)
+        if held is UNSET and self._scope.is_without(name):
+            return Value()
         return held if isinstance(held, Value) else None
 
     def is_unset(self, name: str) -> bool:
         found = not self._scope.open and self._scope.held(name, self._world) is UNSET
-        self.has_default |= found
+        self.has_default |= found and not self._scope.is_whole
         return found
+
+    def is_without(self, name: str) -> bool:
+        return self._scope.held(name, self._world) is UNSET and self._scope.is_without(name)
 
     def reason(self, name: str) -> str:
         held = self._scope.held(name, self._world)
         return held.why if isinstance(held, Unknown) else _unset_reason(name, self._scope.open)
+
+    @property
+    def home(self) -> str | None:
+        held = self._scope.held("HOME", self._world) if self._scope.is_whole else UNSET
+        return held.text if isinstance(held, Value) else None
 
     @property
     def folder(self) -> str | None:

@@ -80,7 +80,9 @@ def _fields(line: str, ifs: str | None, count: int | None) -> list[str]:
     if ifs is None or ifs == " ":
         line = line.strip(" \t" if ifs is None else " ")
         blanks = r"[ \t]+" if ifs is None else " +"
-        return re.split(blanks, line, maxsplit=count - 1 if count else 0) if line else []
+        if count == 1 or not line:
+            return [line] if line else []
+        return re.split(blanks, line, maxsplit=count - 1 if count else 0)
     if ifs == "":
         return [line] if line or count else []
     # What a separator at the end means depends on how many there are.

@@ -22,6 +22,8 @@ _RUN = re.compile(r"""[^\\'"$`<>()|&;]+""")
 _PLAIN = re.compile(r"""[^\\'"$`*?\[\]{}~<>()|&; \t\n]+""")
 _FIXED = re.compile(r"""'[^']*'|"[^"\\$`]*\"""")
 _TEXT = re.compile(r"""[^"\\$`]+""")
+# ``~`` or ``~/...`` and nothing like it behind: the home directory of the user who runs this.
+_HOME = re.compile(r"~(?:/[^~]*)?")
 _ESCAPED_IN_QUOTES = '$`"\\\n'
 
 
@@ -115,9 +117,16 @@ def _pieces(raw: str, lookup: Lookup, top: bool, inner: bool = False) -> list[Pi
             pieces.append(Piece(text, False))
             bare.append(text)
             at += len(text)
-    if _tilde("".join(bare), top):
+    outline = "".join(bare)
+    return _at_home(pieces, outline, lookup) if _tilde(outline, top) else pieces
+
+
+def _at_home(pieces: list[Piece], outline: str, lookup: Lookup) -> list[Piece]:
+    """The pieces with the home directory in place of ``~``."""
+    home = lookup.home
+    if home is None or not _HOME.fullmatch(outline):
         raise UnknownWordError("the home directory decides")
-    return pieces
+    return [Piece(home + pieces[0].text[1:], True), *pieces[1:]]
 
 
 def _tilde(outline: str, top: bool) -> bool:

@@ -105,19 +105,22 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         command = plan.command.location
         is_elsewhere = named.location.path != command.path
         left = named.left
+        where = (
+            "where the command starts"
+            if named.is_start
+            else "relative to the launch file, the folders above it or the script"
+        )
+        if left is not None:
+            where = f"in `{left.folder or '.'}`, the folder after `cd`"
         yield META.finding(
             named.location,
-            f"`{named.text}` does not exist relative to the launch file, the folders above it or the script: "
-            "the run stops at start-up, after it was scheduled"
-            if left is None
-            else f"`{named.text}` does not exist in `{left.folder or '.'}`, the folder after `cd`: the run stops at"
-            " start-up, after it was scheduled",
+            f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
             hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
             related=(
                 *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),
                 *((left.place,) if left is not None and left.place is not None else ()),
             ),
             severity=Severity.INFO if plan.command.in_docs else None,
-            assumptions=(assumed("files-are-here", named.text),),
+            assumptions=() if named.is_start else (assumed("files-are-here", named.text),),
             facts={"path": named.text, "consumer": plan.consumer.get_or("unknown")},
         )

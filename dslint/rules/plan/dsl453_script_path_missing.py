@@ -81,7 +81,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if named is None:
         return
     left = named.left
-    where = "relative to the launch file or the folders above it"
+    where = "where the command starts" if named.is_start else "relative to the launch file or the folders above it"
     if left is not None:
         where = f"in `{left.folder or '.'}`, the folder after `cd`"
     yield META.finding(
@@ -90,5 +90,5 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
         related=(left.place,) if left is not None and left.place is not None else (),
         severity=Severity.INFO if plan.command.in_docs else None,
-        assumptions=(assumed("files-are-here", named.text),),
+        assumptions=() if named.is_start else (assumed("files-are-here", named.text),),
     )

@@ -107,7 +107,9 @@ def _short_name(word: Word, table: Options) -> str | None:
 
 def _takes_next(full: str | None, table: Options, following: Word) -> bool:
     if full is not None:
-        return full in table.values
+        # Behind an option whose value has become nothing (``--node_rank $EMPTY``) stands the next one.
+        name = flag_name(following)
+        return full in table.values and (name is None or table.resolve(name) is None)
     # An option of a version that the table does not know: a script or another option is no value.
     return table.guesses and flag_name(following) is None and not (following.text or "").endswith(".py")
 

@@ -21,6 +21,8 @@ from dslint.model.launch.launchers.base import (
     world,
 )
 
+# The GPUs of the machine on which a command starts, among the facts beside its environment.
+MACHINE_GPUS = "MACHINE_GPUS"
 Counter = Callable[[Parsed, Mapping[str, Fact[str]], Location], World]
 
 
@@ -34,7 +36,7 @@ def torchrun(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> W
     per_node = flag_count(parsed.flags, "--nproc_per_node").or_else(_pet(env, "PET_NPROC_PER_NODE"))
     flag = last(parsed.flags, "--nproc_per_node")
     if flag is not None and flag.value is not None and flag.value.text == "gpu":
-        per_node = devices(env_text(env, "CUDA_VISIBLE_DEVICES"))
+        per_node = devices(env)
     nodes, per_node = closed(nodes, parsed.open), closed(per_node, parsed.open)
     return world(
         nodes.or_else(one(place, "one node, the default of torchrun")),
@@ -60,9 +62,8 @@ def deepspeed(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> 
     if nodes.is_absent and not parsed.open:
         nodes = unknown("the hostfile decides") if hosts else one(place, "one node without a hostfile")
     if gpus.is_absent:
-        shown = env_text(env, "CUDA_VISIBLE_DEVICES")
         alone = nodes.is_known and nodes.get() == 1 and hosts is None
-        gpus = devices(shown) if alone else unknown("all accelerators of every node")
+        gpus = devices(env) if alone else unknown("all accelerators of every node")
     return world(closed(nodes, True), gpus)
 
 
@@ -86,8 +87,11 @@ def _included(include: Fact[str]) -> World:
     return World(nodes, per_node, known(sum(slots), *include.origins))
 
 
-def devices(shown: Fact[str]) -> Fact[int]:
-    """How many devices ``CUDA_VISIBLE_DEVICES`` shows; without it all of the machine."""
+def devices(env: Mapping[str, Fact[str]]) -> Fact[int]:
+    """How many devices ``CUDA_VISIBLE_DEVICES`` shows; without it all of the machine, where that is this one."""
+    shown = env_text(env, "CUDA_VISIBLE_DEVICES")
+    if shown.is_absent and MACHINE_GPUS in env:
+        return env_count(env, MACHINE_GPUS)
     if not shown.is_known:
         return unknown(shown.reason or "all accelerators of the machine")
     ids = [i.strip() for i in shown.get().split(",")]

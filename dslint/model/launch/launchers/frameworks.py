@@ -54,7 +54,7 @@ def llamafactory(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) 
     """
     del parsed
     nodes, per_node = env_count(env, "NNODES"), env_count(env, "NPROC_PER_NODE")
-    devices = counts.devices(env_text(env, "CUDA_VISIBLE_DEVICES"))
+    devices = counts.devices(env)
     forced = env_text(env, "FORCE_TORCHRUN")
     if any(name in env for name in ("USE_RAY", "USE_KT", "USE_MCA", "USE_MEGATRON_BRIDGE", "RDZV_ID")):
         return World(nodes, per_node, unknown("the tool starts the processes in another way"))
@@ -120,7 +120,7 @@ def composer(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> W
     del place
     per_node = flag_count(parsed.flags, "-n", "--nproc").or_else(env_count(env, "LOCAL_WORLD_SIZE"))
     if per_node.is_absent:
-        per_node = counts.devices(env_text(env, "CUDA_VISIBLE_DEVICES"))
+        per_node = counts.devices(env)
     total = flag_count(parsed.flags, "--world_size").or_else(env_count(env, "WORLD_SIZE"))
     per_node, total = closed(per_node, parsed.open), closed(total, parsed.open)
     if total.is_absent:

@@ -9,7 +9,7 @@ from dslint.model.launch.command import Word
 from dslint.model.launch.launchers import tables
 from dslint.model.launch.launchers.adapters import program_name
 from dslint.model.launch.launchers.base import ASSIGNMENT, Options, flag_name, options, parse_options
-from dslint.model.shell.batchjob import is_directive
+from dslint.model.shell.batchjob import MACHINE, is_directive
 from dslint.model.shell.slurm import slurm_options
 
 
@@ -60,6 +60,11 @@ _RUNNERS: dict[tuple[str, str], Options] = {
     ("mamba", "run"): _takes("-n --name -p --prefix --cwd"),
     ("micromamba", "run"): _takes("-n --name -p --prefix --cwd"),
     ("rye", "run"): _NONE,
+    ("dslint", "run"): _takes(
+        "--time_limit --select --ignore --extend_select --extend_ignore --per_file_ignores --fail_on --min_confidence"
+        " --world_size --nnodes --nproc_per_node --deepspeed_version --transformers_version --accelerate_version"
+        " --consumer --output_format --color --config"
+    ),
     ("nsys", "profile"): _takes(
         "-o --output -t --trace -s --sample -w --show_output -c --capture_range -f --force_overwrite -y --delay -d"
         " --duration -b --backtrace -e --env_var -x --stop_on_exit -p --nvtx_capture -k --kill -n --inherit_environment"
@@ -147,6 +152,13 @@ def is_container(words: Sequence[Word]) -> bool:
     return name in ("docker-compose", "kubectl", "oc") or (name in _CONTAINERS and not _CONTAINERS[name][2])
 
 
+def is_isolated(wrappers: Sequence[Sequence[Word]]) -> bool:
+    """A program around the command brings an environment of its own: a container, a tool that manages environments."""
+    names = {(words[0].text or "").rpartition("/")[2] for words in wrappers if words}
+    managed = {name for name, _ in _RUNNERS} - {"nsys", "py-spy", "dslint"}
+    return not names.isdisjoint({*managed, *_CONTAINERS, "docker-compose", "kubectl", "oc", "uvx", "sudo"})
+
+
 def _container(name: str, words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, ...]:
     """The command behind the image; ``-e NAME=value`` sets what it sees."""
     _, table, inherits = _CONTAINERS[name]
@@ -173,7 +185,7 @@ def _composed(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word, .
 
 def _forget(env: dict[str, Fact[str]]) -> None:
     """Another machine or image: it may have any variable, but not those of this shell."""
-    facts = {name: fact for name, fact in env.items() if is_directive(name)}
+    facts = {name: fact for name, fact in env.items() if is_directive(name) and not name.startswith(MACHINE)}
     env.clear()
     env.update(facts)
     env[""] = unknown("the image or the other machine may set any variable")
@@ -188,8 +200,16 @@ def _environment(words: Sequence[Word], env: dict[str, Fact[str]]) -> tuple[Word
             env[match[1]] = known(match[2], word.location.labelled(word.text), *word.origins)
         elif match:
             env[match[1]] = unknown(f"`{match[1]}` is computed", word.location)
-        elif word.text in ("-u", "-C", "-S"):
+        elif word.text in ("-u", "-C", "-S", "--unset", "--chdir"):
             at += 1
+            if word.text in ("-u", "--unset") and at < len(words):
+                env.pop(words[at].text or "", None)
+        elif word.text is not None and word.text.startswith("--unset="):
+            env.pop(word.text.partition("=")[2], None)
+        elif word.text in ("-i", "-", "--ignore-environment"):
+            kept = {name: fact for name, fact in env.items() if is_directive(name)}
+            env.clear()
+            env.update(kept)
         elif flag_name(word) is None and not word.spreads:
             break
         at += 1

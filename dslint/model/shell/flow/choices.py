@@ -234,6 +234,8 @@ class Flow:
     turns: int = 0
     # Documentation shows ``exit`` where a reader leaves a shell; what follows is run too.
     in_docs: bool = False
+    # Whether a path leads to something, where the script runs on this machine now.
+    is_there: Callable[[str], bool] = lambda _: False
 
     def fork(self, key: object, arms: Callable[[], tuple[Arm, ...]]) -> Fork:
         """The fork of a test; the same test on unchanged variables is the same fork."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import posixpath
 import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
@@ -44,6 +45,7 @@ _CHANGES = re.compile(r"\$\((?!\()|`|\$\{?[?!$]|\$\{?(?:RANDOM|SECONDS|EPOCH\w*|
 EMPTY_DEFAULT = re.compile(r"\$\{(\w+):?-(?:\"\"|'')?\}")
 _OF_NAME = re.compile(r"\"?\$(?:\{(\w+)(?::?\+\w+)?\}|(\w+))\"?")
 _MAX_TEXT = 80
+_OF_FILES = frozenset({"-e", "-f", "-d", "-r", "-s", "-a"})
 
 
 class Test:
@@ -101,15 +103,47 @@ class Test:
 
     def _unary(self, flag: str, raw: str, world: World) -> bool:
         if flag in ("-z", "-n"):
+            if self._vanishes(raw, world):
+                return True  # ``[ -n ]`` asks whether the text ``-n`` is empty
             return self._is_empty(raw, world) is (flag == "-z")
+        if flag in _OF_FILES and self._is_there(raw, world):
+            return True
         if flag == "-v" and raw.isidentifier():
             held = self.scope.held(raw, world)
+            if held is UNSET and self.scope.is_without(raw):
+                return False
             if isinstance(held, Value) or (held is UNSET and self._assumes(raw)):
                 self.has_default |= held is UNSET
                 return isinstance(held, Value)
         return self._ask(f"{flag} {raw}", world, once=flag != "-v", names=(raw,))
 
+    def _is_there(self, raw: str, world: World) -> bool:
+        """The path leads to something now; what does not may still be made before the test."""
+        try:
+            path = self._text(raw, world)
+        except ForkNeededError:
+            raise
+        except UnknownWordError:
+            return False
+        cwd = self.scope.cwd
+        is_known = path.startswith("/") or not cwd.is_unknown
+        return bool(path) and is_known and self.scope.flow.is_there(posixpath.join(cwd.get_or(""), path))
+
+    def _vanishes(self, raw: str, world: World) -> bool:
+        """The word is certain to become none at all."""
+        if self.text.startswith("[[") or not raw.startswith("$"):
+            return False
+        lookup = self._lookup(world)
+        try:
+            return not expand(raw, lookup) and not lookup.has_default
+        except ForkNeededError:
+            raise
+        except UnknownWordError:
+            return False
+
     def _is_empty(self, raw: str, world: World) -> bool:
+        if self._vanishes(raw, world):
+            return True
         try:
             return not self._text(raw, world)
         except ForkNeededError:
