@@ -3276,7 +3276,10 @@ RULES: tuple[RuleInfo, ...] = (
         severity="error",
         summary="An OpenMMLab-style script is started on several processes without the `--launcher` it needs",
         module="dslint.rules.plan.dsl404_openmmlab_launcher_missing",
-        needs=("profile",),
+        needs=(
+            "profile",
+            "convention",
+        ),
         fix="safe",
         since="0.1.0",
         depends_on_run=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.launch.read import Outer
 from dslint.model.shell.flow.choices import Flow
@@ -36,6 +37,7 @@ SNIPPETS = {
 _BEGINS = re.compile(
     r"^[ \t]*(?:(?:\$|>>>)[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
     r"(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner[ \t]+train"
+    r"|trl[ \t]+\w+|[a-z]\w*(?:-\w+)*-(?:train|eval|generate)"
     r"|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train|colossalai[ \t]+run|composer[ \t]+-|horovodrun"
     r"|python3?[ \t]+(?:-m[ \t]|\S+\.py)))",
     re.MULTILINE,
@@ -95,7 +97,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
     for snippet in snippets:
         shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
         shell.written = snippet.written
-        reader = TextReader(False, _locator(workspace), (source.path,))
+        reader = TextReader(False, _locator(workspace), (source.path,), programs=_programs(source, workspace))
         commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
         is_rewritten = snippet.anchor is not None or kind == "makefile"
         # Rules about the text itself look at text that stands in the file as the shell reads it.
@@ -111,13 +113,18 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
 def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Workspace | None) -> list[LaunchDoc]:
     shell = parse_shell(source, text, base)
 
-    reader = TextReader(in_docs, _locator(workspace), (source.path,))
+    reader = TextReader(in_docs, _locator(workspace), (source.path,), programs=_programs(source, workspace))
     scope = Scope(script=None if in_docs else source.path, flow=Flow(in_docs=in_docs))
     commands = reader.script(shell, scope, Outer(), {}, 0)
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
     doc = LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=tuple(reader.called))
     doc.left_out = tuple(reader.left_out)
     return [doc, *inner]
+
+
+def _programs(source: SourceFile, workspace: Workspace | None) -> Collection[str]:
+    """The names of programs that the project around a file installs."""
+    return console_scripts(source.path, workspace) if workspace is not None else ()
 
 
 def _locator(workspace: Workspace | None) -> Locate:

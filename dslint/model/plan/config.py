@@ -27,13 +27,15 @@ _PRESET = re.compile(r"(?:deepspeed_)?zero-?([0-3])(?:_\w+)?$")
 class Named:
     """A config file as a command, YAML file or script names it. ``raw`` is the word before expansion.
 
-    ``left``: the file is there, but not where the command looks for it after ``cd``.
+    ``left``: the file is there, but not where the command looks for it after ``cd``. ``meant``: the file of the project
+    that the name is most like, where it is nowhere.
     """
 
     text: str
     location: Location
     raw: str = ""
     left: LeftBehind | None = None
+    meant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

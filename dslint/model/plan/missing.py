@@ -7,6 +7,7 @@ from dslint.model.plan.appearing import may_appear
 from dslint.model.plan.config import Named
 from dslint.model.plan.files import Files
 from dslint.model.plan.leftbehind import left_behind
+from dslint.model.plan.tree import files_like
 
 _SUFFIXES = (".py", ".yaml", ".yml", ".json")
 
@@ -14,7 +15,9 @@ _SUFFIXES = (".py", ".yaml", ".yml", ".json")
 def missing_script(command: LaunchCommand, files: Files) -> Named | None:
     """The script that the command names, or the file of arguments of a tool, when it is in this project and nowhere.
 
-    Or somewhere else than in the folder to which ``cd`` has led.
+    Or somewhere else than in the folder to which ``cd`` has led. Where its folder is nowhere either, it is of this
+    project if one file alone has its name in a folder of that name (``llava/train/train.py`` beside
+    ``videollava/train/train.py``).
     """
     word = command.script
     if word is None and command.launcher in ("llamafactory", "axolotl", "xtuner") and command.script_args:
@@ -25,4 +28,8 @@ def missing_script(command: LaunchCommand, files: Files) -> Named | None:
     left = left_behind(files, text)
     if left is None and files.find(text):
         return None
-    return Named(text, word.location, word.raw, left) if not may_appear(files, text, word.raw) else None
+    like = files_like(text, files.launch_path, files.workspace) if left is None else []
+    meant = like[0] if len(like) == 1 else ""
+    if may_appear(files, text, word.raw, is_ours=bool(meant)):
+        return None
+    return Named(text, word.location, word.raw, left, meant)
