@@ -3257,6 +3257,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL357",
+        name="windows-line-ends",
+        kind="launch",
+        severity="error",
+        summary="A launch script with the line ends of Windows, which bash takes for letters",
+        module="dslint.rules.launch.dsl357_windows_line_ends",
+        needs=("/\\ue00d/",),
+        fix="safe",
+        since="0.1.0",
+        ignores_context=True,
+    ),
+    RuleInfo(
         code="DSL403",
         name="unknown-script-flag",
         kind="plan",

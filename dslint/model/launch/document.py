@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
 from dslint.parse.markdown import fences, without_prompts
-from dslint.parse.shell import ShellDoc, parse_shell
+from dslint.parse.shell import ShellDoc, as_bash_reads, parse_shell
 
 if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
@@ -63,6 +63,8 @@ class LaunchDoc:
     called: tuple[LaunchCommand, ...] = ()
     # The text stands in the file in another form (a list of words, ``$$`` of make): edits would not fit.
     is_rewritten: bool = False
+    # Of a script with the line ends of Windows: the commands as they are meant.
+    meant: tuple[LaunchCommand, ...] = ()
     # The shell ends a pipe with the first exit code that is not 0, whatever the text says.
     has_pipefail: bool = False
     # Calls of scripts that are not followed, because too many commands are called already.
@@ -77,7 +79,7 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
     With a ``workspace`` the files of the project that a script sources or calls are followed.
     """
     if kind == "shell":
-        return _read(source, source.text, 0, False, workspace)
+        return _script(source, workspace)
     if kind in SNIPPETS:
         return _of_snippets(source, kind, workspace)
     docs = []
@@ -107,6 +109,19 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
             doc.called, doc.left_out = tuple(reader.called), tuple(reader.left_out)
             doc.has_pipefail = snippet.has_pipefail
             docs.append(doc)
+    return docs
+
+
+def _script(source: SourceFile, workspace: Workspace | None) -> list[LaunchDoc]:
+    """A shell script; one with the line ends of Windows is read twice, as bash does and as it is meant."""
+    text = as_bash_reads(source.text)
+    docs = _read(source, text, 0, False, workspace)
+    if text is not source.text:
+        meant = _read(source, source.text, 0, False, workspace)
+        docs[0].meant = (*meant[0].commands, *meant[0].called)
+        docs[0].commands = tuple([replace(command, has_returns=True) for command in docs[0].commands])
+        docs[0].called, docs[0].written = (), meant[0].written
+        return docs[:1]
     return docs
 
 

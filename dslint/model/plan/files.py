@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dslint.model.launch.command import LaunchCommand
-from dslint.model.plan.tree import files_ending, inside_clone, parts_of
+from dslint.model.plan.tree import below_clone, files_ending, inside_clone, parts_of
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -91,7 +91,8 @@ class Files:
         """The user-facing path of a file that the command names, ``None`` when it is nowhere."""
         if text.startswith("~") or not text:
             return None
-        return self.workspace.resolve(text, self.folders)
+        found = self.workspace.resolve(text, self.folders)
+        return found if found is not None else below_clone(text, self.launch_path, self.workspace)
 
     def find_at_start(self, text: str) -> str | None:
         """The same, from the folders only in which the other files of the command are found: no guess."""

@@ -20,6 +20,7 @@ from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
+from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.handover import Handover, engine_of_arguments, handed_elsewhere
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
@@ -265,7 +266,7 @@ def _planned(
         Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
         batch_world(choice.doc, counts.total, command, profile),
         consumer,
-        choice.missing,
+        _missing(command, around, choice),
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
@@ -283,6 +284,13 @@ def _planned(
         own_optimizer=_own_optimizer(script, choice, consumer, workspace),
         convention=convention_of(command) if script is None else "",
     )
+
+
+def _missing(command: LaunchCommand, files: Files, choice: ConfigChoice) -> tuple[Named, ...]:
+    """The files that the command names and that are nowhere."""
+    told = tuple(similar(named, files) for named in choice.missing)
+    known_names = frozenset(named.text for named in told)
+    return told if command.launcher == NO_COMMAND else (*told, *missing_files(command, files, known_names))
 
 
 def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:

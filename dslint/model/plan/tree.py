@@ -85,7 +85,7 @@ def inside_clone(cwd: str, path: str, workspace: Workspace) -> str | None:
     parts = [part for part in cwd.split("/") if part not in ("", ".")]
     if not parts or any(workspace.exists(posixpath.join(base, cwd)) for base in workspace.bases(path)):
         return None
-    names = workspace.kept(f"names of the clone {top}", partial(_names, top, workspace))
+    names = clone_names(top, workspace)
     # Nobody knows what stands above the clone: of an absolute path the last such folder counts.
     is_far = cwd.startswith(("/", "~", "$")) or parts[0] == ".."
     at = next((i for i in range(len(parts) - 1, -1, -1) if _plain(parts[i]) in names), None)
@@ -93,6 +93,20 @@ def inside_clone(cwd: str, path: str, workspace: Workspace) -> str | None:
         return None
     inner = posixpath.join(top, *parts[at + 1 :]) if parts[at + 1 :] else top
     return inner if workspace.exists(inner or ".") else None
+
+
+def below_clone(text: str, path: str, workspace: Workspace) -> str | None:
+    """The file that ``NAME/folder/file`` means from above the clone, when NAME is what that is called."""
+    top = top_of(path, workspace)
+    first, _, rest = text.removeprefix("./").partition("/")
+    if not rest or _plain(first) not in clone_names(top, workspace):
+        return None
+    return workspace.resolve(rest, (top,))
+
+
+def clone_names(top: str, workspace: Workspace) -> frozenset[str]:
+    """What the folder of the clone may be called, in one spelling."""
+    return workspace.kept(f"names of the clone {top}", partial(_names, top, workspace))
 
 
 def _names(top: str, workspace: Workspace) -> frozenset[str]:

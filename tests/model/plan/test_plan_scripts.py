@@ -39,6 +39,7 @@ def plan(text: str, files: dict[str, str], path: str = "run.sh") -> RunPlan:
         ("run.sh", "torchrun tool/run.py", "part/tool/run.py"),
         ("run.sh", "torchrun ./tool/run.py", "part/tool/run.py"),
         ("docs/a/train.md", "```bash\ntorchrun train_clip.py\n```\n", "part/train_clip.py"),
+        ("scripts/run.sh", "torchrun open_clip/part/tool/run.py", "part/tool/run.py"),
         ("run.sh", "clip-train --lr 1", "src/clip/train.py"),
         ("run.sh", "srun -n 8 clip-train --lr 1", "src/clip/train.py"),
         ("run.sh", "python -m torch.distributed.launch --nproc_per_node 8 $(which clip-train)", "src/clip/train.py"),
