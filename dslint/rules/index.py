@@ -2670,10 +2670,10 @@ RULES: tuple[RuleInfo, ...] = (
         name="smart-dash-or-quote",
         kind="launch",
         severity="error",
-        summary="A dash or quotation mark of a word processor in a launch command",
+        summary="A dash, quotation mark or blank of a word processor in a launch command",
         module="dslint.rules.launch.dsl306_smart_dash_or_quote",
         needs=(
-            "/[\\u2010\\u2011\\u2012\\u2013\\u2014\\u2015\\u2212\\ufe58\\ufe63\\uff0d\\u2018\\u2019\\u201c\\u201d\\u201e\\u201f\\uff02\\uff07]/",
+            "/[\\u00a0\\u2002-\\u200a\\u202f\\u3000\\u200b\\u2060\\ufeff\\u2010\\u2011\\u2012\\u2013\\u2014\\u2015\\u2212\\ufe58\\ufe63\\uff0d\\u2018\\u2019\\u201c\\u201d\\u201e\\u201f\\uff02\\uff07]/",
         ),
         fix="safe",
         since="0.1.0",
