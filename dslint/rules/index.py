@@ -3269,6 +3269,18 @@ RULES: tuple[RuleInfo, ...] = (
         ignores_context=True,
     ),
     RuleInfo(
+        code="DSL358",
+        name="assignment-with-blanks",
+        kind="launch",
+        severity="error",
+        summary="A variable of a launch script is set with blanks around the sign, so that it stays empty",
+        module="dslint.rules.launch.dsl358_assignment_with_blanks",
+        needs=("/(?m)^[ \\t]*(?:export[ \\t]+)?[A-Za-z_]\\w*[ \\t]+=(?![=~])/",),
+        fix="safe",
+        since="0.1.0",
+        ignores_context=True,
+    ),
+    RuleInfo(
         code="DSL403",
         name="unknown-script-flag",
         kind="plan",
