@@ -38,6 +38,11 @@ _LAUNCHERS = (
     r"|llamafactory-cli\s+train|axolotl\s+train|colossalai\s+run|horovodrun|trl\s+\w+|accelerate\s+test"
 )
 _PYTHON = r"python[\d.]*\s+(?:-u\s+)?(?:-m\s+[\w.]+|[\w./-]+\.py)"
+# Parsers whose options stand in YAML files, or are the parameters of any function.
+_BY_FILES = frozenset({"hydra", "fire", "tyro"})
+_PARSES = re.compile(
+    r"ArgumentParser|parse_args|import (?:click|typer|cyclopts)|from (?:click|typer|cyclopts|absl)|TrlParser"
+)
 # What is asked of a plan, in the order of the table.
 ASKED = ("read", "script", "in project", "parser", "config", "named files", "world", "versions")
 
@@ -82,6 +87,10 @@ class Project:
         parts = [part for part in path.split("/") if part not in ("", ".", "..")]
         tail = "/" + "/".join(parts)
         return any(p.endswith(tail) for p in self.paths.get(parts[-1], ())) if parts else False
+
+    def parses(self, path: str) -> bool:
+        """Return whether the words of a script speak of a parser."""
+        return _PARSES.search(Path(path).read_text(encoding="utf-8", errors="replace")) is not None
 
     def _console(self) -> Iterator[str]:
         for name in ("pyproject.toml", "setup.py", "setup.cfg"):
@@ -169,14 +178,19 @@ def _in_project(view: View, project: Project) -> str | None:
     return "a module" if view.command.is_module else "a path"
 
 
-def _parser(view: View, _project: Project) -> str | None:
-    """Say why the options of a script are not all known."""
+def _parser(view: View, project: Project) -> str | None:
+    """Say why the options of a script are not all in view; nothing for scripts whose options stand in no code.
+
+    Those of Hydra and of programs that read `sys.argv` themselves; options that a parser lets pass are no question.
+    """
     plan = view.plan
     if plan.script is None or not plan.script.endswith(".py"):
         return None
     if plan.parser is None:
-        return "nothing in view parses the command line" if view.command.script_args else ""
-    return "" if plan.parser.is_closed else plan.parser.open_because or "open"
+        return "nothing in view parses the command line" if project.parses(plan.script) else None
+    if plan.parser.kind in _BY_FILES:
+        return None
+    return "" if plan.parser.is_closed or plan.parser.lets_pass else plan.parser.open_because or "open"
 
 
 def _config(view: View, _project: Project) -> str | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.tree import below_clone, files_ending, inside_clone, parts_of
 from dslint.model.workspace import Workspace
@@ -69,6 +70,8 @@ class Files:
             return []
         if any(workspace.has(posixpath.join(f, s), n) for f in folders for s in ("", *_SOURCES) for n in names):
             return []
+        if command.in_docs and (said := self._said(names)) is not None:
+            return [said]
         for name in names:
             if len(parts_of(name)) < 2 + name.endswith("/__main__.py") and (command.is_module or "_" not in name):
                 continue
@@ -76,6 +79,22 @@ class Files:
             if len(found) == 1:
                 return [found[0][: -len("/".join(parts_of(name)))].rstrip("/")]
         return []
+
+    def _said(self, names: Sequence[str]) -> str | None:
+        """The one folder that a documentation speaks of, by ``cd`` or by the path of the file, and that has the file."""
+        workspace = self.workspace
+        bases = workspace.bases(self.launch_path)
+        cds = workspace.memo("folders of a text", self.launch_path, _folders_said) or ()
+        tops = [folder for said in cds for folder in dict.fromkeys(posixpath.join(base, said) for base in bases)]
+        inside = [inside_clone(said, self.launch_path, workspace) for said in cds]
+        there = [f for f in (*tops, *inside) if f is not None and any(workspace.has(f, name) for name in names)]
+        if not there:
+            source = workspace.read(self.launch_path)
+            text = source.text if source is not None else ""
+            ends = [(path, name) for name in names for path in files_ending(name, self.launch_path, workspace)]
+            there = [path[: -len(name)] for path, name in ends if "/" in path[: -len(name)] and path in text]
+        unique = {workspace.normal(folder or ".") for folder in there}
+        return next(iter(unique)) if len(unique) == 1 else None
 
     def _is_here(self) -> bool:
         """``cd`` leads to a folder of the project."""
@@ -140,6 +159,14 @@ def _ranked(folders: Sequence[str], paths: Iterable[str], workspace: Workspace) 
     hits = {f: sum(workspace.has(f, p) for p in paths) for f in unique}
     best = max(hits.values())
     return sorted(unique, key=lambda folder: -hits[folder]), sum(count == best for count in hits.values())
+
+
+# ``cd examples/dreambooth`` anywhere in a documentation.
+_CD = re.compile(r"(?:^|[\s`;&(])cd[ \t]+[\"']?([\w./~-]+)[\"']?", re.MULTILINE)
+
+
+def _folders_said(source: SourceFile) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found.rstrip("/") for found in _CD.findall(source.text) if found.strip("./")))
 
 
 def module_path(module: str) -> str:

@@ -138,9 +138,8 @@ def _nodes(command: LaunchCommand) -> Finding | None:
     many = f"{nodes.get()} nodes" if nodes.is_known else "several nodes"
     return META.finding(
         command.location,
-        f"`xtuner train` on {many} {_without(command)}: it relies on the `--launcher pytorch` that"
-        " `xtuner` appends when it starts torchrun itself; a copy of the command without `xtuner` leaves the process"
-        " group uninitialised",
+        f"`xtuner train` on {many} {_without(command)}: only its own torchrun adds it, anywhere else the nodes never"
+        " form a group",
         hint="Add `--launcher pytorch`",
         related=multi_node_origins(command),
         facts={"by": "torchrun", "nodes": nodes.get_or(None)},

@@ -1,7 +1,8 @@
-"""**What.** A launch command names a script of this project that does not exist, or LLaMA-Factory, axolotl or XTuner a
-file of arguments: not from the folder of the launch file, not from any folder above it. Or it exists, but not in the
-folder to which the launch file has changed with `cd`. Where the project has one file of that name in a folder of that
-name (`llava/train/train.py` in a copy whose package is called `videollava`), the report says so.
+"""**What.** A launch command names a script of this project that does not exist, or LLaMA-Factory, axolotl or XTuner
+a file of arguments, or a module of a package of this project: not from the folder of the launch file, not from any
+folder above it. Or it exists, but not in the folder to which the launch file has changed with `cd`. Where the project
+has one file of that name in a folder of that name (`llava/train/train.py` in a copy whose package is called
+`videollava`), the report says so.
 
 **Why it hurts.** The job waits in the queue, starts on every node, and each process stops with `can't open file ...: No
 such file or directory`.
@@ -51,6 +52,14 @@ EXAMPLES = (
     bad("the package has another name", {
         "scripts/run.sh": _RUN.replace("tools", "llava/train"), "videollava/train/train.py": "print()\n",
     }, "scripts/run.sh:1 warning"),
+    bad("a module of a package of the project", {
+        "run.sh": "torchrun --nproc_per_node 8 -m pkg.eval.old --lr 1\n",
+        "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
+    }, "run.sh:1 warning"),
+    good("a module of another package", {
+        "run.sh": "torchrun --nproc_per_node 8 -m lib.eval.old --lr 1\n",
+        "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
+    }),
     good("the command is meant for a folder below", {"run.sh": _RUN, "part/tools/train.py": "print()\n"}),
     good("two files may be meant", {
         "run.sh": _RUN.replace("tools", "old/train"),

@@ -40,6 +40,8 @@ def plan(text: str, files: dict[str, str], path: str = "run.sh") -> RunPlan:
         ("run.sh", "torchrun ./tool/run.py", "part/tool/run.py"),
         ("docs/a/train.md", "```bash\ntorchrun train_clip.py\n```\n", "part/train_clip.py"),
         ("scripts/run.sh", "torchrun open_clip/part/tool/run.py", "part/tool/run.py"),
+        ("docs/a.md", "```bash\ncd part\n```\n\n```bash\ntorchrun train.py\n```\n", "part/train.py"),
+        ("docs/a.md", "See part/train.py.\n\n```bash\ntorchrun train.py\n```\n", "part/train.py"),
         ("run.sh", "clip-train --lr 1", "src/clip/train.py"),
         ("run.sh", "srun -n 8 clip-train --lr 1", "src/clip/train.py"),
         ("run.sh", "python -m torch.distributed.launch --nproc_per_node 8 $(which clip-train)", "src/clip/train.py"),
@@ -55,6 +57,8 @@ def test_the_script_is_found(path: str, text: str, script: str) -> None:
         "src/clip/train.py": _PARSES,
         "part/tool/run.py": _PARSES,
         "part/train_clip.py": _PARSES,
+        "part/train.py": _PARSES,
+        "other/train.py": _PARSES,
     }
     assert plan(text, files, path).script == script
 
@@ -98,3 +102,9 @@ def test_a_variable_exported_after_the_command_was_kept_counts() -> None:
 def test_trl_starts_accelerate() -> None:
     found = plan("trl sft --num_processes 4 --model_name_or_path m", {})
     assert (found.command.launcher, found.world_size.get()) == ("trl", 4)
+
+
+def test_a_config_needs_no_suffix() -> None:
+    files = {"ds.conf": '{"zero_optimization": {"stage": 3}}', "train.py": _PARSES}
+    found = plan("accelerate launch --use_deepspeed --deepspeed_config_file ds.conf train.py", files)
+    assert (found.config_path.get(), found.zero_stage.get()) == ("ds.conf", 3)
