@@ -81,7 +81,7 @@ class Files:
         return []
 
     def _said(self, names: Sequence[str]) -> str | None:
-        """The one folder that a documentation speaks of, by ``cd`` or by the path of the file, and that has the file."""
+        """The one folder that a documentation speaks of, by ``cd`` or a path of the file, and that has the file."""
         workspace = self.workspace
         bases = workspace.bases(self.launch_path)
         cds = workspace.memo("folders of a text", self.launch_path, _folders_said) or ()
