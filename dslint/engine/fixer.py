@@ -17,6 +17,7 @@ from dslint.core.finding import Finding
 from dslint.core.fix import Edit, Fix, Safety, apply_edits
 from dslint.engine.cache import RememberedResults
 from dslint.engine.run import Result, check_paths, results_of, source_of
+from dslint.parse.reading import declared_encoding
 from dslint.rules.own import SYNTAX_ERROR
 
 if TYPE_CHECKING:
@@ -195,10 +196,14 @@ def _replace(path: str, before: str, after: str) -> None:
     with open(target, "rb") as handle:
         raw = handle.read()
     bom = b"\xef\xbb\xbf" if raw.startswith(b"\xef\xbb\xbf") else b""
-    data = bom + after.encode()
+    encoding = declared_encoding(raw) or "utf-8"
+    try:
+        data = bom + after.encode(encoding)
+    except UnicodeEncodeError:
+        raise OSError(0, f"what it would hold cannot be written in {encoding}") from None
     if raw == data:
         return  # fixed already, under another name
-    if raw != bom + before.encode():
+    if raw != bom + before.encode(encoding):
         raise OSError(0, "it changed while dslint was reading it")
     if not os.access(target, os.W_OK):
         # Its folder would let us, but somebody has locked the file.

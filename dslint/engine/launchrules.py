@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dslint.rules.info import RuleInfo
 
 
+# The rule about the line ends of Windows.
+LINE_ENDS = "DSL357"
 _NOTHING_KNOWN = Context()
 
 
@@ -40,6 +42,8 @@ class LaunchJudge:
     def findings(self, doc: LaunchDoc, profile: Profile | None = None) -> Iterator[Finding]:
         """What the rules say about one document."""
         concerned = self._concerned(doc)
+        if doc.meant:  # nothing else is worth saying of what bash makes of such a script
+            concerned = [rule for rule in concerned if rule.code == LINE_ENDS]
         if not concerned:
             return
         from dslint.engine.alternatives import place_of, told, variants

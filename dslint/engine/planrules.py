@@ -57,6 +57,8 @@ class PlanJudge:
         from dslint.model.versions.locked import has_monitor
 
         path = plan.command.location.path
+        if plan.command.has_returns:  # what bash makes of it is none of what is meant
+            return []
         concerned = self._rules.concerned(plan)
         context = context_for(concerned, path, self._surroundings)
         if plan.config is not None and has_monitor(plan.config):

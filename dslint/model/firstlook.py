@@ -16,7 +16,11 @@ _LAUNCHERS = (
 )
 # fmt: on
 _PYTHON = r"python[\d.]*[\"']?\s+(?:-|\S*\.py|[\"'$<{])"
-LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON])
+# Tools whose names are parts of other words; and what people call programs of a project that train.
+_TOOLS = (
+    r"\btrl[ \t]+(?:sft|dpo|grpo|kto|reward|rloo)\b|(?<![\w./-])[a-z]\w*(?:-\w+)*-(?:train|eval|generate)(?![\w./-])"
+)
+LAUNCHER = "|".join([*map(re.escape, _LAUNCHERS), _PYTHON, _TOOLS])
 # A shell script that is called: ``bash tools/dist_train.sh configs/x.py 8``, ``sbatch job.slurm``.
 CALL = (
     r"(?:\b(?:ba|z)?sh|\bsbatch)[ \t]+(?:[^\n#;|&<>]*\.(?:sh|bash|slurm|sbatch)\b|(?:-\S+[ \t]+)*[\"']?\$\{?\w)"
@@ -25,6 +29,7 @@ CALL = (
 # ``word in raw`` is many times faster than an expression with alternatives.
 _LAUNCHER_BYTES = tuple(name.encode() for name in _LAUNCHERS)
 _PYTHON_BYTES = re.compile(_PYTHON.encode())
+_TOOLS_BYTES = re.compile(_TOOLS.encode())
 _CALL_BYTES = re.compile(CALL.encode())
 _CALL_WORDS = (b"sh ", b"sh\t", b"sbatch", b".sh")
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
@@ -70,7 +75,11 @@ def may_launch(raw: bytes) -> bool:
     """Whether a file can hold a launch command."""
     if any(name in raw for name in _LAUNCHER_BYTES):
         return True
-    return b"python" in raw and _PYTHON_BYTES.search(raw) is not None
+    if b"python" in raw and _PYTHON_BYTES.search(raw) is not None:
+        return True
+    return any(word in raw for word in (b"trl ", b"-train", b"-eval", b"-generate")) and (
+        _TOOLS_BYTES.search(raw) is not None
+    )
 
 
 def text_may_launch(text: str) -> bool:

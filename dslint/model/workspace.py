@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -126,6 +126,22 @@ class Workspace:
     def starts(self, path: str) -> tuple[str, ...]:
         """The folders from which the commands of a file may be started."""
         return ("",) if self.is_start else self.bases(path)
+
+    def files_below(self, folder: str, skipped: Set[str], most: int) -> list[str]:
+        """The files in a folder and below, in the order of their paths; none where there are more than ``most``."""
+        found = {path for path in self._overrides if not folder or path.startswith(f"{folder}/")}
+        for path in self._walk(folder, skipped):
+            found.add(path)
+            if len(found) > most:
+                return []
+        return sorted(found)
+
+    def _walk(self, folder: str, skipped: Set[str]) -> Iterator[str]:
+        for root, folders, names in os.walk(self._absolute(folder)):
+            folders[:] = [name for name in folders if name not in skipped]
+            inner = os.path.relpath(root, self._top or ".") if not folder.startswith("/") else root
+            for name in names:
+                yield self.normal(os.path.join(inner, name))
 
     def json(self, path: str) -> DataDoc | None:
         """A JSON file as data with positions; ``None`` when it cannot be read."""

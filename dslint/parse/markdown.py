@@ -15,6 +15,9 @@ _OPEN = re.compile(
 )
 _LINE = re.compile(r".*\n|.+")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]?)+")
+# A directive of MyST for a code block, and the options at the begin of its body.
+_DIRECTIVE = re.compile(r"\{(?:code-block|code|sourcecode)\}")
+_OPTIONS = re.compile(r"(?:[ \t]*:[\w-]+:.*\n)+")
 _SHELL = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "shellsession", "sh-session", "terminal"})
 
 
@@ -37,7 +40,7 @@ class Fence:
 
 def fences(text: str) -> Iterator[Fence]:
     """All fenced code blocks in the order of the text; one that is never closed runs to the end."""
-    start: tuple[str, int, str, bool] | None = None  # fence, offset of the body, language, inside a quotation
+    start: tuple[str, int, str, bool] | None = None  # fence, offset of the body, info, inside a quotation
     inside_item = False
     after = 0
     for begin, end in [*_marked_lines(text), (len(text), len(text))]:
@@ -88,7 +91,7 @@ def _ends_item(line: str) -> bool:
 
 def _opens(line: str, after: int) -> tuple[str, int, str, bool] | None:
     match = _OPEN.fullmatch(line)
-    return (match["fence"], after, _language(match["info"]), ">" in match["lead"]) if match else None
+    return (match["fence"], after, match["info"], ">" in match["lead"]) if match else None
 
 
 def _is_deep(line: str) -> bool:
@@ -96,10 +99,12 @@ def _is_deep(line: str) -> bool:
 
 
 def _fence(start: tuple[str, int, str, bool], host: str, end: int) -> Fence:
-    _, offset, language, quoted = start
+    _, offset, info, quoted = start
+    options = _OPTIONS.match(host, offset, end) if _DIRECTIVE.match(info.strip()) else None
+    offset = options.end() if options is not None else offset
     text = host[offset:end]
     text = _QUOTE.sub(lambda m: " " * len(m[0]), text) if quoted else text
-    return Fence(language, Span(offset, end), text)
+    return Fence(_language(info), Span(offset, end), text)
 
 
 def _closes(line: str, fence: str, quoted: bool) -> bool:
@@ -112,9 +117,11 @@ def _closes(line: str, fence: str, quoted: bool) -> bool:
 
 
 def _language(info: str) -> str:
-    """``{.bash title="x"}`` and ``bash title=x`` -> ``bash``."""
-    words = re.split(r"[\s,{}]+", info.strip().strip("{}"))
-    return next((w.lstrip(".").lower() for w in words if w), "")
+    """``{.bash title="x"}``, ``bash title=x``, ``{code-block} bash`` -> ``bash``."""
+    words = [w for w in re.split(r"[\s,{}]+", info.strip().strip("{}")) if w]
+    if _DIRECTIVE.match(info.strip()):
+        words = words[1:]
+    return words[0].lstrip(".").lower() if words else ""
 
 
 _ENVIRONMENT = r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?"

@@ -115,6 +115,20 @@ class ShellDoc:
         return Span(self.base, self.base + len(self.text))
 
 
+# Stands for a carriage return at the end of a line: bash takes it for a letter like any other, the grammar does not.
+RETURN = "\ue00d"
+
+
+def as_bash_reads(text: str) -> str:
+    """The text of a script, of the same length, in which :data:`RETURN` stands for what Windows puts at line ends."""
+    return text.replace("\r\n", f"{RETURN}\n") if "\r\n" in text else text
+
+
+def with_returns(text: str) -> str:
+    """A piece of such a text as it stands in the file."""
+    return text.replace(RETURN, "\r") if RETURN in text else text
+
+
 def parse_shell(source: SourceFile, text: str | None = None, base: int = 0, anchor: Span | None = None) -> ShellDoc:
     """Parse the shell text of a file, or the fragment ``text`` that begins at ``base`` in it.
 

@@ -23,13 +23,15 @@ _REDIRECTING = frozenset("<>&{0123456789")
 _REDIRECT = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})?(?:<<<|<<-?|<>|<&|>&|>>|>\||<|>)(?!\()|&>>?")
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=$", re.ASCII)
 _IN_DOUBLE = re.compile(r"""[^"\\$`]*""")
-_PLAIN = re.compile(r"""[^\s\\'"$`<>()|&;]+""")
+# The blanks of bash only: one that does not break (U+00A0) is a letter to it.
+_PLAIN = re.compile(r"""[^\s\\'"$`<>()|&;]+""", re.ASCII)
 # Nearly every word of a command, up to a blank or an operator: plain characters, quotes and names of variables in any
 # order. Everything else is read part by part below.
 _NAMED = r"""\$\{[^{}"'`\\$]*\}"""
 _USUAL = re.compile(
     rf"""(?:[ \t]|\\\r?\n)*(?![\s#;|&)]|\Z)([^\s\\'"$`<>()|&;]*(?:(?:'[^']*'|\$(?![({{\['])|{_NAMED}"""
-    rf"""|"[^"\\`$]*(?:(?:\$(?![({{])|{_NAMED})[^"\\`$]*)*")[^\s\\'"$`<>()|&;]*)*)(?=[ \t\n;|&)]|\Z)"""
+    rf"""|"[^"\\`$]*(?:(?:\$(?![({{])|{_NAMED})[^"\\`$]*)*")[^\s\\'"$`<>()|&;]*)*)(?=[ \t\n;|&)]|\Z)""",
+    re.ASCII,
 )
 
 

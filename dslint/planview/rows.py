@@ -91,9 +91,16 @@ def headline(view: View, is_all: bool) -> str:
     return " ".join(map(shell_word, words))
 
 
+def quoted(text: str) -> str:
+    """A text as one would type it in bash; a carriage return would move the cursor."""
+    if "\r" in text:
+        return "$" + repr(text.replace("\r", "\\r")).replace("\\\\r", "\\r")
+    return shlex.quote(text)
+
+
 def shell_word(word: Word) -> str:
     """A word as one would type it; what is not known as it stands in the file."""
-    return word.raw if word.text is None else shlex.quote(word.text)
+    return word.raw if word.text is None else quoted(word.text)
 
 
 def value_of(fact: Fact[Any]) -> str:
@@ -176,7 +183,7 @@ def _arguments(view: View, is_all: bool) -> Iterator[Row]:
     for name, fact in view.arguments.items():
         if fact.is_known and (is_all or (_ARGUMENT.search(name) and _is_stated(view, fact))):
             why = f" ({fact.reason})" if fact.reason else ""
-            shown.append(Row("", f"{name} {shlex.quote(str(fact.get()))}{why}", fact.origins))
+            shown.append(Row("", f"{name} {quoted(str(fact.get()))}{why}", fact.origins))
     yield from _listed("with", shown)
 
 
@@ -279,7 +286,7 @@ def _machines(view: View) -> Iterator[Row]:
 
 def _environment(view: View, is_all: bool) -> Iterator[Row]:
     shown = [
-        Row("", f"{name}={shlex.quote(fact.get()) if fact.is_known else '?'}", fact.origins)
+        Row("", f"{name}={quoted(fact.get()) if fact.is_known else '?'}", fact.origins)
         for name, fact in view.env.items()
         if is_all or (_VARIABLE.match(name) and not _is_overwritten(view, name, fact))
     ]

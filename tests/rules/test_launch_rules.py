@@ -112,7 +112,7 @@ def test_look_alikes_of_a_broken_continuation_are_silent(script: str) -> None:
 
 
 def test_a_script_with_dos_line_ends_is_not_full_of_blanks() -> None:
-    assert findings("torchrun a.py \\\r\n  --x 1 \\\r\n  --y 2\r\n") == []
+    assert findings("torchrun a.py \\\r\n  --x 1 \\\r\n  --y 2\r\n", "DSL302") == []
 
 
 def test_the_first_cause_is_reported_once() -> None:

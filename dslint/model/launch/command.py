@@ -105,6 +105,8 @@ class LaunchCommand:
     # ``words`` in parts: those of each program around (``nohup``, ``srun -N 2``), outermost first, then the rest.
     wrappers: tuple[tuple[Word, ...], ...] = ()
     argv: tuple[Word, ...] = ()
+    # It stands in a script with the line ends of Windows: this is what bash makes of it, and not what is meant.
+    has_returns: bool = False
     # Words before the script that cannot be read: options of the launcher may be missing from ``launcher_flags``.
     hides_options: bool = False
 

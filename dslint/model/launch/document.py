@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import may_call, may_launch
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.console import console_scripts
 from dslint.model.launch.nested import Locate, TextReader
 from dslint.model.launch.read import Outer
 from dslint.model.shell.flow.choices import Flow
 from dslint.model.shell.scope import Scope
 from dslint.model.workspace import Workspace
 from dslint.parse.markdown import fences, without_prompts
-from dslint.parse.shell import ShellDoc, parse_shell
+from dslint.parse.shell import ShellDoc, as_bash_reads, parse_shell
 
 if TYPE_CHECKING:
     from dslint.model.embedded.heredoc import WrittenConfig
@@ -36,6 +37,7 @@ SNIPPETS = {
 _BEGINS = re.compile(
     r"^[ \t]*(?:(?:\$|>>>)[ \t]+)?(?:export[ \t]|(?:\w+=\S*[ \t]+)*(?:\S*/)?"
     r"(?:torchrun|deepspeed|accelerate[ \t]+launch|srun|mpirun|mpiexec|xtuner[ \t]+train"
+    r"|trl[ \t]+\w+|[a-z]\w*(?:-\w+)*-(?:train|eval|generate)"
     r"|swift[ \t]+\w+|llamafactory-cli|axolotl[ \t]+train|colossalai[ \t]+run|composer[ \t]+-|horovodrun"
     r"|python3?[ \t]+(?:-m[ \t]|\S+\.py)))",
     re.MULTILINE,
@@ -61,6 +63,8 @@ class LaunchDoc:
     called: tuple[LaunchCommand, ...] = ()
     # The text stands in the file in another form (a list of words, ``$$`` of make): edits would not fit.
     is_rewritten: bool = False
+    # Of a script with the line ends of Windows: the commands as they are meant.
+    meant: tuple[LaunchCommand, ...] = ()
     # The shell ends a pipe with the first exit code that is not 0, whatever the text says.
     has_pipefail: bool = False
     # Calls of scripts that are not followed, because too many commands are called already.
@@ -75,7 +79,7 @@ def read_launch_docs(source: SourceFile, kind: str, workspace: Workspace | None 
     With a ``workspace`` the files of the project that a script sources or calls are followed.
     """
     if kind == "shell":
-        return _read(source, source.text, 0, False, workspace)
+        return _script(source, workspace)
     if kind in SNIPPETS:
         return _of_snippets(source, kind, workspace)
     docs = []
@@ -95,7 +99,7 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
     for snippet in snippets:
         shell = parse_shell(source, snippet.text, snippet.base, snippet.anchor)
         shell.written = snippet.written
-        reader = TextReader(False, locator(workspace), (source.path,))
+        reader = TextReader(False, locator(workspace), (source.path,), programs=_programs(source, workspace))
         commands = reader.script(shell, snippet.scope(), Outer(), {}, 0)
         is_rewritten = snippet.anchor is not None or kind == "makefile"
         # Rules about the text itself look at text that stands in the file as the shell reads it.
@@ -108,16 +112,34 @@ def _of_snippets(source: SourceFile, kind: str, workspace: Workspace | None) -> 
     return docs
 
 
+def _script(source: SourceFile, workspace: Workspace | None) -> list[LaunchDoc]:
+    """A shell script; one with the line ends of Windows is read twice, as bash does and as it is meant."""
+    text = as_bash_reads(source.text)
+    docs = _read(source, text, 0, False, workspace)
+    if text is not source.text:
+        meant = _read(source, source.text, 0, False, workspace)
+        docs[0].meant = (*meant[0].commands, *meant[0].called)
+        docs[0].commands = tuple([replace(command, has_returns=True) for command in docs[0].commands])
+        docs[0].called, docs[0].written = (), meant[0].written
+        return docs[:1]
+    return docs
+
+
 def _read(source: SourceFile, text: str, base: int, in_docs: bool, workspace: Workspace | None) -> list[LaunchDoc]:
     shell = parse_shell(source, text, base)
 
-    reader = TextReader(in_docs, locator(workspace), (source.path,))
+    reader = TextReader(in_docs, locator(workspace), (source.path,), programs=_programs(source, workspace))
     scope = Scope(script=None if in_docs else source.path, flow=Flow(in_docs=in_docs))
     commands = reader.script(shell, scope, Outer(), {}, 0)
     inner = [LaunchDoc(source, text, (), in_docs, is_inner=True) for text in reader.inner]
     doc = LaunchDoc(source, shell, tuple(commands), in_docs, tuple(reader.written), called=tuple(reader.called))
     doc.left_out = tuple(reader.left_out)
     return [doc, *inner]
+
+
+def _programs(source: SourceFile, workspace: Workspace | None) -> Collection[str]:
+    """The names of programs that the project around a file installs."""
+    return console_scripts(source.path, workspace) if workspace is not None else ()
 
 
 def locator(workspace: Workspace | None) -> Locate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,8 @@ class TextReader:
     called: list[LaunchCommand] = field(default_factory=list)
     # Calls that are not followed, because what is called starts too many commands.
     left_out: list[Location] = field(default_factory=list)
+    # Names of programs that the project installs.
+    programs: Collection[str] = ()
     # How many calls of a script said nothing.
     in_vain: dict[str, int] = field(default_factory=dict)
 
@@ -120,17 +122,18 @@ class TextReader:
         if kept is not None and depth < DEPTH and _reads_as_written(shell, kept, raws):
             text = kept.text if raws[-1].startswith('"') else _one_line(kept.text)
             inner = parse_shell(shell.source, text, kept.start)
-            scope = kept.scope.at(invocation.scope.here())
+            scope = _with_exports(kept, invocation.scope)
             return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         if kept is not None and raws[0] == "eval" and depth < DEPTH and shell.anchor is None:
-            scope = kept.scope.at(invocation.scope.here())
+            scope = _with_exports(kept, invocation.scope)
             filled = filled_text(shell, kept, scope)
             if filled is not None:
                 place = Span(invocation.words[0].location.span.start, invocation.words[-1].location.span.end)
                 inner = parse_shell(shell.source, filled, 0, place)
                 return under(self.commands(inner, scope, directives, outer, depth + 1), invocation)
         env = {**invocation.env, **directives}
-        read = read_command(invocation.words, env, shell.source, outer, invocation.scope.cwd, self.in_docs)
+        cwd = invocation.scope.cwd
+        read = read_command(invocation.words, env, shell.source, outer, cwd, self.in_docs, self.programs)
         if isinstance(read, LaunchCommand):
             return under([read], invocation)
         read = read or self.program(invocation, outer)
@@ -153,7 +156,7 @@ class TextReader:
 
     def may_begin(self, first: str) -> bool:
         """Whether a command that begins with this word may be worth reading."""
-        return may_begin(first)
+        return may_begin(first) or first in self.programs
 
     def program(self, invocation: Invocation, outer: Outer) -> Shell | None:  # noqa: ARG002
         """What a program that is no launcher runs."""
@@ -187,7 +190,7 @@ class TextReader:
         scope = exported(invocation)
         scope.script = source.path
         bind_words(arguments, scope)
-        reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path))
+        reader = TextReader(self.in_docs, self.locate, (*self.chain, source.path), programs=self.programs)
         found = reader.script(parse_shell(source), scope, call.outer, directives, depth + 1, call.directives)
         if len(found) > _MOST_OF_A_CALL or not (found or reader.called):
             self.in_vain[source.path] = self.in_vain.get(source.path, 0) + 1
@@ -263,6 +266,19 @@ def _reads_as_written(shell: ShellDoc, kept: Template, raws: list[str]) -> bool:
     if raws[0] == "eval":
         return _holds_plain_words(kept.text, kept.scope) and not quotes_variables(shell, kept)
     return raws[0].startswith('"') or _ACTIVE.search(re.sub(r"\\\r?\n|\$\{[^}]*\}", " ", kept.text)) is None
+
+
+def _with_exports(kept: Template, scope: Scope) -> Scope:
+    """The state in which a kept command line was written, with what has been exported since.
+
+    What the text itself asks for is as it was then.
+    """
+    found = kept.scope.at(scope.here())
+    asked = set(_NAME.findall(kept.text))
+    for name in scope.exports:
+        if name not in asked and name in scope.values:
+            found.values[name], found.exports[name] = scope.values[name], scope.exports[name]
+    return found
 
 
 def _holds_plain_words(body: str, scope: Scope) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -73,21 +73,25 @@ def read_command(
     outer: Outer | None = None,
     cwd: Fact[str] | None = None,
     in_docs: bool = False,
+    programs: Collection[str] = (),
 ) -> LaunchCommand | Shell | None:
-    """The launch that these words are, ``None`` when they start no training processes."""
+    """The launch that these words are, ``None`` when they start no training processes.
+
+    ``programs`` are the names of programs that the project installs and that are scripts of its own.
+    """
     seen = dict(env)
     around: list[tuple[Word, ...]] = []
     rest = unwrap(words, seen, around)
     if "" in seen and ("" not in env or any(is_container(words) for words in around)):  # an image, also behind ssh
         cwd = unknown("the image decides")
     outer = outer or Outer()
-    head = _head(rest)
+    head = _head(rest, programs)
     if head is None:
         return _shell(rest, outer)
     if head.adapter.wraps:
         parsed = _wrapper_options(head)
         hand_over(head.adapter.name, head.rest[: len(head.rest) - len(parsed.rest)], parsed, seen)
-        inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs)
+        inner = read_command(parsed.rest, seen, source, Outer(head.adapter.name, parsed), cwd, in_docs, programs)
         if not isinstance(inner, LaunchCommand):
             return inner
         begin = words[0].location.span.start
@@ -126,10 +130,12 @@ def _place(source: SourceFile, begin: int, words: Sequence[Word], single: Locati
     return source.location(Span(begin, end)) if end > begin else single
 
 
-def _head(words: Sequence[Word]) -> Head | None:
+def _head(words: Sequence[Word], programs: Collection[str]) -> Head | None:
     if not words:
         return None
     name = program_name(words[0])
+    if name in programs:
+        return Head(PLAIN, name, tuple(words[1:]), words[0])
     adapter = BY_HEAD.get(name)
     if adapter is not None:
         return _subcommand(adapter, name, tuple(words[1:]))

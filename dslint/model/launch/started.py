@@ -153,7 +153,7 @@ class _Reader(TextReader):
         return True
 
     def may_begin(self, first: str) -> bool:
-        return "/" in first or may_begin(first)
+        return "/" in first or may_begin(first) or first in self.programs
 
     def program(self, invocation: Invocation, outer: Outer) -> Shell | None:
         """A shell script that is run by its path, whatever its name is."""

@@ -147,11 +147,12 @@ def writes(files: Files, text: str, raw: str = "") -> int:
     return texts.direct(names) + sum(texts.may_hold(v, text) for v in texts.targets if v not in names)
 
 
-def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bool:
+def may_appear(files: Files, text: str, raw: str = "", named_by: str = "", is_ours: bool = False) -> bool:
     """A file that is nowhere may still be there when the command runs.
 
     True outside the project, where the working directory is unknown, and where another command or the script
-    itself mentions the file or its folder. ``named_by`` is the path of the file that names it.
+    itself mentions the file or its folder. ``named_by`` is the path of the file that names it. ``is_ours``: the
+    command certainly means a file of this project.
     """
     workspace = files.workspace
     if workspace.is_start:
@@ -160,7 +161,7 @@ def may_appear(files: Files, text: str, raw: str = "", named_by: str = "") -> bo
         return True
     if all(workspace.normal(posixpath.join(f, text)).startswith("..") for f in files.folders):
         return True
-    return not _is_at_home(files, text) or _is_ignored(files, text) or _is_made(files, text, raw, named_by)
+    return not (is_ours or _is_at_home(files, text)) or _is_ignored(files, text) or _is_made(files, text, raw, named_by)
 
 
 def _is_made(files: Files, text: str, raw: str, named_by: str) -> bool:

@@ -28,7 +28,7 @@ class Named:
     """A config file as a command, YAML file or script names it. ``raw`` is the word before expansion.
 
     ``left``: the file is there, but not where the command looks for it after ``cd``. ``is_start``: the command starts
-    now, and the file is not there.
+    now, and the file is not there. ``meant``: the file of the project that the name is most like, where it is nowhere.
     """
 
     text: str
@@ -36,6 +36,7 @@ class Named:
     raw: str = ""
     left: LeftBehind | None = None
     is_start: bool = False
+    meant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +219,21 @@ def _load(named: Named | None, files: Files) -> ConfigChoice:
     return replace(found, missing=_left(named, files)) if found.path.is_known else found
 
 
+def _is_json_file(path: str, files: Files) -> bool:
+    """A file of another name (``ds.conf``) that holds a JSON object: DeepSpeed and accelerate ask for no suffix."""
+    if path.endswith((".yaml", ".yml", ".py", ".toml", ".sh")):
+        return False
+    source = files.workspace.read(path)
+    doc = files.workspace.json(path) if source is not None and source.text.lstrip()[:1] == "{" else None
+    return doc is not None and isinstance(doc.data, dict) and not doc.problems
+
+
 def _loaded(named: Named, files: Files) -> ConfigChoice:
     path = files.find(named.text)
     written = files.heredoc(named.text) if path is None and writes(files, named.text, named.raw) == 1 else None
     if written is not None and isinstance(written.data, dict) and not written.problems:
         return ConfigChoice(named, known(written.name, named.location), written, stage_of(written))
-    if path is None or not path.endswith(SUFFIXES):
+    if path is None or not (path.endswith(SUFFIXES) or _is_json_file(path, files)):
         preset = _PRESET.match(named.text)
         if preset:
             return ConfigChoice(named, stage=known(int(preset.group(1)), named.location))

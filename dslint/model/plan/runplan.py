@@ -10,13 +10,17 @@ from dslint.core.fact import Fact, absent, known
 from dslint.core.source import Location
 from dslint.model.deepspeed.batch import Batch
 from dslint.model.launch.command import LaunchCommand
+from dslint.model.launch.console import console_scripts
+from dslint.model.launch.launchers.adapters import TOOLS, program_name
+from dslint.model.launch.openmmlab import convention_of
 from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config, names_config
 from dslint.model.plan.counts import resolved_counts
-from dslint.model.plan.files import Files, module_path, other_spelling
+from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.groupmade import joins_group
 from dslint.model.plan.groupsize import group_size
+from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.handover import Handover, engine_of_arguments, handed_elsewhere
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
@@ -85,6 +89,7 @@ class RunPlan:
     ``group_size``: the number of ranks that the script writes out for its process group. ``reads`` are the names of
     variables in the script. ``elsewhere`` is the optimizer that `deepspeed.initialize` gets in a module which the
     script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config.
+    ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
     command: LaunchCommand
@@ -120,6 +125,7 @@ class RunPlan:
     reads: frozenset[str] = frozenset()
     elsewhere: Fact[str] = field(default_factory=absent)
     own_optimizer: OwnOptimizer | None = None
+    convention: str = ""
 
     @property
     def handover(self) -> Handover | None:
@@ -260,7 +266,7 @@ def _planned(
         Batch() if is_rewritten else batch_of(choice.doc, consumer, arguments),
         batch_world(choice.doc, counts.total, command, profile),
         consumer,
-        choice.missing,
+        _missing(command, around, choice),
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
@@ -276,7 +282,15 @@ def _planned(
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
         elsewhere=_elsewhere(script, choice, consumer, workspace),
         own_optimizer=_own_optimizer(script, choice, consumer, workspace),
+        convention=convention_of(command) if script is None else "",
     )
+
+
+def _missing(command: LaunchCommand, files: Files, choice: ConfigChoice) -> tuple[Named, ...]:
+    """The files that the command names and that are nowhere."""
+    told = tuple(similar(named, files) for named in choice.missing)
+    known_names = frozenset(named.text for named in told)
+    return told if command.launcher == NO_COMMAND else (*told, *missing_files(command, files, known_names))
 
 
 def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:
@@ -344,8 +358,12 @@ def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice) -> bool
 
 def _script_path(command: LaunchCommand, files: Files) -> str | None:
     word = command.script
-    if word is None or not word.text:
-        return None
+    if word is None:
+        module = TOOLS.get(command.program)
+        return files.find_module(module) if module is not None else None
     if command.is_module:
-        return files.find(module_path(word.text)) or files.find(word.text.replace(".", "/") + "/__main__.py")
-    return files.find(word.text) if word.text.endswith((".py", ".ipynb")) else None
+        return files.find_module(word.text) if word.text else None
+    if word.text and word.text.endswith((".py", ".ipynb")):
+        return files.find(word.text)
+    module = console_scripts(files.launch_path, files.workspace).get(program_name(word))
+    return files.find_module(module) if module is not None else None

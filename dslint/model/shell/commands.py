@@ -18,6 +18,7 @@ from dslint.model.shell.pieces import UnknownWordError
 from dslint.model.shell.reasons import reason_of
 from dslint.model.shell.scope import Scope, Template
 from dslint.model.shell.words import ASSIGNMENT, expand, is_plain
+from dslint.parse.shell import RETURN, with_returns
 from dslint.parse.shelllex import CommandText, UnfinishedWordError, simple_command
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class CommandReader(AssignmentReader):
         """
         location = self.location(span)
         if is_plain(raw):
-            return [Word(raw, raw, location)]
+            return [Word(with_returns(raw), with_returns(raw), location)]
         lookup = scope.lookup(world)
         try:
             texts = expand(raw, lookup)
@@ -215,9 +216,13 @@ class CommandReader(AssignmentReader):
                 return [_filled_in(shown, location, places, tail)]
             return [Word(None, raw, location, places, _spreads(raw), tail, error.why or reason_of(raw))]
         if len(lookup.places) == len(texts):
-            return [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
-        origins = tuple(lookup.used)
-        return [Word(text, raw, location, origins) for text in texts]
+            found = [Word(text, raw, location, (place,)) for text, place in zip(texts, lookup.places, strict=True)]
+        else:
+            origins = tuple(lookup.used)
+            found = [Word(text, raw, location, origins) for text in texts]
+        if RETURN in self.doc.text:
+            found = [replace(word, text=with_returns(word.text or ""), raw=with_returns(raw)) for word in found]
+        return found
 
 
 def _command_text(text: str, start: int) -> CommandText | None:

@@ -23,6 +23,7 @@ from dslint.model.shell.flow.choices import (
 )
 from dslint.model.shell.flow.trees import Guard, chosen, is_same, paths
 from dslint.model.shell.pieces import ALWAYS_SET, Lookup, Value
+from dslint.parse.shell import with_returns
 
 # The end of the reason for which a command does not see a variable of the shell.
 NOT_EXPORTED = "is set but not exported"
@@ -262,7 +263,7 @@ class Scope:
         if isinstance(held, Value) and held.items is not None:
             return absent()  # arrays stay in the shell
         if isinstance(held, Value):
-            return known(held.text, *held.origins)
+            return known(with_returns(held.text), *held.origins)
         return absent() if held is UNSET else unknown(held.why or f"`{name}` is computed")
 
     def environment(self, world: World | None = None) -> dict[str, Fact[str]]:

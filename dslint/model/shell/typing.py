@@ -1,4 +1,4 @@
-"""What a word processor or a chat puts into a command: dashes and quotation marks that no shell knows."""
+"""What a word processor, a chat or a web page puts into a command: dashes, quotation marks and blanks of no shell."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ LAUNCH = re.compile(
     r"|megatron[ \t]+\w+|llamafactory-cli|axolotl|python[\d.]*|torch\.distributed\.(?:run|launch))(?=[\s\\])"
 )
 _DASHES = r"\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+# Blanks that do not break, wide ones, and those that nobody sees at all.
+_WIDE, _UNSEEN = r"\u00a0\u2002-\u200a\u202f\u3000", r"\u200b\u2060\ufeff"
 # What a text must hold for each kind of mistake.
-FIRST_SMART = rf"[{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]"
+FIRST_SMART = rf"[{_WIDE}{_UNSEEN}{_DASHES}\u2018\u2019\u201c\u201d\u201e\u201f\uff02\uff07]"
 FIRST_LOOSE = r"--[A-Za-z][\w.-]*[ \t]+=[ \t]"
 _SMART = re.compile(FIRST_SMART)
+_STRANGE = re.compile(rf"[ \t]*[{_WIDE}{_UNSEEN}](?:[ \t]*[{_WIDE}{_UNSEEN}])*[ \t]*")
 _DASH = re.compile(rf"(?:^|(?<=\s))-?[{_DASHES}]+-?(?=[A-Za-z])")
 _OPENS, _DOUBLE = r"(?:^|(?<=[\s=]))(?=.\S)", "\u201c\u201d\u201e\u201f\uff02"
 _SINGLE = "\u2018\u2019\uff07"
@@ -36,7 +39,7 @@ _MAX_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class Smart:
-    """A stretch with such characters, and what was meant. ``kind``: ``dash`` | ``quote``."""
+    """A stretch with such characters, and what was meant. ``kind``: ``dash`` | ``quote`` | ``blank``."""
 
     kind: str
     span: Span
@@ -45,7 +48,7 @@ class Smart:
 
 
 def smart_characters(doc: ShellDoc) -> Iterator[Smart]:
-    """Dashes in front of options and quotation marks around words, in the lines of launch commands."""
+    """Dashes before options, quotation marks around words and strange blanks, in the lines of launch commands."""
     if not _SMART.search(doc.text):
         return
     layout = Layout(doc)
@@ -61,6 +64,19 @@ def smart_characters(doc: ShellDoc) -> Iterator[Smart]:
             if _is_quote(layout, line, match):
                 mark = "'" if match[0][0] in "'" + _SINGLE else '"'
                 yield Smart("quote", _span(line, match), match[0], f"{mark}{match[0][1:-1]}{mark}")
+        yield from _blanks(layout, line)
+
+
+def _blanks(layout: Layout, line: Line) -> Iterator[Smart]:
+    """Strange blanks between words; those behind a backslash at the end are another mistake."""
+    for match in _STRANGE.finditer(line.text):
+        before, behind = line.text[: match.start()], line.text[match.end() :]
+        at = line.start + match.start() + len(match[0]) - len(match[0].lstrip(" \t"))
+        if before.endswith("\\") or not layout.is_code(at):
+            continue
+        is_seen = re.search(rf"[ \t{_WIDE}]", match[0]) is not None
+        meant = "" if not behind.strip() or not is_seen else " " * len(match[0]) if not before.strip() else " "
+        yield Smart("blank", _span(line, match), match[0], meant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,8 @@ EXPERIMENT = Experiment(
              rules=_BEHIND),
         Case("script-behind-comment", {"lines": ["torchrun \\", "  # on one node", "  train.py --bf16"]},
              rules=_BEHIND),
+        Case("carriage-returns", {"lines": ["torchrun train.py \\\r", "  --lr 2e-5 \\\r", "  --bf16\r"]},
+             rules=("DSL357",)),
         Case("whole", {"lines": ["torchrun train.py \\", "  --lr 2e-5 \\", "  --bf16"]}, rules=("DSL301",),
              verdict=Verdict.NOT_REPRODUCED),
         Case("comment-is-last", {"lines": ["torchrun train.py \\", "  --lr 2e-5 \\", "  # --bf16"]}, rules=_BEHIND,
@@ -112,6 +114,8 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The shape of the command around the finding, in the case of its kind; else the case as it is."""
     finding = subject.finding
+    if finding.code == "DSL357":  # any lines will do
+        return {} if case.name == "carriage-returns" else None
     if finding.code == "DSL304" and finding.fact("follows") is None:
         return None
     rows = [place.region.line - 1 for place in (finding.location, *finding.related)]

@@ -14,6 +14,7 @@ from dslint.probe.outcome import Kind, Verdict
 _FEWER = Expect((Kind.WRONG,), r"starts 1 process instead of 2")
 _UNKNOWN = Expect((Kind.RAISE,), r"torchrun ends with exit code 2: torchrun: error: unrecognized arguments: --num_gpus")
 _VALUE = Expect((Kind.RAISE,), r"ValueError: Unsupported nproc_per_node value")
+_BLANK = Expect((Kind.RAISE,), r"torchrun ends with exit code [12]")
 _NO_FILE = Expect((Kind.RAISE,), r"No such file or directory: .*nproc_per_node")
 
 EXPERIMENT = Experiment(
@@ -27,6 +28,7 @@ EXPERIMENT = Experiment(
         Case("equals-alone", {"words": ["--nproc_per_node", "=", "2", "train.py"]}, _VALUE, rules=("DSL305",)),
         Case("smart-dash", {"words": ["\u2013nproc_per_node", "2", "train.py"]}, _NO_FILE, rules=("DSL306",)),
         Case("smart-quotes", {"words": ["--nproc_per_node", "\u201c2\u201d", "train.py"]}, _VALUE, rules=("DSL306",)),
+        Case("strange-blank", {"words": ["--nproc_per_node\u00a02", "train.py"]}, _BLANK, rules=("DSL306",)),
         Case(
             "abbreviated",
             {"words": ["--nproc-per", "2", "train.py"]},
@@ -66,5 +68,6 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The case of the rule, where torchrun is the launcher."""
     finding = subject.finding
     if finding.code == "DSL306":
-        return {} if case.name == ("smart-dash" if finding.fact("kind") == "dash" else "smart-quotes") else None
+        kinds = {"dash": "smart-dash", "quote": "smart-quotes", "blank": "strange-blank"}
+        return {} if case.name == kinds[str(finding.fact("kind"))] else None
     return {} if finding.fact("launcher") in (None, "torchrun") else None

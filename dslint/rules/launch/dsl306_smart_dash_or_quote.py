@@ -1,5 +1,5 @@
 """**What.** An option begins with a dash of a word processor (`–lr`, `—bf16`), or a word stands in typographic
-quotation marks (`“out”`).
+quotation marks (`“out”`), or between two words stands a blank of a web page that does not break or that nobody sees.
 
 **Why it hurts.** They are ordinary letters to the shell. `–nproc_per_node` is no option but the name of the script, and
 the launcher stops with `No such file or directory`; behind the script argparse stops with `unrecognized arguments`. The
@@ -22,7 +22,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.shell.typing import FIRST_SMART, smart_characters
+from dslint.model.shell.typing import FIRST_SMART, Smart, smart_characters
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -30,7 +30,7 @@ META = RuleMeta(
     name="smart-dash-or-quote",
     kind="launch",
     severity=Severity.ERROR,
-    summary="A dash or quotation mark of a word processor in a launch command",
+    summary="A dash, quotation mark or blank of a word processor in a launch command",
     fix="safe",
     references=("https://www.shellcheck.net/wiki/SC1015", "https://www.shellcheck.net/wiki/SC1100"),
     needs=(f"/{FIRST_SMART}/",),
@@ -57,6 +57,16 @@ EXAMPLES = (
         "README.md:3 warning",
         {"README.md": '```bash\npython train.py \\\n--model "$MODEL" --lr 1\n```\n'},
     ),
+    bad(
+        "a blank that does not break, of a web page",
+        {"run.sh": "torchrun --nproc_per_node\u00a08 train.py \\\n\u00a0\u00a0--lr 1\n", **_SCRIPT},
+        ("run.sh:1 error", "run.sh:2 error"),
+        {"run.sh": "torchrun --nproc_per_node 8 train.py \\\n  --lr 1\n"},
+    ),
+    good(
+        "such a blank in a string and in a comment",
+        {"run.sh": "torchrun --nproc_per_node 8 train.py --prompt 'a\u00a0b'  #\u00a0all\n", **_SCRIPT},
+    ),
     good("plain characters", {"run.sh": 'torchrun --nproc_per_node 8 train.py --name "my run"\n', **_SCRIPT}),
     good(
         "in a string, a comment, and a sentence",
@@ -81,6 +91,9 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Typographic characters in launch commands."""
     del context
     for found in smart_characters(doc.shell):
+        if found.kind == "blank":
+            yield _blank(doc, found)
+            continue
         what = "dash" if found.kind == "dash" else "quotation mark"
         shown = found.text.replace("`", "'")
         verb = "is" if len(shown) == 1 else "has"
@@ -97,3 +110,15 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
             facts={"kind": found.kind},
         )
+
+
+def _blank(doc: LaunchDoc, found: Smart) -> Finding:
+    code = next(f"U+{ord(char):04X}" for char in found.text if char not in " \t")
+    return META.finding(
+        doc.source.location(found.span),
+        f"the blank here is {code}, a letter to bash: what stands on both sides of it is one word",
+        hint="Type the blank again",
+        fix=Fix("Type it plainly", (Edit(doc.source.path, found.span, found.meant),), uncovers=True),
+        severity=Severity.WARNING if doc.in_docs else Severity.ERROR,
+        facts={"kind": found.kind},
+    )

@@ -3,14 +3,15 @@
 **Why it hurts.** With launcher `none` mmengine does not initialise the process group. Every process then prepares the
 whole dataset alone, reaches `deepspeed.initialize` at another time, and the first collective times out after 1800
 seconds. Under `srun` each task is such a process. With `NNODES` and `NPROC_PER_NODE` the command line tool appends
-`--launcher pytorch` itself, so there it is advice: the same words behind `torchrun` hang.
+`--launcher pytorch` itself; that it was missing is what the report below ends with, and the same words behind
+`torchrun` hang.
 
 **Fix.** Say it: `--launcher slurm` when `srun` starts one task a GPU, `--launcher pytorch` with `NPROC_PER_NODE`,
 `--launcher mpi` under `mpirun`.
 
 **When it stays quiet.** On one node without `srun` (the command line tool does the right thing), with a single task,
-when arguments that cannot be read may hold the option (`$EXTRA_ARGS`, `"$@"`; a `$CONFIG` is the config), and when the
-node count is not known.
+when arguments that cannot be read may hold the option (`$EXTRA_ARGS`, `"$@"`; a `$CONFIG` is the config), and when
+nobody speaks of several nodes.
 
 **Evidence.** InternLM/xtuner#438 (the traceback shows this path); XTuner `entry_point.py`, `cli`, of every release.
 """
@@ -42,7 +43,7 @@ EXAMPLES = (
     bad(
         "eight nodes and no launcher",
         {"run.sh": _ENV + "NPROC_PER_NODE=8 NNODES=8 NODE_RANK=$1 xtuner train c.py --deepspeed deepspeed_zero2\n"},
-        "run.sh:2 info",
+        "run.sh:2 warning",
     ),
     bad(
         "sixteen tasks of srun, each trains alone",
@@ -59,7 +60,21 @@ EXAMPLES = (
     bad(
         "in documentation",
         {"README.md": f"# Train\n\n```bash\n{_ENV}NPROC_PER_NODE=8 NNODES=8 NODE_RANK=0 xtuner train c.py\n```\n"},
-        "README.md:5 info",
+        "README.md:5 warning",
+    ),
+    bad(
+        "a variable says how many nodes there are: nobody writes one for a single node",
+        {"run.sh": "NPROC_PER_NODE=8 NNODES=$WORLD_SIZE NODE_RANK=$RANK xtuner train c.py\n"},
+        "run.sh:1 warning",
+    ),
+    bad(
+        "a batch job that starts the tool once on each node",
+        {
+            "job.sbatch": "#!/bin/bash\n#SBATCH --nodes=8\n#SBATCH --ntasks-per-node=1\n"
+            + _ENV
+            + "export NPROC_PER_NODE=8 NNODES=$SLURM_NNODES\nsrun bash -c 'NODE_RANK=$SLURM_NODEID xtuner train c.py'\n"
+        },
+        "job.sbatch:6 warning",
     ),
     good("one node", {"run.sh": "NPROC_PER_NODE=8 xtuner train c.py --deepspeed deepspeed_zero2\n"}),
     good(
@@ -72,7 +87,10 @@ EXAMPLES = (
     good(
         "arguments that cannot be read", {"run.sh": _ENV + "NNODES=8 NPROC_PER_NODE=8 xtuner train c.py $EXTRA_ARGS\n"}
     ),
-    good("the number of nodes is not known", {"run.sh": "NPROC_PER_NODE=8 NNODES=$WORLD_SIZE xtuner train c.py\n"}),
+    good(
+        "one node unless somebody says otherwise",
+        {"run.sh": "NPROC_PER_NODE=8 NNODES=${NNODES:-1} xtuner train c.py\n"},
+    ),
     good("one task", {"run.sh": "srun -N 1 -n 1 --gres=gpu:1 xtuner train c.py\n"}),
 )
 
@@ -115,15 +133,14 @@ def _without(command: LaunchCommand) -> str:
 
 def _nodes(command: LaunchCommand) -> Finding | None:
     nodes = command.nodes
-    if not nodes.is_known or nodes.get() < 2:
+    if nodes.get_or(2) < 2 or not (nodes.is_known or command.variable("NNODES").is_unknown):
         return None
+    many = f"{nodes.get()} nodes" if nodes.is_known else "several nodes"
     return META.finding(
         command.location,
-        f"`xtuner train` on {nodes.get()} nodes {_without(command)}: it relies on the `--launcher pytorch` that"
-        " `xtuner` appends when it starts torchrun itself; a copy of the command without `xtuner` leaves the process"
-        " group uninitialised",
+        f"`xtuner train` on {many} {_without(command)}: only its own torchrun adds it, anywhere else the nodes never"
+        " form a group",
         hint="Add `--launcher pytorch`",
         related=multi_node_origins(command),
-        severity=Severity.INFO if starts_torchrun(command) else None,
-        facts={"by": "torchrun", "nodes": nodes.get()},
+        facts={"by": "torchrun", "nodes": nodes.get_or(None)},
     )

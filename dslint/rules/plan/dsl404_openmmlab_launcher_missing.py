@@ -1,6 +1,8 @@
 """**What.** A script in the style of OpenMMLab (mmengine, mmdetection, XTuner's `tools/train.py`) joins the job only
-through its own argument `--launcher`, whose default is `none`. A command that starts several processes without it,
-with `none`, or with the value of another launcher, starts processes that do not know of each other.
+through its own argument `--launcher`, whose default is `none`. Where the script is not in the project, its name and
+its first argument say what it is: `tools/train.py CONFIG.py`, `xtuner/tools/train.py`, `-m xtuner.tools.train`. A
+command that starts several processes without it, with `none`, or with the value of another launcher, starts processes
+that do not know of each other.
 
 **Why it hurts.** With `none` the runner does not create a process group: every process prepares the whole data set
 on its own, at its own pace, and the first one that needs the others waits for them until the store gives up
@@ -11,7 +13,8 @@ script itself, `--launcher mpi` under `mpirun`.
 
 **When it stays quiet.** For a single process, when the default is already `pytorch`, when words that dslint cannot read
 (`"$@"`, `$ARGS`) may hold the flag, and when the script takes the launcher from its config file or finds it out by
-itself. Where a variable states the number of processes (`--nproc_per_node=$GPUS`) it is a warning.
+itself. It is a warning where the script is not in the project, and where a variable states the number of processes
+(`--nproc_per_node=$GPUS`).
 
 **Evidence.** mmengine `Runner.__init__` sets up the environment with `launcher` and calls `init_dist` only when it
 is not `none`; the traceback in the report below shows the wait.
@@ -39,7 +42,7 @@ META = RuleMeta(
     fix="safe",
     references=("https://github.com/InternLM/xtuner/issues/438",),
     depends_on_run=True,
-    needs=("profile",),
+    needs=("profile", "convention"),
 )
 
 _SCRIPT = """\
@@ -81,6 +84,17 @@ EXAMPLES = (
         "run.sh": _RUN.replace("out\n", "out --launcher slurm\n"),
         "tools/train.py": _SCRIPT,
     }, "run.sh:1", fixed={"run.sh": _RUN.replace("out\n", "out --launcher pytorch\n")}),
+    bad("the script of the library", {
+        "run.sh": _RUN.replace("tools/train.py configs/llama.py", "xtuner/tools/train.py internlm2_chat_7b_full"),
+    }, "run.sh:1 warning",
+        fixed={"run.sh": "torchrun --nproc_per_node 8 xtuner/tools/train.py internlm2_chat_7b_full --work-dir out"
+               " --launcher pytorch\n"}),
+    bad("mmdetection beside the project", {
+        "job.sh": _JOB.replace("python tools", "python $MMDET/tools"),
+    }, "job.sh:4 warning",
+        fixed={"job.sh": _JOB.replace("python tools", "python $MMDET/tools")
+               .replace("llama.py\n", "llama.py --launcher slurm\n")}),
+    good("another script of that name, which takes no config", {"run.sh": _RUN.replace("configs/llama.py", "--lr 1")}),
     good("torchrun with its launcher", {
         "run.sh": _RUN.replace("out\n", "out --launcher pytorch\n"),
         "tools/train.py": _SCRIPT,
@@ -117,14 +131,15 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Compare the launcher that starts the processes with the one that the script is told."""
     command = plan.command
     needed = _NEEDED.get(command.launcher, "")
-    declared = plan.profile.launcher if plan.profile is not None else None
-    if plan.profile is None or declared is None or not needed or declared.default.get_or("") != "none":
-        return
-    if not _starts_several(plan):
+    profile = plan.profile
+    declared = profile.launcher if profile is not None else None
+    takes_none = declared is not None and declared.default.get_or("") == "none"
+    if not needed or not (takes_none or plan.convention) or not _starts_several(plan):
         return
     flag = command.script_flag("--launcher")
     given = flag.value.text if flag is not None and flag.value is not None else None
-    operands = sum(not argument.flags[0].startswith("-") for argument in plan.profile.args.declared.values())
+    options = profile.args.declared.values() if profile is not None else ()
+    operands = sum(not argument.flags[0].startswith("-") for argument in options) if profile is not None else 1
     if flag is None and not command.may_hide_flags(operands):
         yield _missing(plan, declared, needed, None)
     elif flag is not None and given == "none":
@@ -157,10 +172,11 @@ def _processes(plan: RunPlan) -> str:
 
 
 def _severity(plan: RunPlan) -> Severity | None:
-    return None if plan.world_size.is_known and not plan.command.in_docs else Severity.WARNING
+    is_sure = plan.world_size.is_known and not plan.command.in_docs and plan.profile is not None
+    return None if is_sure else Severity.WARNING
 
 
-def _missing(plan: RunPlan, declared: Declared, needed: str, flag: Flag | None) -> Finding:
+def _missing(plan: RunPlan, declared: Declared | None, needed: str, flag: Flag | None) -> Finding:
     command = plan.command
     stays = "stays `none`" if flag is None else "is `none`"
     hint = f"Append `--launcher {needed}` to the arguments of the script" if flag is None else None
@@ -171,7 +187,7 @@ def _missing(plan: RunPlan, declared: Declared, needed: str, flag: Flag | None) 
         hint=hint or f"Write `--launcher {needed}`",
         related=(
             *(origin.labelled("the number of processes comes from here") for origin in plan.world_size.origins),
-            declared.location.labelled("`--launcher` is `none` unless it is given"),
+            *((declared.location.labelled("`--launcher` is `none` unless it is given"),) if declared else ()),
         ),
         fix=_append(command, f" --launcher {needed}") if flag is None else _replaced(command, flag, "none", needed),
         severity=_severity(plan),

@@ -1,6 +1,9 @@
 """**What.** A launch command, an accelerate YAML file or the script names a DeepSpeed or accelerate config that does
 not exist: not from the folder of the launch file, not from any folder above it, not beside the script. Or it exists,
-but not in the folder to which the launch file has changed with `cd`.
+but not in the folder to which the launch file has changed with `cd`. So does any other argument of the command that is
+the path of a JSON, YAML, TOML or Python file, while the project has one file that ends like it or has a name of its
+own (`--cfg-path configs/old/a.yaml`, `--base`, `tools/train.py configs/a.py`); and `--config-name` of a script with
+`hydra.main(config_path=...)` whose folder has no such file.
 
 **Why it hurts.** The job waits in the queue, starts on every node, and stops. `accelerate launch` says
 `FileNotFoundError` for its YAML file; transformers, accelerate and DeepSpeed take the unknown path for a base64 text
@@ -24,6 +27,7 @@ from collections.abc import Iterator
 from dslint.core.assumptions import assumed
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.plan.config import Named
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.snippets import TRAINER
@@ -42,12 +46,56 @@ META = RuleMeta(
 _CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n'
 _RUN = "torchrun --nproc_per_node 8 train.py --output_dir out --deepspeed configs/zero2.json\n"
 
+_PLAIN = "import sys\n\nprint(sys.argv)\n"
+_HYDRA = """\
+import hydra
+
+
+@hydra.main(config_path="conf", config_name="base")
+def main(cfg):
+    print(cfg)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 EXAMPLES = (
     bad("the file has another name", {
         "run.sh": _RUN.replace("zero2", "zero_2"),
         "train.py": TRAINER,
         "configs/zero2.json": _CONFIG,
     }, "run.sh:1"),
+    bad("another argument, in another folder", {
+        "run.sh": "torchrun --nproc_per_node 8 train.py --cfg-path configs/old/llama_7b.yaml\n",
+        "train.py": _PLAIN,
+        "configs/new/llama_7b.yaml": "lr: 1\n",
+    }, "run.sh:1 warning"),
+    bad("an operand", {
+        "run.sh": "torchrun --nproc_per_node 8 train.py llava/configs/llama.py\n",
+        "train.py": _PLAIN,
+        "videollava/configs/llama.py": "model = {}\n",
+    }, "run.sh:1 warning"),
+    bad("a config of Hydra", {
+        "run.sh": "torchrun --nproc_per_node 8 train.py --config-name large\n",
+        "train.py": _HYDRA,
+        "conf/base.yaml": "lr: 1\n",
+    }, "run.sh:1 warning"),
+    good("a config of Hydra that is there", {
+        "run.sh": "torchrun --nproc_per_node 8 train.py --config-name base\n",
+        "train.py": _HYDRA,
+        "conf/base.yaml": "lr: 1\n",
+    }),
+    good("an argument with a name that any file may have", {
+        "run.sh": "torchrun --nproc_per_node 8 train.py --cfg-path data/old/config.yaml\n",
+        "train.py": _PLAIN,
+        "configs/new/config.yaml": "lr: 1\n",
+    }),
+    good("what the script writes", {
+        "run.sh": "torchrun --nproc_per_node 8 train.py --output runs/llama_7b.yaml\n",
+        "train.py": _PLAIN,
+        "configs/llama_7b.yaml": "lr: 1\n",
+    }),
     bad("left behind by cd", {
         "scripts/run.sh": f"cd \"$(dirname \"$0\")/../src\"\n{_RUN}",
         "src/train.py": TRAINER,
@@ -99,6 +147,12 @@ EXAMPLES = (
 )  # fmt: skip
 
 
+def _hint(named: Named) -> str:
+    if named.left is not None:
+        return f"Write `{named.left.from_folder}`"
+    return f"Did you mean `{named.meant}`?" if named.meant else "Correct the path or add the file"
+
+
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Report every config that is named and nowhere."""
     for named in plan.missing:
@@ -115,7 +169,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         yield META.finding(
             named.location,
             f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
-            hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
+            hint=_hint(named),
             related=(
                 *((command.labelled("the command that starts this run"),) if is_elsewhere else ()),
                 *((left.place,) if left is not None and left.place is not None else ()),

@@ -1,16 +1,18 @@
-"""**What.** A launch command names a script of this project that does not exist, or LLaMA-Factory, axolotl or XTuner a
-file of arguments: not from the folder of the launch file, not from any folder above it. Or it exists, but not in the
-folder to which the launch file has changed with `cd`.
+"""**What.** A launch command names a script of this project that does not exist, or LLaMA-Factory, axolotl or XTuner
+a file of arguments, or a module of a package of this project: not from the folder of the launch file, not from any
+folder above it. Or it exists, but not in the folder to which the launch file has changed with `cd`. Where the project
+has one file of that name in a folder of that name (`llava/train/train.py` in a copy whose package is called
+`videollava`), the report says so.
 
 **Why it hurts.** The job waits in the queue, starts on every node, and each process stops with `can't open file ...: No
 such file or directory`.
 
 **Fix.** Correct the path, or commit the file.
 
-**When it stays quiet.** For absolute paths, `~`, unknown variables and placeholders; for names without a folder, or in
-a folder that is not in this project either; when another command of the launch file mentions the file, and so may
-write, fetch or copy it; after `cd` to a folder elsewhere; in the working directory of a container; and in a workflow
-that checks the project out into a folder of its own.
+**When it stays quiet.** For absolute paths, `~`, unknown variables and placeholders; for names without a folder, or
+in a folder that is not in this project either, unless one file of the project ends like them; when another command of
+the launch file mentions the file, and so may write, fetch or copy it; after `cd` to a folder elsewhere; in the
+working directory of a container; and in a workflow that checks the project out into a folder of its own.
 
 **Evidence.** Python 3.11 opens the path as it stands, relative to the working directory;
 https://docs.python.org/3/using/cmdline.html
@@ -23,6 +25,7 @@ from collections.abc import Iterator
 from dslint.core.assumptions import assumed
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
+from dslint.model.plan.config import Named
 from dslint.model.plan.runplan import RunPlan
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -46,6 +49,22 @@ EXAMPLES = (
     bad("a file of arguments", {
         "run.sh": "llamafactory-cli train examples/lora.yaml\n", "examples/lora_sft.yaml": "stage: sft\n",
     }, "run.sh:1 warning"),
+    bad("the package has another name", {
+        "scripts/run.sh": _RUN.replace("tools", "llava/train"), "videollava/train/train.py": "print()\n",
+    }, "scripts/run.sh:1 warning"),
+    bad("a module of a package of the project", {
+        "run.sh": "torchrun --nproc_per_node 8 -m pkg.eval.old --lr 1\n",
+        "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
+    }, "run.sh:1 warning"),
+    good("a module of another package", {
+        "run.sh": "torchrun --nproc_per_node 8 -m lib.eval.old --lr 1\n",
+        "pkg/__init__.py": "", "pkg/eval/__init__.py": "", "pkg/eval/new.py": "print()\n",
+    }),
+    good("the command is meant for a folder below", {"run.sh": _RUN, "part/tools/train.py": "print()\n"}),
+    good("two files may be meant", {
+        "run.sh": _RUN.replace("tools", "old/train"),
+        "one/train/train.py": "print()\n", "two/train/train.py": "print()\n",
+    }),
     bad("left behind by cd", {"run.sh": f"cd src\n{_RUN}", "src/model.py": "print()\n", **_THERE}, "run.sh:2 warning"),
     good("into the clone", {
         "README.md": f"```bash\ncd src\n{_RUN}```\n", "src/model.py": "print()\n", **_THERE,
@@ -87,8 +106,14 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     yield META.finding(
         named.location,
         f"`{named.text}` does not exist {where}: the run stops at start-up, after it was scheduled",
-        hint="Correct the path or add the file" if left is None else f"Write `{left.from_folder}`",
+        hint=_hint(named),
         related=(left.place,) if left is not None and left.place is not None else (),
         severity=Severity.INFO if plan.command.in_docs else None,
         assumptions=() if named.is_start else (assumed("files-are-here", named.text),),
     )
+
+
+def _hint(named: Named) -> str:
+    if named.left is not None:
+        return f"Write `{named.left.from_folder}`"
+    return f"Did you mean `{named.meant}`?" if named.meant else "Correct the path or add the file"

@@ -112,6 +112,15 @@ ADAPTERS = (
     ),
     Adapter("axolotl", (), tables.NONE, counts.undecided, ("axolotl.cli.train",), has_script=False),
     Adapter(
+        "trl",
+        ("trl",),
+        tables.NONE,
+        frameworks.trl,
+        ("trl.cli",),
+        ("sft", "dpo", "grpo", "kto", "reward", "rloo"),
+        has_script=False,
+    ),
+    Adapter(
         "colossalai",
         ("colossalai",),
         tables.COLOSSALAI,
@@ -131,6 +140,8 @@ ADAPTERS = (
     ),
     Adapter("horovodrun", ("horovodrun",), tables.HOROVODRUN, frameworks.horovodrun, wraps=True),
 )
+# The module that a tool runs with the words behind it, where that is its own project (XTuner ``entry_point.py``).
+TOOLS = {"xtuner train": "xtuner.tools.train"}
 # ``$(which torchrun)`` and its kin.
 _WHICH = re.compile(r"""["']?(?:\$\(|`)\s*(?:which|command -v|type -p)\s+([\w-]+)\s*[)`]["']?""")
 PLAIN = Adapter("python", (), tables.NONE, frameworks.plain)

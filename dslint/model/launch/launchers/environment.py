@@ -33,6 +33,7 @@ SETS: Mapping[str, frozenset[str]] = {
         "swift": _TORCHRUN_SETS,
         "llamafactory": _TORCHRUN_SETS,
         "axolotl": _TORCHRUN_SETS,
+        "trl": _TORCHRUN_SETS,
         "colossalai": _TORCHRUN_SETS,
         "composer": "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT",
         "horovodrun": "HOROVOD_RANK HOROVOD_SIZE HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE",

@@ -91,6 +91,15 @@ def axolotl(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> Wo
     return found if found.total.is_known else counts.undecided(parsed, env, place)
 
 
+def trl(parsed: Parsed, env: Mapping[str, Fact[str]], place: Location) -> World:
+    """trl 0.12 and later, ``cli``: ``accelerate launch`` with its options among those of the script."""
+    flags = script_flags(parsed.rest)
+    is_open = parsed.open or any(word.spreads for word in parsed.rest)
+    if last(flags, "--config", "--accelerate_config") is not None and last(flags, "--num_processes") is None:
+        return counts.undecided(parsed, env, place)
+    return counts.accelerate(Parsed(flags, (), is_open), env, place)
+
+
 def split_launcher(words: Sequence[Word]) -> tuple[tuple[Word, ...], tuple[Flag, ...]]:
     """The words of ``axolotl train`` before ``--``, and the options of the launcher behind it."""
     at = next(i for i, word in enumerate(words) if word.text == "--")

@@ -1,0 +1,5 @@
+#!/bin/bash
+torchrun --nproc_per_node 8 train.py --lr 1 \
+  --bf16
+deepspeed train.py　--a \
+ --b
