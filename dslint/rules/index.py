@@ -4596,6 +4596,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL662",
+        name="metrics-computed-on-one-rank",
+        kind="script",
+        severity="warning",
+        summary="one rank asks a trainer of Lightning for its metrics while the others run another collective",
+        module="dslint.rules.script.dsl662_metrics_computed_on_one_rank",
+        markers=(
+            "lightning",
+            "(?:callback|logged|progress_bar)_metrics",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL665",
         name="module-outside-wrapper",
         kind="script",
