@@ -48,6 +48,19 @@ def tags_of(m: Machine, row: Row, base: Value | None, given: Mapping[str, Value]
     return row.tags
 
 
+# The one tag of functions that make tensors, where it is no event unless the tensor gets a gradient.
+_LEAF = "makes-leaf-if "
+
+
+def is_plain_tensor(row: Row, given: Mapping[str, Value]) -> bool:
+    """Return whether a call makes a tensor of which nothing is to be told: it gets no gradient."""
+    for tag in row.tags:
+        name, _, wanted = tag.removeprefix(_LEAF).partition("=")
+        if not tag.startswith(_LEAF) or (name in given and str(next(iter(given[name].constants or ()), "")) == wanted):
+            return False
+    return True
+
+
 def has_prompt(m: Machine, model: Value) -> bool:
     """Return whether a model of PEFT certainly has a prompt encoder: it was made with the configuration of one."""
     given = [m.store.get((atom, "peft_config")) for atom in model.atoms if isinstance(atom, Instance)]

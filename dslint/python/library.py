@@ -22,6 +22,7 @@ from dslint.python import (
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.effects import effects
 from dslint.python.events import Event
+from dslint.python.eventtags import is_plain_tensor
 from dslint.python.handed import contents
 from dslint.python.happenings import PLACES, WRAPPERS, is_noted_early, noted_event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
@@ -186,7 +187,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     parameters.note_copy(m, row, base, result)
     if READS in row.tags:
         parameters.reading(m, [base] if base is not None else bound.given.values(), row.path, node)
-    elif row.tags and lanes and not is_early:
+    elif row.tags and lanes and not is_early and not is_plain_tensor(row, bound.given):
         noted_event(m, row, bound, base, result, node, lanes)
         orders.noted(m.events[-1], order, seed)
         m.events.insert(before, m.events.pop())  # the call begins before what it runs

@@ -16,9 +16,9 @@ the Trainer: `trainer.save_model()`. All of them must be called by every rank.
 another branch of the same function saves at stage 3; inside `GatheredParameters`; `state_dict=` is passed; the state of
 an optimizer or a schedule. `save_pretrained` in a script that uses PEFT is a warning, since adapters may be small:
 DeepSpeed leaves parameters whole that have at most `stage3_param_persistence_threshold` numbers (100,000; `auto` of
-transformers: ten times the hidden size, which the adapters of the MLP exceed at rank 8). `save_pretrained` of a model with prompt tuning, prefix
-tuning or p-tuning of PEFT: it runs the prompt encoder, whose hooks gather what is saved, so every rank must call it
-(DSL201).
+transformers: ten times the hidden size, which the adapters of the MLP exceed at rank 8). `save_pretrained` of a model
+with prompt tuning, prefix tuning or p-tuning of PEFT: it runs the prompt encoder, whose hooks gather what is saved, so
+every rank must call it (DSL202).
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8: `torch.save(engine.module.state_dict())` at stage 3 gives tensors of
 shape (0,), and whole ones at stages 1 and 2; `engine.module.save_pretrained` of a Llama (transformers 5.23) writes none
