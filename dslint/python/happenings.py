@@ -82,6 +82,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         event.command_line = commandlines.read(m, row, bound, base)
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
+    elif "deals_out" in row.extra and row.extra["deals_out"] in given:
+        event.sources = loader_sources(m, {"dataset": given[row.extra["deals_out"]]})
     m.events.append(event)
     if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
         m.program.focus.parsed(m, node)
