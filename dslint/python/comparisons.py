@@ -193,11 +193,11 @@ def _never_none(m: Machine, atom: object) -> bool:
         return None not in atom.values
     if isinstance(atom, Instance):
         return atom.cls != ""
-    return (
-        not isinstance(atom, Api)
-        or m.libraries.function(atom.path) is not None
-        or m.libraries.class_(atom.path) is not None
-    )
+    if not isinstance(atom, Api):
+        return True
+    held = m.libraries.value(atom.path)
+    is_object = m.libraries.function(atom.path) is not None or m.libraries.class_(atom.path) is not None
+    return is_object or (held is not None and "all-ranks" in held.tags)
 
 
 def narrow(m: Machine, test: ast.expr, holds: bool) -> None:

@@ -134,9 +134,13 @@ def writing_over(m: Machine, old: Value, target: ast.expr) -> None:
 
 
 def replacing(m: Machine, atom: Instance, old: Value | None, value: Value, node: ast.AST) -> None:
-    """Note that `model.head = Linear(...)` puts another layer in the place of one that a model has."""
+    """Note that `model.head = Linear(...)` puts another layer in the place of one that a model has.
+
+    What the model of a library has is not known, but nobody gives it a layer that it does not run.
+    """
     part = value.single
-    if old is None or not isinstance(part, Instance) or part == old.single:
+    is_new = old is None and not (isinstance(atom.cls, str) and atom.cls)
+    if is_new or not isinstance(part, Instance) or (old is not None and part == old.single):
         return
     if not attributes.is_instance_of(m, part.cls, "torch.nn.Module", "torch.nn.Parameter"):
         return

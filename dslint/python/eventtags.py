@@ -40,10 +40,34 @@ def tags_of(m: Machine, row: Row, base: Value | None, given: Mapping[str, Value]
         return row.tags - {"fsdp-forward", "collective"} | {"ddp-forward"}
     if "clip-grad" in row.tags and "parameters" in given and _is_divided(m, given["parameters"]):
         return row.tags | {"collective"}
+    if "runs-prompt-encoder" in row.tags and base is not None and has_prompt(m, base):
+        return row.tags | {"waits-if-sharded"}
     is_whole = {"prepares", "collective"} <= row.tags and given
     if is_whole and not is_open and all(_is_loader(m, value) for value in given.values()):
         return row.tags - {"collective"}
     return row.tags
+
+
+# The one tag of functions that make tensors, where it is no event unless the tensor gets a gradient.
+_LEAF = "makes-leaf-if "
+
+
+def is_plain_tensor(row: Row, given: Mapping[str, Value]) -> bool:
+    """Return whether a call makes a tensor of which nothing is to be told: it gets no gradient."""
+    for tag in row.tags:
+        name, _, wanted = tag.removeprefix(_LEAF).partition("=")
+        if not tag.startswith(_LEAF) or (name in given and str(next(iter(given[name].constants or ()), "")) == wanted):
+            return False
+    return True
+
+
+def has_prompt(m: Machine, model: Value) -> bool:
+    """Return whether a model of PEFT certainly has a prompt encoder: it was made with the configuration of one."""
+    given = [m.store.get((atom, "peft_config")) for atom in model.atoms if isinstance(atom, Instance)]
+    made = [value.single if value is not None else None for value in given]
+    return bool(made) and all(
+        isinstance(atom, Instance) and attributes.is_instance_of(m, atom.cls, "prompt-configuration") for atom in made
+    )
 
 
 def _is_divided(m: Machine, parameters: Value) -> bool:

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dslint.python import collected, containers, effects, higher, jsontexts, paths, ragged, reflection, shares, turns
-from dslint.python.binding import Arguments
+from dslint.python.binding import Arguments, BoundArguments
+from dslint.python.eventtags import is_plain_tensor
 from dslint.python.exceptions import builtin_exception, new_exception
+from dslint.python.happenings import noted_event
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
@@ -218,6 +220,9 @@ def _tensor(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     if value is None:
         return None
     made = m.thing(node, "tensor", (value,), "torch.Tensor")
+    row = m.libraries.function("torch.tensor")
+    if row is not None and not is_plain_tensor(row, arguments.keywords):
+        noted_event(m, row, BoundArguments(dict(arguments.keywords)), None, made, node)
     if "device" in arguments.keywords and isinstance(made.single, Instance):
         m.devices[made.single] = arguments.keywords["device"]
     items = containers.exact_items(m, value)

@@ -29,8 +29,8 @@ def contents(m: Machine, row: ClassRow, bound: BoundArguments, receiver: Instanc
         return
     varies = (items.item_varies or 0) | _shuffled(m, row, bound)
     if items.item_varies is None and items.items is None:  # what it gives is made of what it got
-        for given in bound.given.values():
-            varies |= m.varies(containers.element(m, given, node))
+        for given in bound.given.values():  # a truth value has no items: it says who downloads, or who prints
+            varies |= m.varies(containers.element(m, given, node)) if not given.is_truth else 0
     if row.kind == "loader":
         # Samplers, shuffling and worker seeds: what a loader gives is each rank's own.
         varies |= DATA
@@ -119,7 +119,8 @@ def _length_of_sources(m: Machine, row: ClassRow, bound: BoundArguments, node: a
     """Return the numbers of ranks by which a length differs that is that of a sampler, data set or list of indices."""
     words = next((r.length_from for r in m.libraries.lineage(row.path) if r.length_from), "")
     names = words.removeprefix("from ").replace(",", " ").split() if words != "arguments" else list(bound.given)
-    sources = [v for name in names if (v := bound.given.get(name)) is not None and v.constants != (None,)]
+    given = [bound.given[name] for name in names if name in bound.given]
+    sources = [value for value in given if value.constants != (None,) and not value.is_truth]
     found = 0
     if words == "arguments":
         stages = [*sources, *bound.extra, *([bound.rest] if bound.rest is not None else ())]

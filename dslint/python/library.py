@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from dataclasses import replace
 
 from dslint.python import (
     attributes,
@@ -21,8 +22,9 @@ from dslint.python import (
 from dslint.python.binding import Arguments, BoundArguments, bind
 from dslint.python.effects import effects
 from dslint.python.events import Event
+from dslint.python.eventtags import is_plain_tensor
 from dslint.python.handed import contents
-from dslint.python.happenings import PLACES, WRAPPERS, is_noted_early, noted_event
+from dslint.python.happenings import PLACES, WRAPPERS, handed_event, is_noted_early, noted_event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import READS, Returns, Row, parse_returns
@@ -69,6 +71,7 @@ def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Val
     if named is not None:
         return call_row(m, named, arguments, None, node, None, owner if method is not None else "")
     configdicts.by_name(m, name, arguments, node)
+    handed_event(m, path, arguments, node)
     return ranknames.called(m, name, arguments, node) or opaque_call(m, arguments, node, f"no row for `{path}`")
 
 
@@ -90,7 +93,7 @@ def initialize(
     constructor = next(
         (r.constructor for r in m.libraries.lineage(path) if r.constructor.parameters is not None), row.constructor
     )
-    bound = _bound(constructor, arguments)
+    bound = _bound(m, constructor, arguments)
     computed = {name for base in m.libraries.lineage(path) for name in base.properties}
     for base in m.libraries.lineage(path):
         for name, returns in base.fields.items():
@@ -133,20 +136,31 @@ def _numbered(m: Machine, bound: BoundArguments, device: Instance) -> None:
         m.store.set((device, "index"), unknown(OPAQUE, "number of a device", bits, 0, "builtins.int"))
 
 
-def _bound(row: Row, arguments: Arguments) -> BoundArguments:
+def _bound(m: Machine, row: Row, arguments: Arguments) -> BoundArguments:
     if row.parameters is None:
         given = {str(at): value for at, value in enumerate(arguments.positional)}
         nodes = {str(at): node for at, node in arguments.nodes.items()}
         return BoundArguments(
             {**given, **arguments.keywords}, nodes, rest=arguments.rest, open_keywords=arguments.open_keywords
         )
-    return bind(row.parameters, arguments)
+    bound = bind(row.parameters, arguments)
+    for name, value in bound.given.items():
+        if any(isinstance(atom, Api) for atom in value.atoms):
+            bound.given[name] = _of_all_ranks(m, value)
+    return bound
+
+
+def _of_all_ranks(m: Machine, value: Value) -> Value:
+    """Return what a library does with an argument: the group of all ranks is for it what `None` is."""
+    rows = {a: m.libraries.value(a.path) for a in value.atoms if isinstance(a, Api)}
+    groups = frozenset(atom for atom, row in rows.items() if row is not None and "all-ranks" in row.tags)
+    return replace(value, atoms=value.atoms - groups | const(None).atoms) if groups else value
 
 
 def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, node: ast.AST,
              base: Value | None, owner: str = "") -> Value:  # fmt: skip
     """Return the result of a function or method that a row describes, with all that it does."""
-    bound = _bound(row, arguments)
+    bound = _bound(m, row, arguments)
     if "decorator" in row.tags and "decorates" in row.extra and row.extra["decorates"] not in bound.given:
         # `@on_process(process_index=1)`: the function comes with the next call.
         itself = Bound(row.path, receiver) if receiver is not None else Api(row.path)
@@ -174,7 +188,7 @@ def call_row(m: Machine, row: Row, arguments: Arguments, receiver: Atom | None, 
     parameters.note_copy(m, row, base, result)
     if READS in row.tags:
         parameters.reading(m, [base] if base is not None else bound.given.values(), row.path, node)
-    elif row.tags and lanes and not is_early:
+    elif row.tags and lanes and not is_early and not is_plain_tensor(row, bound.given):
         noted_event(m, row, bound, base, result, node, lanes)
         orders.noted(m.events[-1], order, seed)
         m.events.insert(before, m.events.pop())  # the call begins before what it runs
@@ -322,4 +336,4 @@ def forward_event(m: Machine, path: str, receiver: Instance, arguments: Argument
     """Note that a model runs that a library has changed in place (`fully_shard(model)`)."""
     row = m.libraries.method(path, "forward")
     if row is not None and row.tags & WRAPPERS and receiver not in m.forwarding:
-        noted_event(m, row, _bound(row, arguments), one(receiver), const(None), node)
+        noted_event(m, row, _bound(m, row, arguments), one(receiver), const(None), node)

@@ -62,11 +62,16 @@ def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
 
 
 def _varies(m: Machine, value: Value, atom: Instance) -> int:
-    """Return the causes of difference of all that an object holds, what a library class was made of included."""
-    varies = m.deep_varies(value) | m.shape(value) & RANKED
+    """Return the causes of difference of all that an object holds, what a library class was made of included.
+
+    A truth value deals nothing out: it says who downloads, or who prints.
+    """
+    if atom.cls in CONTAINERS:
+        return m.deep_varies(value) | m.shape(value) & RANKED
+    varies = m.varies(value) | m.shape(value) & RANKED
     for name in list(m.store.names.get(atom, ())):
         held = m.store.get((atom, name))
-        varies |= m.deep_varies(held) if isinstance(name, tuple) and held is not None else 0
+        varies |= m.deep_varies(held) if held is not None and not held.is_truth else 0
     return varies
 
 

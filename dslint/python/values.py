@@ -238,6 +238,17 @@ class Value:
         return tuple(found)
 
     @property
+    def is_truth(self) -> bool:
+        """Return whether it is certainly true or false, on each rank."""
+        found: list[object] = []
+        for atom in self.atoms:
+            if isinstance(atom, Unknown):
+                found.append(atom.type == "builtins.bool" or atom)
+            else:
+                found += atom.values if isinstance(atom, PerRank) else (getattr(atom, "value", atom),)
+        return bool(found) and all(isinstance(each, bool) for each in found)
+
+    @property
     def is_lost(self) -> bool:
         """Return whether the reader gave the value up."""
         return any(isinstance(atom, Unknown) and atom.kind == LOST_VALUE for atom in self.atoms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dslint.python.queries.order import following
@@ -11,6 +12,18 @@ from dslint.rules.plateaus import instances
 if TYPE_CHECKING:
     from dslint.python.events import Event, Seq
     from dslint.rules.runs import RunQuery
+
+
+# Layers that certainly have parameters.
+_LAYERS = re.compile(
+    r"torch\.nn\.(?:Linear|Bilinear|Embedding|Conv\w+|LayerNorm|GroupNorm|BatchNorm\w*|Parameter|LSTM|GRU)"
+)
+
+
+def has_parameters(event: Event) -> bool:
+    """Return whether what an event puts into a model is a layer that certainly has parameters."""
+    part = event.arguments["value"].single
+    return isinstance(part, Instance) and isinstance(part.cls, str) and _LAYERS.fullmatch(part.cls) is not None
 
 
 def wrapper_of(run: RunQuery, event: Event) -> Instance | None:
@@ -24,7 +37,7 @@ def wrapper_of(run: RunQuery, event: Event) -> Instance | None:
 
 def still_used(run: RunQuery, tree: Seq, event: Event, wraps: list[Event]) -> Event | None:
     """Return the call that wrapped the model before, when a later backward pass goes through that wrapper."""
-    touched = set(instances(event.receiver))
+    touched = set(instances(event.receiver if event.receiver is not None else event.arguments.get("module")))
     later = list(following(tree, event))
     for wrap in wraps:
         wrapper = wrapper_of(run, wrap)

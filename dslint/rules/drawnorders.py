@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, ORDER, RANKED
-from dslint.rules.ownorders import is_seeded
+from dslint.rules.lightnings import adds_sampler
+from dslint.rules.ownorders import is_seeded, trains_in_several
+from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
 _DEALS = "operator.deal"
@@ -26,17 +28,30 @@ def cut_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
 
 
 def dealt_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
-    """Yield the samplers that deal out places in an order which each process has drawn, with the call that drew it."""
+    """Yield what deals out places in an order which each process has drawn, with the call that drew it."""
     told: set[int] = set()
-    for found in run.happenings("makes-distributed-sampler"):
-        replicas = found.event.arguments.get("num_replicas")
-        if found.event.open or (replicas is not None and replicas.constants == (1,)):
-            continue
-        if any(_is_of_items(source) for source in found.event.sources):
-            order = _drawn_before(run, found, "dataset")
+    for found, sources, name in _dealers(run):
+        if any(_is_of_items(source) for source in sources):
+            order = _drawn_before(run, found, name)
             if order is not None and id(order.node) not in told:
                 told.add(id(order.node))
                 yield found.event, order
+
+
+def _dealers(run: RunQuery) -> Iterator[tuple[Happening, list[Source], str]]:
+    """Yield the calls that deal out the places of a data set, with its sources and the name of its argument."""
+    for found in run.happenings("makes-distributed-sampler"):
+        replicas = found.event.arguments.get("num_replicas")
+        if not found.event.open and (replicas is None or replicas.constants != (1,)):
+            yield found, found.event.sources, "dataset"
+    for found in run.happenings("trainer", "makes-engine"):
+        if found.event.sources and (run.has("makes-engine") or trains_in_several(run)):
+            yield found, found.event.sources, "train_dataset" if "trainer" in found.event.tags else "training_data"
+    taken = {a for f in run.occurrences("prepares") for v in f.event.arguments.values() for a in instances(v)}
+    for found in run.happenings("makes-loader"):
+        is_taken = bool(taken & set(instances(found.event.result))) or bool(adds_sampler(run))
+        if is_taken and all(source.role == "dataset" for source in found.event.sources):
+            yield found, found.event.sources, "dataset"
 
 
 def _is_by_rank(node: ast.AST) -> bool:
@@ -71,5 +86,6 @@ def _drawn_before(run: RunQuery, cut: Happening, name: str) -> Event | None:
         return None
     if last.event.drawn & RANKED:
         return last.event
-    is_program = last.entry.kind == "script" and last.event.api.startswith("random.")
-    return last.event if is_program and not is_seeded(run, last, "random") else None
+    library = last.event.api.partition(".")[0]
+    is_program = last.entry.kind == "script" and library in ("random", "numpy")
+    return last.event if is_program and not is_seeded(run, last, library) else None

@@ -107,3 +107,40 @@ def main(model, optimizer, data):
         accelerator.backward(model(batch))
         optimizer.step()
 """
+TRAINER = """\
+import random
+
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments, set_seed
+
+from rows import Rows
+
+
+def main():
+    args = TrainingArguments("out", ddp_timeout=3600)
+%s
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    trainer = Trainer(model=model, args=args, train_dataset=Rows("rows.json"))
+    trainer.train()
+    if trainer.is_world_process_zero():
+        print(len(trainer.train_dataset))
+
+
+main()
+"""
+ROWS = """\
+import json
+import random
+
+
+class Rows:
+    def __init__(self, path):
+        rows = json.load(open(path))
+        random.shuffle(rows)
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        return self.rows[index]
+"""

@@ -51,6 +51,7 @@ DISTRIBUTIONS = {"yaml": "PyYAML"}
 EXCEPTIONS: dict[str, str] = {
     r"accelerate\.logging\.MultiProcessAdapter\.\w+": "`log` takes the two names out of the keywords",
     r"torch\.distributed\.fsdp\.FSDPModule\.forward": "a mixin: the forward is that of the model, with hooks",
+    r"torch\.nn\.Module\.forward": "a stub that raises: each class takes what it likes",
     r"io\.IOBase\.(read|readall|readinto|write)": "the row stands for every open file",
     r"transformers\.AutoModel\w*\.from_config": "copied from a bound method: inspect drops a parameter too many",
     r"transformers\.ProcessorMixin\.(pad|preprocess)": "found in the classes of a pattern",

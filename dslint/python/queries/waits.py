@@ -64,7 +64,7 @@ class Waits:
         tags = event.tags
         if "point-to-point" in tags or "destroys-group" in tags:
             return None
-        if ("rank-zero-only" in tags and "barrier" not in tags) or _has(event, "alone-if"):
+        if ("rank-zero-only" in tags and "barrier" not in tags) or has_word(event, "alone-if"):
             return None
         if tags & _BACKWARD:
             return None if is_local else self._backward(event)
@@ -76,7 +76,7 @@ class Waits:
             return None if is_local or event.open else Wait(kind(event))
         if tags & _ALWAYS:
             return Wait(kind(event)) if self._is_whole_job(event) else None
-        if _has(event, "collective-if") or "engine-step" in tags:
+        if has_word(event, "collective-if") or "engine-step" in tags:
             return Wait(kind(event))
         if "fsdp-forward" in tags:
             return Wait("forward of FSDP")
@@ -167,7 +167,7 @@ class Waits:
         return f"{event.api} {event.module.text(event.node)}" if event is not None else ""
 
 
-def _has(event: Event, word: str) -> bool:
+def has_word(event: Event, word: str) -> bool:
     """Return whether a tag `WORD NAME=VALUE` of a call holds: the argument, or its field, certainly has that value."""
     for tag in event.tags:
         if tag.startswith(f"{word} "):

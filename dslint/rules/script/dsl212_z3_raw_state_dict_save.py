@@ -16,7 +16,9 @@ the Trainer: `trainer.save_model()`. All of them must be called by every rank.
 another branch of the same function saves at stage 3; inside `GatheredParameters`; `state_dict=` is passed; the state of
 an optimizer or a schedule. `save_pretrained` in a script that uses PEFT is a warning, since adapters may be small:
 DeepSpeed leaves parameters whole that have at most `stage3_param_persistence_threshold` numbers (100,000; `auto` of
-transformers: ten times the hidden size, which the adapters of the MLP exceed at rank 8).
+transformers: ten times the hidden size, which the adapters of the MLP exceed at rank 8). `save_pretrained` of a model
+with prompt tuning, prefix tuning or p-tuning of PEFT: it runs the prompt encoder, whose hooks gather what is saved, so
+every rank must call it (DSL202).
 
 **Evidence.** Two gloo ranks, DeepSpeed 0.19.8: `torch.save(engine.module.state_dict())` at stage 3 gives tensors of
 shape (0,), and whole ones at stages 1 and 2; `engine.module.save_pretrained` of a Llama (transformers 5.23) writes none
@@ -84,6 +86,8 @@ def _states(
     """Yield the calls that give what is saved, of which each engine took the model."""
     event = found.event
     if event.api.endswith(".save_pretrained"):
+        if "waits-if-sharded" in event.tags:  # a prompt encoder runs, and its hooks gather what is saved
+            return
         maker = spread.engine_of(event.receiver)
         is_small = _is_of_adapters(event)
         given = event.arguments.get("state_dict")
@@ -227,6 +231,16 @@ def main(dataset):
         "adapters of PEFT, which may be above the persistence threshold",
         {"train.py": "from peft import LoraConfig, get_peft_model\n" + _ACCELERATE % ""},
         "train.py:15 warning",
+    ),
+    good(
+        "prompt tuning of PEFT: every rank runs the prompt encoder, whose weights are gathered",
+        {
+            "train.py": _ACCELERATE.replace(
+                "\naccelerator =",
+                "from peft import PromptTuningConfig, get_peft_model\n\naccelerator =",
+            ).replace('gpt2")', 'gpt2")\n    model = get_peft_model(model, PromptTuningConfig(num_virtual_tokens=8))')
+            % ""
+        },
     ),
     good("stage 2 keeps whole weights", {"train.py": _TRAIN % (2, _SAVE)}),
     good(

@@ -64,6 +64,7 @@ _SETS = re.compile(
 _TRAINS = re.compile(
     r"\b(?:\w*Trainer|\w*TrainingArguments|Accelerator|PartialState|deepspeed|lightning|mmengine|mmcv|ray)\b"
 )
+_MEMBER = re.compile(r"\.(?:\w*Trainer|\w*TrainingArguments)\b")
 _OWNERS = frozenset({"makes-engine", "prepares", "trainer", "sets-device"})
 # Libraries that choose the device of a process by themselves.
 _CHOOSING = re.compile(
@@ -88,9 +89,9 @@ def query(run: RunQuery) -> Iterator[Finding]:
             yield _finding(run, made, put, _PUT)
             return
         texts = [module.code for module in run.machine.program.modules()]
-        if any(_SETS.search(text) or _TRAINS.search(text) for text in texts):
+        if any(map(_SETS.search, texts)) or any(_may_train(run, module) for module in run.machine.program.modules()):
             continue
-        if sent is not None:
+        if sent is not None and not _has_gloo(made):
             name = sent.api.rpartition(".")[2]
             yield _finding(run, made, sent, f"`{name}` sends objects through {_SENT}")
             return
@@ -126,6 +127,13 @@ def _makes_nccl(event: Event) -> bool:
     is_chosen = event.open or (device is not None and device.constants != (None,))
     is_alone = processes is not None and processes.constants == (1,)
     return "starts-group" in event.tags and not (is_chosen or is_alone) and any("nccl" in str(name) for name in names)
+
+
+def _has_gloo(made: Event) -> bool:
+    """`cpu:gloo,cuda:nccl`: objects go over the host."""
+    backend = made.arguments.get("backend")
+    names = [str(atom.value) for atom in (backend.atoms if backend else ()) if isinstance(atom, Const)]
+    return any("gloo" in name and "nccl" in name for name in names)
 
 
 def _sends_objects(run: RunQuery, event: Event) -> bool:
@@ -169,6 +177,16 @@ def _is_choice(run: RunQuery, event: Event) -> bool:
         return False
     known = [device_words(run, value) for value, _ in choices(event) if not is_dtype(value)]
     return any(words is None or any(":" in word for word in words) for words in known)
+
+
+def _may_train(run: RunQuery, module: Module) -> bool:
+    """Return whether a module names a trainer that the project does not define, which chooses the device itself."""
+    program = run.machine.program
+    for name, origins in module.imported.items():
+        strange = [(home, original) for home, original in origins if program.named(module, home) is None]
+        if any(_TRAINS.search(f"{home} {original} {name}") for home, original in strange):
+            return True
+    return _MEMBER.search(module.code) is not None
 
 
 def _calls_stranger(run: RunQuery, module: Module, only: frozenset[str] | None = None) -> bool:
@@ -245,6 +263,15 @@ EXAMPLES = (
             "def build():\n    where = 'cuda'\n    return torch.nn.Linear(8, 8).to(device=where)\n",
         },
         at="setting.py:11 warning",
+    ),
+    good(
+        "objects over the host",
+        {"train.py": _HEAD.replace("'nccl'", "'cpu:gloo,cuda:nccl'") + _OBJECTS + _MAIN},
+    ),
+    bad(
+        "a class of the project is called a trainer",
+        {"train.py": _HEAD + _OBJECTS + "\n\nclass Trainer:\n    pass\n" + _MAIN},
+        at="train.py:10 warning",
     ),
     good("objects over gloo", {"train.py": _HEAD.replace("nccl", "gloo") + _OBJECTS + _MAIN}),
     good(

@@ -4,8 +4,9 @@
 `x[rank::world_size]` (or another cut by the rank) takes the part of this rank; but the seed of that shuffle holds the
 rank (`random.seed(seed + rank)`), or `random` has no seed at all in the program.
 
-The same of a `DistributedSampler`, which makes the cut: its own `seed` holds the rank or the time, or the data set,
-whose class stands in the file, shuffles its items when it is made.
+The same of what deals out places: a `DistributedSampler`, whose own `seed` holds the rank or the time, or any of it,
+a Trainer, `deepspeed.initialize(training_data=...)`, accelerate or Lightning, where the data set shuffles its items
+when it is made.
 
 The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `datasets` without a seed, in a run over several
 ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
@@ -46,7 +47,19 @@ from dslint.rules.ownorders import own_orders
 from dslint.rules.ownsplits import splits_by_rank
 from dslint.rules.pipelines import own_pipelines
 from dslint.rules.runs import RunQuery
-from dslint.rules.shufflescripts import CUT, HEAD, OWN_SEED, PREPARED, RUN, SAMPLED, SEED, SHUFFLED, SPLIT
+from dslint.rules.shufflescripts import (
+    CUT,
+    HEAD,
+    OWN_SEED,
+    PREPARED,
+    ROWS,
+    RUN,
+    SAMPLED,
+    SEED,
+    SHUFFLED,
+    SPLIT,
+    TRAINER,
+)
 
 META = RuleMeta(
     code="DSL257",
@@ -207,8 +220,9 @@ def stream(urls, rank):
     )
     return wds.WebLoader(pipeline, batch_size=None, num_workers=4)
 """
-
 EXAMPLES = (
+    bad("a Trainer deals out rows", {"train.py": TRAINER % "", "rows.py": ROWS}, at="rows.py:8 warning"),
+    good("after a seed", {"train.py": TRAINER % "    set_seed(args.seed)", "rows.py": ROWS}),
     bad(
         "parts are drawn after a helper has put the rank into the seed",
         {"train.py": OWN_SEED % ""},

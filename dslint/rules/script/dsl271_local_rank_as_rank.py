@@ -293,10 +293,21 @@ def main(net, optimizer, seed):
         model(batch).mean().backward()
         optimizer.step()
 """
+_DOWNLOADED = (
+    _OWN_SAMPLER.replace("    data = TensorDataset(torch.arange(64.0))\n", "")
+    .replace("DataLoader, Sampler, TensorDataset\n", "DataLoader, Sampler\nfrom torchvision.datasets import CIFAR10\n")
+    .replace(
+        "    loader =",
+        "    if local_rank != 0:\n        dist.barrier()\n"
+        "    data = CIFAR10('data', download=local_rank == 0)\n"
+        "    if local_rank == 0:\n        dist.barrier()\n    loader =",
+    )
+)
 
 EXAMPLES = (
     bad("a sampler of the project", {"train.py": _OWN_SAMPLER % ("rank", "local_rank")}, "train.py:22"),
     bad("a seed", {"train.py": _OWN_SAMPLER % ("local_rank", "rank")}, "train.py:21"),
+    good("the first process of each machine downloads", {"train.py": _DOWNLOADED % ("rank", "rank")}),
     good("both by the rank of the job", {"train.py": _OWN_SAMPLER % ("rank", "rank")}),
     bad(
         "both from the launcher",

@@ -57,6 +57,8 @@ _HINTS = {
     "fsdp": "Run it inside `FSDP.summon_full_params(model, writeback=False, recurse=False)` on all ranks",
     "save": "Gather each parameter with `deepspeed.zero.GatheredParameters` on all ranks, or use `trainer.save_model`",
 }
+# A function that cannot be read may gather, by its name.
+_GATHERS = re.compile(r"gather|zero_?3", re.I)
 # A weight is read, and not only counted.
 _READS = re.compile(r"\.(?:detach|cpu|clone|data|to|numpy|contiguous)\b|state_dict\(")
 
@@ -97,13 +99,15 @@ def _saved(spread: Spread, found: Happening) -> Event | None:
         saves = (other.event for other in spread.happenings if "saves" in other.event.tags)
         return since if any(own & value.atoms for save in saves for value in save.arguments.values()) else None
     trains = {id(h.event.node) for h in spread.happenings if "trainer-train" in h.event.tags}
-    hook = next((call for call in found.calls if id(call.node) in trains), None)
+    called = [at for at, call in enumerate(found.calls) if id(call.node) in trains]
+    hook = found.calls[called[-1]] if called else None
     if hook is None or spread.live is None or not event.api.startswith("torch.nn.Module"):
         return None
     beside = [other for other in spread.happenings if hook in other.calls]
     writes = any(other.event.api in ("torch.save", "safetensors.torch.save_file") for other in beside)
     gathers = any("gathers-parameters" in other.event.tags for other in beside)
-    return spread.live if writes and not gathers and _READS.search("".join(map(_text, found.calls))) else None
+    text = "".join(map(_text, found.calls[called[-1] :]))
+    return spread.live if writes and not gathers and _READS.search(text) and not _GATHERS.search(text) else None
 
 
 def _text(call: Call) -> str:

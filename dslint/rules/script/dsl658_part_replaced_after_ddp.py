@@ -19,13 +19,11 @@ rank after one step; wrapped again it has the same.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event, events
-from dslint.python.values import Instance
-from dslint.rules.afterwrap import still_used, wrapper_of
+from dslint.rules.afterwrap import has_parameters, still_used, wrapper_of
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.runs import RunQuery
 
@@ -42,10 +40,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-# Layers that certainly have parameters.
-_LAYERS = re.compile(
-    r"torch\.nn\.(?:Linear|Bilinear|Embedding|Conv\w+|LayerNorm|GroupNorm|BatchNorm\w*|Parameter|LSTM|GRU)"
-)
 
 
 def query(run: RunQuery) -> Iterator[Finding]:
@@ -57,7 +51,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         each = list(events(tree))
         wraps = [event for event in each if "wraps-model" in event.tags and wrapper_of(run, event) is not None]
         for event in each if wraps else ():
-            if id(event.node) in seen or "replaces-part" not in event.tags or not _has_parameters(event):
+            if id(event.node) in seen or not _replaces(event):
                 continue
             wrap = still_used(run, tree, event, wraps)
             if wrap is not None:
@@ -65,9 +59,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 yield _finding(run, event, wrap)
 
 
-def _has_parameters(event: Event) -> bool:
-    part = event.arguments["value"].single
-    return isinstance(part, Instance) and isinstance(part.cls, str) and _LAYERS.fullmatch(part.cls) is not None
+def _replaces(event: Event) -> bool:
+    """Return whether a call certainly leaves a model with other parameters than those that DDP took."""
+    return (
+        has_parameters(event)
+        if "replaces-part" in event.tags
+        else "converts-sync-batch-norm" in event.tags and "replaces-parameters" in event.tags
+    )
 
 
 def _finding(run: RunQuery, event: Event, wrap: Event) -> Finding:
