@@ -63,7 +63,8 @@ ASSUMPTIONS = (
         "launch commands",
         "a script that launch files of the project start runs as they start it: an option has the value that a command"
         " gives, else its default; a variable has the value that the file exports. Branches that no command takes are"
-        " not judged, functions that none reaches are, with open parameters; commands in documents do not count",
+        " not judged, functions that none reaches are, with open parameters; of commands in documents only the ZeRO"
+        " stages count",
         "a mistake that hangs no run is none; what words cannot be read, or any of many commands, leaves the options"
         " open",
     ),

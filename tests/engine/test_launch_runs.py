@@ -268,3 +268,5 @@ def test_a_mistake_of_one_zero_stage_names_its_launch(tmp_path: Path) -> None:
     assert launches(finding) == [(2, "in this launch (ZeRO-3)")]
     (finding,) = found(tmp_path, {**files, "train.sh": start % 3})
     assert launches(finding) == []
+    (finding,) = found(tmp_path, {**files, "README.md": f"```bash\n{start % 2}{start % 3}```\n"})
+    assert launches(finding) == [(3, "in this launch (ZeRO-3)")]

@@ -22,7 +22,7 @@ _CONVERTED = ("int", "float", "str", "bool")
 
 
 def launches_of(plans: Sequence[RunPlan]) -> tuple[Launch, ...]:
-    """The different launches among the plans of a script; none where nobody but a document says how to start it."""
+    """The different launches among the plans of a script; of what only documents say the ZeRO stages alone."""
     from dslint.model.plan.recipe import NO_COMMAND
 
     if any(plan.command.launcher == NO_COMMAND or plan.recipe is not None for plan in plans):
@@ -30,12 +30,22 @@ def launches_of(plans: Sequence[RunPlan]) -> tuple[Launch, ...]:
     found: dict[str, Launch] = {}
     for plan in plans:
         if plan.command.in_docs:
-            return ()
+            return _documented(plans)
         launch = _launch(plan)
         same = (launch.given, launch.left, launch.words, launch.environment)
         facts = [(name, fact.state, fact.value) for name, fact in launch.facts.items()]
         found.setdefault(repr((same, facts)), launch)
     return tuple(found.values()) if len(found) <= _MOST else ()
+
+
+def _documented(plans: Sequence[RunPlan]) -> tuple[Launch, ...]:
+    """A launch with all options open for each ZeRO stage, where documents start a script at several."""
+    found: dict[object, Launch] = {}
+    for plan in plans:
+        stage = plan.zero_stage
+        facts: dict[str, Fact[object]] = {"zero_stage": stage, "consumer": plan.consumer}  # type: ignore[dict-item]
+        found.setdefault((stage.state, stage.value), Launch(plan.command.location, facts=facts))
+    return tuple(found.values()) if len(found) > 1 else ()
 
 
 def _launch(plan: RunPlan) -> Launch:
