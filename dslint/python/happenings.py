@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 
 from dslint.python import commandlines, containers, gradients, paths, ragged, seeds
-from dslint.python.binding import BoundArguments
+from dslint.python.attributes import is_instance_of
+from dslint.python.binding import Arguments, BoundArguments
 from dslint.python.configs import accumulation_of, configured, named_stage, stated
 from dslint.python.events import Event
 from dslint.python.eventtags import of_options, tags_of
 from dslint.python.handed import options
-from dslint.python.libraries import Row
+from dslint.python.libraries import HANDED, Row
 from dslint.python.machine import Machine
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
@@ -87,6 +88,25 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     m.events.append(event)
     if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
         m.program.focus.parsed(m, node)
+
+
+# Classes of models that are wrapped for several ranks.
+_WRAPPED = ("ddp", "fsdp", "engine", "accelerate.PreparedModel")
+
+
+def handed_event(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> None:
+    """Add the event of a call of a library that nobody has a row for, and that gets a wrapped model by a name."""
+    given = {name: value for name, value in arguments.keywords.items() if _is_wrapped(m, value)}
+    if given:
+        nodes = {name: arguments.nodes[name] for name in given if name in arguments.nodes}
+        event = Event(path, frozenset((HANDED,)), node, m.frame.module, None, given, None, m.lanes, m.control)
+        event.nodes = nodes
+        m.events.append(event)
+
+
+def _is_wrapped(m: Machine, value: Value) -> bool:
+    atoms = [atom.cls if isinstance(atom, Instance) else "" for atom in value.atoms]
+    return bool(atoms) and all(isinstance(cls, str) and cls and is_instance_of(m, cls, *_WRAPPED) for cls in atoms)
 
 
 def is_noted_early(m: Machine, row: Row) -> bool:

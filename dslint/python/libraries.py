@@ -36,6 +36,8 @@ _VARIES = {
 STEERS, LABELS = "steers-loop", "names-labels"
 # Of what reads the numbers or the shape of a tensor: an event where that is a parameter.
 READS = "reads-parameter"
+# Of calls without a row that get a model which is wrapped for several ranks: those arguments are all that is kept.
+HANDED = "gets-wrapped-model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dslint.python.effects import effects
 from dslint.python.events import Event
 from dslint.python.eventtags import is_plain_tensor
 from dslint.python.handed import contents
-from dslint.python.happenings import PLACES, WRAPPERS, is_noted_early, noted_event
+from dslint.python.happenings import PLACES, WRAPPERS, handed_event, is_noted_early, noted_event
 from dslint.python.hooks import callbacks, self_calls, trainer_callbacks
 from dslint.python.launches import words
 from dslint.python.libraries import READS, Returns, Row, parse_returns
@@ -71,6 +71,7 @@ def call_path(m: Machine, path: str, arguments: Arguments, node: ast.AST) -> Val
     if named is not None:
         return call_row(m, named, arguments, None, node, None, owner if method is not None else "")
     configdicts.by_name(m, name, arguments, node)
+    handed_event(m, path, arguments, node)
     return ranknames.called(m, name, arguments, node) or opaque_call(m, arguments, node, f"no row for `{path}`")
 
 

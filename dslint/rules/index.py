@@ -4775,6 +4775,23 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL673",
+        name="wrapped-model-in-pipeline",
+        kind="script",
+        severity="warning",
+        summary="a pipeline of diffusers gets a model that is still wrapped for several ranks: it raises",
+        module="dslint.rules.script.dsl673_wrapped_model_in_pipeline",
+        markers=(
+            "diffusers",
+            "Pipeline",
+            "prepare\\(|DistributedDataParallel|DDP",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL675",
         name="undivided-length-rules-the-loop",
         kind="script",

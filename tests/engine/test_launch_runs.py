@@ -268,5 +268,11 @@ def test_a_mistake_of_one_zero_stage_names_its_launch(tmp_path: Path) -> None:
     assert launches(finding) == [(2, "in this launch (ZeRO-3)")]
     (finding,) = found(tmp_path, {**files, "train.sh": start % 3})
     assert launches(finding) == []
+
+
+def test_commands_of_a_document_are_runs_as_far_as_their_zero_stages_differ(tmp_path: Path) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %d}}'
+    start = "deepspeed --num_gpus 4 train.py --deepspeed --deepspeed_config z%d.json\n"
+    files = {"train.py": STAGED, **{f"z{stage}.json": config % stage for stage in (2, 3)}}
     (finding,) = found(tmp_path, {**files, "README.md": f"```bash\n{start % 2}{start % 3}```\n"})
     assert launches(finding) == [(3, "in this launch (ZeRO-3)")]
