@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
-from dslint.python.events import Event, Loop
+from dslint.python.events import Call, Event, Loop, walk
 from dslint.python.models import INSIDE
 from dslint.python.queries.arms import other_arms
 from dslint.python.queries.skipped import is_frozen
@@ -49,7 +49,7 @@ META = RuleMeta(
     depends_on_run=True,
 )
 
-_MODES = re.compile(r"\.(train|eval)\(")
+_MODES = re.compile(r"([\w.]*)\.(train|eval)\(")
 _INSIDE = re.compile(r"module|unwrap|\(")
 
 
@@ -80,7 +80,7 @@ def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[
     is_joint = any(is_wrapper(run, atom) for atom in made_by)
     loop = next((node for node in reversed(backward.around) if isinstance(node, Loop)), None)
     here = [c for c in calls if c.entry is backward.entry and set(instances(c.event.receiver)) <= made_by]
-    here = [c for c in here if not any(is_frozen(node) for node in c.around)]
+    here = [c for c in here if not any(is_frozen(node) for node in c.around) and not _is_without_gradient(c)]
     here = [c for c in here if loop is None or loop in c.around]
     found = []
     for call in here:
@@ -95,6 +95,12 @@ def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[
     return found
 
 
+def _is_without_gradient(call: Happening) -> bool:
+    """Return whether the method that runs is decorated with `@torch.no_grad()`."""
+    made = [node for node in walk(call.entry.tree) if isinstance(node, Call) and node.node is call.event.node]
+    return bool(made) and all(map(is_frozen, made))
+
+
 def _is_run(run: RunQuery, wrapper: Instance) -> bool:
     """Return whether the forward of a wrapper runs anywhere: perhaps it prepares the gradients of this step."""
     return any(wrapper in instances(found.event.receiver) for found in run.occurrences("ddp-forward"))
@@ -107,7 +113,10 @@ def _is_excused(call: Happening, backward: Happening) -> bool:
         return True
     functions = [c.function.node for c in call.calls if isinstance(c.function, Function)]
     first = getattr(functions[-1], "lineno", 1) if functions else getattr(call.entry.node, "lineno", 1)
-    modes = _MODES.findall(call.event.module.lines(first, getattr(call.event.node, "lineno", 1)))
+    func = getattr(call.event.node, "func", None)
+    inside = call.event.module.text(func.value) if isinstance(func, ast.Attribute) else ""
+    found = _MODES.findall(call.event.module.lines(first, getattr(call.event.node, "lineno", 1)))
+    modes = [mode for owner, mode in found if not (inside and owner.startswith(f"{inside}."))]  # not of a frozen part
     return bool(modes) and modes[-1] == "eval"
 
 
