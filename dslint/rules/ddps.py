@@ -25,7 +25,8 @@ _AVERAGES = re.compile(
 )
 _LINES_BEFORE = 8
 # Who writes this knows of the prefix.
-_KNOWS = re.compile(r"[\"']module\.?[\"']|unwrap|strip_prefix|consume_prefix|[\"']module\.")
+_KNOWS = re.compile(r"[\"']module\.?[\"']|strip_prefix|consume_prefix|[\"']module\.")
+_UNWRAPS = re.compile("unwrap")
 
 
 def dynamic_wrapper(run: RunQuery, event: Event) -> Instance | None:
@@ -97,6 +98,11 @@ def averages_by_hand(module: Module) -> bool:
 def knows_prefix(run: RunQuery) -> bool:
     """Return whether a file of the project speaks of the prefix that a wrapper gives to names."""
     return any(module.search(_KNOWS) for module in run.machine.program.modules())
+
+
+def unwraps(run: RunQuery) -> bool:
+    """Return whether a file of the project speaks of unwrapping models."""
+    return any(module.search(_UNWRAPS) for module in run.machine.program.modules())
 
 
 def wraps_to_average(run: RunQuery, found: Happening) -> bool:

@@ -17,6 +17,9 @@ _GROWS = ("append", "add", "setdefault")
 # Functions and methods that give the names of a model as they are.
 _SAME = ("dict", "list", "sorted", "set", "items", "keys", "tqdm")
 
+# What gives a dictionary by the names, of which nothing must be made.
+_DICTIONARY = "state_dict"
+
 Container = tuple[str, ast.AST | None]
 
 
@@ -48,7 +51,8 @@ class Named:
             made = loop if isinstance(key, ast.Name) and key.id == name else None
         made = self._top(made) if made is not None else None
         assigned = self._parents.get(made) if made is not None else None
-        if isinstance(assigned, ast.Assign | ast.AnnAssign) and assigned.value is made and made is not call:
+        is_itself = made is call and not (isinstance(call, ast.Call) and _word(call.func) == _DICTIONARY)
+        if isinstance(assigned, ast.Assign | ast.AnnAssign) and assigned.value is made and not is_itself:
             targets = assigned.targets if isinstance(assigned, ast.Assign) else [assigned.target]
             yield from (box for target in targets if (box := self._container(target)) is not None)
 
@@ -59,7 +63,7 @@ class Named:
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is(node.slice, name):
                 box = self._container(node.value)
                 yield from (Lookup(box, node, raises=True),) if box is not None else ()
-            if isinstance(node, ast.Compare) and _is(node.left, name) and isinstance(node.ops[0], ast.In):
+            if isinstance(node, ast.Compare) and _is(node.left, name) and isinstance(node.ops[0], ast.In | ast.NotIn):
                 box = self._container(node.comparators[0])
                 yield from (Lookup(box, node, raises=False),) if box is not None else ()
 

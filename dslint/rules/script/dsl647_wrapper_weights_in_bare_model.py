@@ -27,7 +27,7 @@ from dslint.python.events import Event
 from dslint.python.queries.derived import Derived
 from dslint.python.values import Value
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.ddps import is_wrapper, knows_prefix
+from dslint.rules.ddps import is_wrapper, knows_prefix, unwraps
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
@@ -50,7 +50,7 @@ _OF_OPTIMIZER = ("torch.optim.",)
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each load of a file with the weights of a wrapper into a model without one."""
-    if knows_prefix(run):
+    if knows_prefix(run) or unwraps(run):
         return
     given = [found.event for found in run.happenings("state-dict")]
     models = [event for event in given if _is_model(run, event)]

@@ -10,8 +10,8 @@ the wrapper, the script works.
 
 **Fix.** Ask the same model both times: `ema.update(model.module)`, or make the average after the model was wrapped.
 
-**When it stays quiet.** A project that speaks of the prefix (`"module."`), or unwraps models by a helper; names that
-are changed on the way; containers that both models fill; models that may not be wrapped in the run that is meant.
+**When it stays quiet.** A project that speaks of the prefix (`"module."`), or takes it off; names that are changed on
+the way; containers that both models fill; models that may not be wrapped in the run that is meant.
 
 **Evidence.** torch 2.13: the names of `DistributedDataParallel(m).named_parameters()` and of its `state_dict()` begin
 with `module.`, those of `m` do not.
@@ -65,12 +65,19 @@ def query(run: RunQuery) -> Iterator[Finding]:
             filled.setdefault(box, []).append((found, side))
         asked += [(found, side, look) for look in reader.lookups(found.event.node) if side is not None]
     seen: set[ast.AST] = set()
+    told: set[tuple[ast.AST, Container]] = set()  # what is looked for in one loop is told once
     for found, side, look in asked:
         makers = filled.get(look.container, [])
-        if look.node in seen or not makers or any(made is None or made is side for _, made in makers):
+        if (
+            look.node in seen
+            or (found.event.node, look.container) in told
+            or not makers
+            or any(made is None or made is side for _, made in makers)
+        ):
             continue
         if side or len(instances(found.event.receiver)) == 1:
             seen.add(look.node)
+            told.add((found.event.node, look.container))
             yield _finding(run, found, look, makers[0][0], side)
 
 
@@ -90,7 +97,8 @@ def _side(run: RunQuery, found: Happening) -> bool | None:
 def _finding(run: RunQuery, found: Happening, look: Lookup, made: Happening, is_wrapped: bool) -> Finding:
     event = found.event
     text = run.text(event.module, look.node, 40)
-    what = "raises `KeyError`" if look.raises else "is never true"
+    is_negative = isinstance(look.node, ast.Compare) and isinstance(look.node.ops[0], ast.NotIn)
+    what = "raises `KeyError`" if look.raises else "is always true" if is_negative else "is never true"
     names = ("its wrapper", "the bare model") if is_wrapped else ("the bare model", "its wrapper")
     related = [run.location(made.event.module, made.event.node, f"filled with the names of {names[1]}")]
     related += [run.location(event.module, event.node, f"gives the names of {names[0]}")]
@@ -115,6 +123,21 @@ class Ema:
         for name, p in model.named_parameters():
             if p.requires_grad:
                 self.shadow[name].lerp_(p.detach(), 1 - self.decay)
+"""
+_COPY = """\
+import copy
+
+
+class Ema:
+    def __init__(self, model):
+        self.copy = copy.deepcopy(model)
+
+    def update(self, model):
+        averaged = self.copy.state_dict()
+        for name, value in model.state_dict().items():
+            if name not in averaged:
+                continue
+            averaged[name].lerp_(value, 0.01)
 """
 _GROWN = """\
 class Ema:
@@ -194,6 +217,8 @@ EXAMPLES = (
         {"train.py": _GROUPS % (("model",) * 3)},
         ("train.py:11 warning", "train.py:18 warning"),
     ),
+    bad("states of a copy", {"ema.py": _COPY, "train.py": _TRAIN % ("model", _DDP, "model")}, "ema.py:11 warning"),
+    good("a copy, and the model inside", {"ema.py": _COPY, "train.py": _TRAIN % ("model", _DDP, "model.module")}),
     good("the model inside", {"ema.py": _EMA, "train.py": _TRAIN % ("model", _DDP, "model.module")}),
     good("made afterwards", {"ema.py": _EMA, "train.py": _LATE}),
     good(
