@@ -64,20 +64,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
         for box in reader.filled(found.event.node):
             filled.setdefault(box, []).append((found, side))
         asked += [(found, side, look) for look in reader.lookups(found.event.node) if side is not None]
-    seen: set[ast.AST] = set()
-    told: set[tuple[ast.AST, Container]] = set()  # what is looked for in one loop is told once
+    told: set[Container] = set()
     for found, side, look in asked:
         makers = filled.get(look.container, [])
-        if (
-            look.node in seen
-            or (found.event.node, look.container) in told
-            or not makers
-            or any(made is None or made is side for _, made in makers)
-        ):
+        if look.container in told or not makers or any(made is None or made is side for _, made in makers):
             continue
         if side or len(instances(found.event.receiver)) == 1:
-            seen.add(look.node)
-            told.add((found.event.node, look.container))
+            told.add(look.container)
             yield _finding(run, found, look, makers[0][0], side)
 
 
