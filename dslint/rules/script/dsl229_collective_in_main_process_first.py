@@ -23,11 +23,13 @@ import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Context, walk
+from dslint.python.events import Alt, Call, Context, Event, walk
 from dslint.python.queries.waits import kind
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery, happenings_of
+from dslint.rules.zero3 import tells
 
 META = RuleMeta(
     code="DSL229",
@@ -83,11 +85,19 @@ def _waits(run: RunQuery, found: Happening) -> str:
     if any(isinstance(node, Alt) and node.then_lanes & node.else_lanes for node in found.around):
         return ""
     if event.api.startswith("transformers.") and "loads" in event.tags and event.modules:
-        stages = {h.event.stage for h in run.happenings("training-arguments", "live-config")}
+        live = run.happenings("training-arguments", "live-config", "starts-group")
+        stages = {h.event.stage for h in live if tells(h.event) and not _is_late(h.event)}
         return "zero.Init" if 3 in (run.stage, *stages) else ""
     if run.waits.of(event) is None or kind(event) == "barrier":
         return ""
     return kind(event)
+
+
+def _is_late(event: Event) -> bool:
+    """`DeepSpeedPlugin(zero3_init_flag=False)`: models are divided when they are prepared, and not before."""
+    calls = (plugin.node for plugin in instances(event.arguments.get("deepspeed_plugin")))
+    given = [keyword for call in calls if isinstance(call, ast.Call) for keyword in call.keywords]
+    return any(k.arg == "zero3_init_flag" and ast.unparse(k.value) != "True" for k in given)
 
 
 def _finding(run: RunQuery, block: Context, found: Happening, key: str) -> Finding:
@@ -120,7 +130,23 @@ from accelerate import Accelerator
 accelerator = Accelerator()
 """
 
+_PLUGIN = """\
+from accelerate import Accelerator, DeepSpeedPlugin
+from transformers import AutoModelForCausalLM
+
+
+def load(accelerator):
+    with accelerator.main_process_first():
+        return AutoModelForCausalLM.from_pretrained("gpt2")
+
+
+accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=3%s))
+model = accelerator.prepare(load(accelerator))
+"""
+
 EXAMPLES = (
+    bad("a model that ZeRO divides while it is built", {"train.py": _PLUGIN % ""}, at="train.py:7 error"),
+    good("divided when it is prepared", {"train.py": _PLUGIN % ", zero3_init_flag=False"}),
     bad(
         "a gather in the block",
         {
