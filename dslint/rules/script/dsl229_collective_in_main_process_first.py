@@ -141,7 +141,7 @@ def load(accelerator):
 
 
 accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=3%s))
-model = accelerator.prepare(load(accelerator))
+model = load(accelerator)
 """
 
 EXAMPLES = (
