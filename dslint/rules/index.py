@@ -4792,6 +4792,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL674",
+        name="best-model-of-one-share",
+        kind="script",
+        severity="warning",
+        summary="rank 0 chooses the best model by its own share of the evaluation data",
+        module="dslint.rules.script.dsl674_best_model_of_one_share",
+        markers=(
+            "DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP",
+            "[<>]",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL675",
         name="undivided-length-rules-the-loop",
         kind="script",

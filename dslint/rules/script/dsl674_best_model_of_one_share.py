@@ -1,0 +1,206 @@
+"""Rank 0 chooses the best model by its own share of the evaluation data.
+
+**What.** Each rank evaluates its share of a loader (a `DistributedSampler`, or what accelerate prepared), nothing puts
+the numbers together, and rank 0 alone compares its own with the best so far: `if rank == 0 and accuracy > best:` saves
+the model.
+
+**Why it hurts.** The number is that of one share, on eight GPUs of an eighth of the data. It is noisier than that of
+the whole set, it changes with the number of GPUs, and the checkpoint that is kept as the best is the best of the share
+of rank 0. Nothing fails.
+
+**Fix.** Sum what is counted over the ranks before the comparison: `dist.all_reduce(counts)`, or
+`accelerator.gather_for_metrics(...)`.
+
+**When it stays quiet.** The number was reduced or gathered; every rank evaluates the whole set; a value that nobody can
+read; the comparison decides about no file; one process.
+
+**Evidence.** Two gloo ranks, torch 2.13: the shares of a `DistributedSampler` have other losses, and rank 0 keeps
+another epoch than the one with the lowest loss of all data; reduced, it keeps that one.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.core.finding import Finding, Severity
+from dslint.python.events import Alt, Event
+from dslint.python.varies import DATA, LOST, RANKED
+from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.plateaus import instances
+from dslint.rules.runs import Happening, RunQuery
+
+META = RuleMeta(
+    code="DSL674",
+    name="best-model-of-one-share",
+    kind="script",
+    severity=Severity.WARNING,
+    summary="rank 0 chooses the best model by its own share of the evaluation data",
+    markers=(r"DistributedDataParallel|DDP|deepspeed|accelerat|FullyShardedDataParallel|fully_shard|FSDP", r"[<>]"),
+    references=("https://github.com/pytorch/pytorch/issues/77562",),
+    depends_on_run=True,
+)
+_SAMPLER = "torch.utils.data.DistributedSampler"
+
+
+def query(run: RunQuery) -> Iterator[Finding]:
+    """Fire on each comparison of a number of one share by which rank 0 saves."""
+    if run.context.is_one_process or not run.has("wraps-model", "prepares", "makes-engine"):
+        return
+    divided = _divided(run)
+    is_all = all(id(found.event.node) in divided for found in run.happenings("makes-loader"))
+    seen: set[int] = set()
+    for found in run.happenings("saves", "state-dict"):
+        test = _decides(run, found, divided, is_all) if divided and _is_of_main(run, found.event) else None
+        if test is None or id(test.node) in seen:
+            continue
+        seen.add(id(test.node))
+        yield _finding(run, test, found.event, divided)
+
+
+def _divided(run: RunQuery) -> dict[int, Event]:
+    """Return what makes or prepares loaders that give each rank a share, by its node."""
+    found: dict[int, Event] = {}
+    for made in run.happenings("makes-loader"):
+        samplers = instances(made.event.arguments.get("sampler"))
+        if samplers and all(run.machine.libraries.is_class(str(atom.cls), _SAMPLER) for atom in samplers):
+            found[id(made.event.node)] = made.event
+    loaders = {atom: f.event for f in run.happenings("makes-loader") for atom in instances(f.event.result)}
+    for prepared in run.happenings("prepares"):
+        for atom in (a for value in prepared.event.arguments.values() for a in instances(value)):
+            if atom in loaders:
+                found[id(loaders[atom].node)] = found[id(prepared.event.node)] = prepared.event
+    return found
+
+
+def _is_of_main(run: RunQuery, event: Event) -> bool:
+    worlds = run.machine.worlds
+    return event.lanes == worlds.mask(lambda lane: worlds.lanes[lane][0] == 0) and not event.may
+
+
+def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all: bool) -> Alt | None:
+    """Return the comparison of a number of the own share that decides whether something is saved.
+
+    Where nobody knows from which loader the number comes, all of them must give shares.
+    """
+    for node in reversed(found.around):
+        if not isinstance(node, Alt) or node.test is None or not node.varies & DATA or node.varies & LOST:
+            continue
+        place = run.machine.origin(node.test)
+        if (id(place[1]) in divided if place is not None else is_all) and _compares(node):
+            return node
+    return None
+
+
+def _compares(alt: Alt) -> bool:
+    asked = alt.asks or getattr(alt.node, "test", alt.node)
+    parts = [node for node in ast.walk(asked) if isinstance(node, ast.Compare)]
+    return any(isinstance(op, ast.Lt | ast.Gt | ast.LtE | ast.GtE) for part in parts for op in part.ops) or isinstance(
+        asked, ast.Name
+    )
+
+
+def _finding(run: RunQuery, test: Alt, saves: Event, divided: dict[int, Event]) -> Finding:
+    asked = test.asks or getattr(test.node, "test", test.node)
+    place = run.machine.origin(test.test) if test.test is not None else None
+    made = divided[id(place[1])] if place is not None else list(divided.values())[-1]
+    return run.finding(
+        META,
+        test.module,
+        asked,
+        f"`{run.text(test.module, asked, 40)}` compares the number of one share of the data: rank 0 keeps the best model"
+        " of its own share",
+        hint="Reduce what is counted over all ranks before it is compared",
+        related=(
+            run.location(made.module, made.node, "gives each rank its share"),
+            run.location(saves.module, saves.node, "saved by it"),
+        ),
+        varies=test.varies & ~RANKED,
+    )
+
+
+_HEAD = """\
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+@torch.no_grad()
+def evaluate(model, loader):
+    right = count = 0
+    for x, y in loader:
+        right += (model(x).argmax(1) == y).sum().item()
+        count += len(y)
+%s
+    return right / count
+
+
+def main(net, train, val):
+    dist.init_process_group("gloo")
+    model = DDP(net)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = DataLoader(train, 8, sampler=DistributedSampler(train))
+    val_loader = DataLoader(val, 8%s)
+    best = 0.0
+    for epoch in range(10):
+        loader.sampler.set_epoch(epoch)
+        for x, y in loader:
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        accuracy = evaluate(model, val_loader)
+        if dist.get_rank() == 0%s
+                best = accuracy
+                torch.save(net.state_dict(), "best.pt")
+
+
+main(torch.load("net.pt"), torch.load("train.pt"), torch.load("val.pt"))
+"""
+_SHARE = ", sampler=DistributedSampler(val, shuffle=False)"
+_REDUCED = """\
+    counts = torch.tensor([right, count])
+    dist.all_reduce(counts)
+    right, count = counts.tolist()"""
+_THEN, _AND = ":\n            if accuracy > best:", " and accuracy > best:\n            if epoch:"
+_ACCELERATE = """\
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+
+def main(train, val):
+    accelerator = Accelerator()
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader, val_loader = DataLoader(train, 8, shuffle=True), DataLoader(val, 8)
+    model, optimizer, loader, val_loader = accelerator.prepare(model, optimizer, loader, val_loader)
+    best = float("inf")
+    for epoch in range(3):
+        for batch in loader:
+            accelerator.backward(model(**batch).loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        losses = []
+        for batch in val_loader:
+            with torch.no_grad():
+                loss = model(**batch).loss
+            losses.append(%s)
+        mean = torch.stack(losses).mean().item()
+        if accelerator.is_main_process and mean < best:
+            best = mean
+            accelerator.unwrap_model(model).save_pretrained("best")
+
+
+main(torch.load("train.pt"), torch.load("val.pt"))
+"""
+EXAMPLES = (
+    bad("a test inside of the other", {"train.py": _HEAD % ("", _SHARE, _THEN)}, "train.py:33 warning"),
+    bad("one test", {"train.py": _HEAD % ("", _SHARE, _AND)}, "train.py:32 warning"),
+    bad("with accelerate", {"train.py": _ACCELERATE % "loss"}, "train.py:25 warning"),
+    good("reduced", {"train.py": _HEAD % (_REDUCED, _SHARE, _THEN)}),
+    good("every rank evaluates all", {"train.py": _HEAD % ("", "", _THEN)}),
+    good("gathered", {"train.py": _ACCELERATE % "accelerator.gather_for_metrics(loss)"}),
+)
