@@ -93,23 +93,25 @@ def _decides(run: RunQuery, found: Happening, divided: dict[int, Event], is_all:
 
 
 def _compares(alt: Alt) -> bool:
-    asked = alt.asks or getattr(alt.node, "test", alt.node)
-    parts = [node for node in ast.walk(asked) if isinstance(node, ast.Compare)]
-    return any(isinstance(op, ast.Lt | ast.Gt | ast.LtE | ast.GtE) for part in parts for op in part.ops) or isinstance(
-        asked, ast.Name
-    )
+    asked = _asked(alt)
+    operators = [op for node in ast.walk(asked) if isinstance(node, ast.Compare) for op in node.ops]
+    return isinstance(asked, ast.Name) or any(isinstance(op, ast.Lt | ast.Gt | ast.LtE | ast.GtE) for op in operators)
+
+
+def _asked(alt: Alt) -> ast.AST:
+    return alt.asks if alt.asks is not None else getattr(alt.node, "test", None) or alt.node
 
 
 def _finding(run: RunQuery, test: Alt, saves: Event, divided: dict[int, Event]) -> Finding:
-    asked = test.asks or getattr(test.node, "test", test.node)
+    asked = _asked(test)
     place = run.machine.origin(test.test) if test.test is not None else None
     made = divided[id(place[1])] if place is not None else list(divided.values())[-1]
     return run.finding(
         META,
         test.module,
         asked,
-        f"`{run.text(test.module, asked, 40)}` compares the number of one share of the data: rank 0 keeps the best model"
-        " of its own share",
+        f"`{run.text(test.module, asked, 40)}` compares the number of one share of the data: rank 0 keeps the best"
+        " model of its own share",
         hint="Reduce what is counted over all ranks before it is compared",
         related=(
             run.location(made.module, made.node, "gives each rank its share"),
