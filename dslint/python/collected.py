@@ -161,6 +161,9 @@ def _next(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
         m.ended_by, m.ended_in = m.ended_by | containers.counted(m, value), node
     if m.frame.loops and m.frame.loops[-1].tree is not None:
         m.frame.loops[-1].tree.items |= makers(found)
+        place = m.origin(found)
+        if place is not None:  # a part of what a loader gives: `yield batch["x"]`
+            m.frame.loops[-1].tree.items |= {place[1]}
     return join(found, arguments.positional[1]) if len(arguments.positional) > 1 else found
 
 

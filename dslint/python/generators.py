@@ -63,7 +63,9 @@ def yielded(m: Machine, atom: Instance, node: ast.AST) -> Value:
     found = [NOTHING]
 
     def body(value: Value) -> None:
-        found[0] = join(found[0], value, m.control)
+        # What it holds in the body of the generator is forgotten outside of it.
+        kept = value.with_(m.varies(value), m.shape(value), m.made_by(value), m.origin(value))
+        found[0] = join(found[0], kept, m.control)
 
     outer: list[Node] = m.events
     inner: list[Node] = []
