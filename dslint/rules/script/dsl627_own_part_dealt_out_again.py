@@ -1,8 +1,9 @@
-"""Each process cuts its own part out of the data, and accelerate deals the loader out once more.
+"""Each process cuts its own part out of the data, and a library deals it out once more.
 
 **What.** The data set of a loader holds the part of one process already: a slice by `accelerator.process_index`,
 `dataset.shard(...)`, `select` of a range, a class that keeps `files[rank::world]`. The loader then goes through
-`accelerator.prepare`.
+`accelerator.prepare`. Or the part is the `train_dataset` of a Trainer or the `training_data` of `deepspeed.initialize`,
+which deal out themselves.
 
 **Why it hurts.** A prepared loader takes what it reads for the data of the whole job. Of N processes each gets every
 N-th batch of its own part, and N-1 of N items are never seen; an iterable data set is read by the first process alone,
@@ -12,7 +13,8 @@ whose part all get. Nothing raises, and an epoch is N times too short.
 batches with `.to(accelerator.device)`.
 
 **When it stays quiet.** The loader is not prepared, or with `num_processes=1`; the data set knows the rank, and no code
-in sight cuts out a part; one process. A `DistributedSampler` is DSL267.
+in sight cuts out a part; a Trainer that makes its loader itself, or gets a stream; one process. A `DistributedSampler`
+is DSL267.
 
 **Evidence.** Two gloo ranks, accelerate 1.15, 64 items in batches of 4: with parts of 32 items each rank makes 4 steps
 instead of 8, and 32 items are seen.
@@ -33,28 +35,30 @@ from dslint.python.varies import LOST, RANKED
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.parted import function_around
 from dslint.rules.runs import RunQuery
+from dslint.rules.undivided import ITERABLE
 
 META = RuleMeta(
     code="DSL627",
     name="own-part-dealt-out-again",
     kind="script",
     severity=Severity.WARNING,
-    summary="each process cuts its part out of the data, and accelerate deals the loader out once more",
-    markers=(r"accelerat", r"prepare(?:_data_loader)?\("),
-    versions=("accelerate",),
+    summary="each process cuts its part out of the data, and accelerate, a Trainer or an engine deals it out once more",
+    markers=(r"accelerat|transformers|trl|deepspeed", r"prepare(?:_data_loader)?\(|Trainer\(|initialize\("),
     references=(
         "https://github.com/huggingface/accelerate/issues/3547",
         "https://github.com/huggingface/accelerate/issues/3336",
     ),
     depends_on_run=True,
 )
-_RANK = r"[^\]\n]*(?:rank|process_index|\bindex\b|shard_?i)[^\]\n]*"
+_RANK = r"[^\]\n]*(?:rank|process_index|\bindex\b|\bshard\b|shard_?i)[^\]\n]*"
 # Code that cuts out the part of one rank.
 _CUTS = re.compile(
     rf"\[{_RANK}::|\[{_RANK}:[^\]\n]*\]|islice\(|%\s*(?:self\.)?\w*(?:world|num_|size|procs|shards|replicas)|"
     r"\.shard\(|split_dataset_by_node|array_split|\.select\(|split_between_processes|Subset\(",
     re.I,
 )
+# A Trainer of the project makes its loader itself.
+_OVERRIDES = re.compile(r"def (?:get_train_dataloader|_get_train_sampler|get_batch_samples)\b")
 _SAMPLER = "torch.utils.data.DistributedSampler"
 
 
@@ -77,15 +81,28 @@ def query(run: RunQuery) -> Iterator[Finding]:
             if part is not None:
                 seen.add(id(loader.node))
                 yield _finding(run, event, loader, part)
+    yield from _handed(run)
 
 
-def _is_part(run: RunQuery, loader: Event, source: Source) -> bool:
+def _handed(run: RunQuery) -> Iterator[Finding]:
+    """Yield what a Trainer or `deepspeed.initialize` deals out itself, although each rank has a part of its own."""
+    if any(module.search(_OVERRIDES) for module in run.machine.program.modules()):
+        return
+    for found in run.happenings("trainer", "makes-engine"):
+        event, name = found.event, "train_dataset" if "trainer" in found.event.tags else "training_data"
+        is_stream = any(ITERABLE in source.bases for source in event.sources)
+        part = next((source for source in event.sources if _is_part(run, event, source, name)), None)
+        if part is not None and not is_stream and not event.may:
+            yield _finding(run, event, event, part, name)
+
+
+def _is_part(run: RunQuery, loader: Event, source: Source, name: str = "dataset") -> bool:
     """Return whether a data set is certainly cut by the rank."""
     if source.role != "dataset" or not source.varies & RANKED or source.varies & LOST:
         return False
-    if _SAMPLER in source.bases or any(name in loader.arguments for name in ("sampler", "batch_sampler")):
+    if _SAMPLER in source.bases or any(each in loader.arguments for each in ("sampler", "batch_sampler")):
         return False
-    given = loader.arguments.get("dataset")
+    given = loader.arguments.get(name)
     if given is not None and run.machine.shape(given) & RANKED:
         return True  # a number of items that differs by rank
     around = function_around(loader.module, loader.node) or loader.module.tree
@@ -98,18 +115,19 @@ def _without_text(node: ast.AST) -> str:
     return re.sub(r"\"\"\"(?:.|\n)*?\"\"\"", "", ast.unparse(node))
 
 
-def _finding(run: RunQuery, event: Event, loader: Event, part: Source) -> Finding:
+def _finding(run: RunQuery, event: Event, loader: Event, part: Source, name: str = "dataset") -> Finding:
     related = [run.location(event.module, event.node, "dealt out again")]
-    related += run.origin(loader.arguments.get("dataset"), "here the rank comes in")[:1]
+    related += run.origin(loader.arguments.get(name), "here the rank comes in")[:1]
+    who = event.api.rpartition(".")[2]
     return run.finding(
         META,
         loader.module,
-        loader.nodes.get("dataset", loader.node),
-        "each process holds its own part of the data, and `prepare` deals the loader out once more: most is never seen",
-        hint="Give accelerate all of the data, or do not prepare this loader",
+        loader.nodes.get(name, loader.node),
+        f"each process holds its own part of the data, and `{who}` deals it out once more: most is never seen",
+        hint=f"Give `{who}` all of the data" + (", or do not prepare this loader" if name == "dataset" else ""),
         related=tuple(related),
         varies=part.varies,
-        facts={"argument": "dataset"},
+        facts={"argument": name},
     )
 
 
@@ -178,8 +196,27 @@ accelerator = Accelerator()
 data = Lines(["a", "b", "c", "d"], accelerator.process_index, accelerator.num_processes)
 loader = accelerator.prepare(DataLoader(data, batch_size=8))
 """
+_TRAINER = """\
+import os
+
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def main():
+    rows = load_dataset("json", data_files="train.jsonl", split="train")
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    part = rows%s
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    Trainer(model=model, args=TrainingArguments("out"), train_dataset=part).train()
+
+
+main()
+"""
 
 EXAMPLES = (
+    bad("a Trainer", {"train.py": _TRAINER % ".shard(num_shards=world, index=rank)"}, "train.py:12 warning"),
+    good("a Trainer with all rows", {"train.py": _TRAINER % ".shuffle(seed=3)"}),
     bad("A shard", {"train.py": _TRAIN % (_SHARD, ", loader", ", loader")}, "train.py:15"),
     bad("A range of rows", {"train.py": _TRAIN % (_RANGE, ", loader", ", loader")}, "train.py:16"),
     bad("Files of a class", {"stream.py": _STREAM % "[rank::world]", "train.py": _STREAMED}, "train.py:7"),
