@@ -297,3 +297,22 @@ def main():
 if __name__ == "__main__":
     main()
 """
+PREPARED_ENCODER = """\
+from accelerate import Accelerator
+from transformers import CLIPTextModel
+
+
+def embed(encoder, ids):
+    return encoder(input_ids=ids)[0]
+
+
+def train(net, optimizer, loader, trains_text):
+    accelerator, encoder = Accelerator(), CLIPTextModel.from_pretrained("x")
+    if trains_text:
+        encoder = accelerator.prepare(encoder)
+    net, optimizer, loader = accelerator.prepare(net, optimizer, loader)
+    for batch in loader:
+        accelerator.backward(net(embed(encoder, batch["ids"])).mean())
+        optimizer.step()
+        optimizer.zero_grad()
+"""

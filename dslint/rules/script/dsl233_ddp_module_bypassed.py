@@ -36,6 +36,7 @@ from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ddps import averages_by_hand, is_wrapper, made_wrappers, reduces_gradients, taken_out, wrap_of
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
+from dslint.rules.snippets import PREPARED_ENCODER
 
 META = RuleMeta(
     code="DSL233",
@@ -128,8 +129,9 @@ def _finding(run: RunQuery, call: Happening, backward: Event) -> Finding | None:
     is_method = not event.api.endswith(".forward")
     inside = func.value if isinstance(func, ast.Attribute) and (is_method or func.attr == "forward") else func
     is_ddp = wrap is not None and wrap.event.api.endswith("DistributedDataParallel")
-    is_certain = is_ddp and wrap is not None and not _is_choice(wrap)
-    if is_ddp and not is_certain and not _INSIDE.search(event.module.text(inside)):
+    is_choice = wrap is None or _is_choice(wrap)
+    is_certain = is_ddp and not is_choice
+    if (is_ddp or wrap is not None) and is_choice and not _INSIDE.search(event.module.text(inside)):
         return None  # wrapped in some arms only
     if not is_ddp and run.context.zero_stage.is_known:
         return None  # an engine, whose hooks sit in the parameters
@@ -217,7 +219,6 @@ class Trainer:
             loss.backward()
             optimizer.step()
 """
-
 EXAMPLES = (
     bad(
         "past the wrapper",
@@ -390,4 +391,5 @@ def train(args, model, loader):
 """
         },
     ),
+    good("prepared in one arm, and a helper that runs it", {"train.py": PREPARED_ENCODER}),
 )
