@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from dslint.engine.preflight import Checked
     from dslint.settings import Settings
 
+# Characters of a command line; a list of files may have more, and no launch has so many.
+_LONGEST = 100_000
 _LIBRARIES = ("deepspeed", "transformers", "accelerate")
 
 
@@ -52,6 +54,8 @@ def judge(request: Request, *, scripts: bool) -> Report:
     Raises:
         UnusableSettings: the flags or a settings file have a mistake.
     """
+    if sum(map(len, request.argv)) > _LONGEST:
+        return Report(problems=("the command line is too long to be judged",))
     from dslint.engine.preflight import Preflight
 
     settings = _settings(request)

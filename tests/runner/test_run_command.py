@@ -227,6 +227,13 @@ def test_a_command_that_is_no_launch_is_started_with_a_word_about_it() -> None:
     assert done.stderr.decode() == "dslint: no launch of a training in `echo 'hello world'`: nothing is judged\n"
 
 
+def test_a_list_of_a_hundred_thousand_words_is_handed_on_at_once() -> None:
+    words = [str(number) for number in range(100_000)]
+    done = run("--", "echo", *words)
+    assert done.stdout.split() == [word.encode() for word in words]
+    assert done.stderr == b"dslint: the command line is too long to be judged\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
