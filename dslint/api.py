@@ -57,7 +57,8 @@ def check(
     settings = _settings(given, flags, config, isolated)
     result = check_paths(given, settings)
     text = _text(result.findings)
-    return Report(tuple(result.findings), tuple(result.problems), result.files, settings.fail_on, text)
+    fail_on_found = "never" if settings.exit_zero else settings.fail_on
+    return Report(tuple(result.findings), tuple(result.problems), result.files, fail_on_found, text)
 
 
 def preflight(
@@ -79,7 +80,7 @@ def preflight(
     from dslint.runner.script import answer_of
     from dslint.runner.watch import Failure
 
-    words = list(sys.argv if argv is None else argv)
+    words = list(sys.argv if argv is None else argv) or [""]
     answer, lines = answer_of(words, {} if fail_on is None else {"fail-on": fail_on}, time_limit)
     for line in lines:
         sys.stderr.write(line)

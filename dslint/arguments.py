@@ -241,7 +241,7 @@ def run_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="dslint run",
         usage="dslint run [flags] -- COMMAND [ARGUMENT ...]",
-        description="Check a command with the arguments, environment, folder and installed versions that it will have, "
+        description="Check a command with the arguments, environment, folder and versions that it will have,\n"
         "then start it if nothing is found.",
         epilog=_RUN_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -51,13 +51,19 @@ class Checked:
 class Preflight:
     """One command in the working directory, with the environment that it will find.
 
-    ``stated``: libraries whose version the user states.
+    ``stated``: libraries whose version the user states. ``ignore_noqa``: in spite of comments that suppress findings.
     """
 
     def __init__(
-        self, argv: Sequence[str], environ: Mapping[str, str], settings: Settings, stated: Sequence[str] = ()
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        settings: Settings,
+        stated: Sequence[str] = (),
+        ignore_noqa: bool = False,
     ) -> None:
         self._settings = settings
+        self._ignore_noqa = ignore_noqa
         argv = started_words(argv)
         self._overrides = {COMMAND: command_text(argv)}
         self._environ = environ
@@ -79,14 +85,14 @@ class Preflight:
         workspace = Workspace(Path(), self._overrides, is_start=True)
         workspace.interprets = scripts
         surroundings = Surroundings(self._settings, self._overrides, self._installed)
-        run = Run(self._settings, self._overrides, surroundings=surroundings)
+        run = Run(self._settings, self._overrides, self._ignore_noqa, surroundings=surroundings)
         reads = self._reads(LaunchJudge(run.rules_of("launch"), surroundings))
         inputs = Inputs(launch_files={f.path: f for f in map(_launch_file, self._docs)}, launch=reads)
         judge = PlanJudge(run.rules_of("plan"), surroundings)
         plans = plans_of(inputs, [], workspace, surroundings, is_thorough=True, built=judge.built)
         given = {read.path for read in reads} | _files(plans, inputs, scripts)
         contexts = run.contexts(plans, [], inputs.accelerate, inputs, workspace)
-        inputs.files = len(given)
+        inputs.files = len(given - {COMMAND})
         texts = self._texts()
         joined = Joined(plans, judge, contexts, workspace, given.union(texts))
         result = run.judged(inputs, reads, joined, [])

@@ -26,7 +26,19 @@ TIME_LIMIT, _OVERHEAD = 0.5, 0.06
 CHECKED = ("", "")
 STARTS = ("; the command starts", ": the command does not start (--fail-on {})")
 # Flags of this command; the others are settings.
-_OWN = frozenset({"check_only", "time_limit", "config", "isolated", "project_rules", "quiet", "color", "output_format"})
+_OWN = frozenset(
+    {
+        "check_only",
+        "time_limit",
+        "config",
+        "isolated",
+        "project_rules",
+        "quiet",
+        "color",
+        "output_format",
+        "ignore_noqa",
+    }
+)
 
 
 def main(arguments: Sequence[str], parser: ArgumentParser) -> int:
@@ -96,6 +108,7 @@ def _request(flags: dict[str, Any], argv: Sequence[str]) -> Any:
         terminal_width(sys.stderr, environ),
         flags.get("quiet", False),
         flags.get("output_format", default),
+        ignore_noqa=flags.get("ignore_noqa", False),
     )
 
 
@@ -130,6 +143,7 @@ def summary(answer: Answer, ends: tuple[str, str], *, quiet: bool) -> list[str]:
     lines = [] if quiet else [f"dslint: {line}\n" for line in answer.problems]
     if not answer.ok:
         lines.append(f"dslint: {', '.join(counts)}{stops.format(answer.fail_on)}\n")
-    elif answer.files and not quiet:
-        lines.append(f"dslint: {', '.join(counts) or 'no problems'} in {counted(answer.files, 'file')}{goes}\n")
+    elif (answer.files or answer.text) and not quiet:
+        where = f" in {counted(answer.files, 'file')}" if answer.files else ""
+        lines.append(f"dslint: {', '.join(counts) or 'no problems'}{where}{goes}\n")
     return lines

@@ -23,16 +23,13 @@ class NotStarted(Exception):  # noqa: N818 - the name says what happened
 
 
 def missing(program: str, environ: Mapping[bytes, bytes]) -> NotStarted | None:
-    """Why a program cannot be started, as far as the names of files tell it."""
-    found: NotStarted | None = None
+    """Why a program cannot be started: it is nowhere, or a folder. Whether it may be executed only the system knows."""
     for path in _candidates(os.fsencode(program), environ):
-        if os.path.isfile(path):
-            if os.access(path, os.X_OK):
-                return None
-            found = found or NotStarted(f"{program}: {os.strerror(errno.EACCES)}", NOT_EXECUTABLE)
-        elif os.path.isdir(path) and "/" in program:
+        if os.path.isdir(path) and "/" in program:
             return NotStarted(f"{program}: {os.strerror(errno.EISDIR)}", NOT_EXECUTABLE)
-    return found or NotStarted(f"{program}: command not found", NOT_FOUND)
+        if os.path.lexists(path):
+            return None
+    return NotStarted(f"{program}: command not found", NOT_FOUND)
 
 
 def own_environment() -> dict[bytes, bytes]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from dslint.engine.preflight import Checked
     from dslint.settings import Settings
 
+# Characters of a command line; a list of files may have more, and no launch has so many.
+_LONGEST = 100_000
 _LIBRARIES = ("deepspeed", "transformers", "accelerate")
 
 
@@ -36,6 +38,7 @@ class Request:
     quiet: bool = False
     output_format: str = "concise"
     runs: bool = False
+    ignore_noqa: bool = False
 
 
 class UnusableSettings(Exception):  # noqa: N818 - the name says the mistake
@@ -52,18 +55,21 @@ def judge(request: Request, *, scripts: bool) -> Report:
     Raises:
         UnusableSettings: the flags or a settings file have a mistake.
     """
+    if sum(map(len, request.argv)) > _LONGEST:
+        return Report(problems=("the command line is too long to be judged",))
     from dslint.engine.preflight import Preflight
 
     settings = _settings(request)
     stated = [name for name in _LIBRARIES if f"{name}-version" in request.flags]
     environ = _before(request) if request.runs else request.environ
-    preflight = Preflight(request.argv, environ, settings, stated)
+    preflight = Preflight(request.argv, environ, settings, stated, request.ignore_noqa)
+    fail_on = "never" if settings.exit_zero else settings.fail_on
     if not preflight.is_launch:
-        return Report(fail_on=settings.fail_on, problems=(_no_launch(request.words),))
+        return Report(fail_on=fail_on, problems=(_no_launch(request.words),))
     checked = preflight.check(scripts=scripts)
     left = () if scripts else tuple(sorted({plan.script for plan in checked.planned.plans if plan.script is not None}))
     found, files = tuple(checked.result.findings), checked.result.files
-    return Report(found, (), files, settings.fail_on, _text(checked, request), left)
+    return Report(found, (), files, fail_on, _text(checked, request), left)
 
 
 def _settings(request: Request) -> Settings:

@@ -14,8 +14,9 @@ class Report:
     ``findings`` in the order of files and lines; ``files`` is the number of files that were judged. ``problems`` are
     lines that say what could not be checked: a path that does not exist, a script for which there was no time, whose
     path is in ``unjudged``.
-    ``fail_on`` is the threshold that flags and settings name (``error`` | ``warning`` | ``info``). ``text`` is the
-    report as a person reads it: what will run, if a command was judged, then the findings.
+    ``fail_on`` is the threshold that flags and settings name (``error`` | ``warning`` | ``info``; ``never`` where the
+    settings say ``exit-zero``). ``text`` is the report as a person reads it: what will run, if a command was judged,
+    then the findings.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -28,6 +29,8 @@ class Report:
     @property
     def failing(self) -> tuple[Finding, ...]:
         """The findings at or above the threshold."""
+        if self.fail_on == "never":
+            return ()
         least = Severity(self.fail_on).rank
         return tuple(finding for finding in self.findings if finding.severity.rank >= least)
 

@@ -206,11 +206,38 @@ def test_selection_severity_and_stated_facts_are_those_of_check() -> None:
     assert run("--isolated", "--", *BAD.split()).returncode == 1
 
 
+def test_suppressions_hold_unless_somebody_says_otherwise() -> None:
+    Path("job.sh").write_text(f"{BAD}  # dslint: ignore[DSL309] the platform maps it\n")
+    assert run("--", "bash", "job.sh").stdout == b"started\n"
+    assert run("--ignore-noqa", "--", "bash", "job.sh").returncode == 1
+    Path("job.sh").write_text(f"{BAD}\n")
+    Path("dslint.toml").write_text("exit-zero = true\n")
+    done = run("--", "bash", "job.sh")
+    assert (done.stdout, b"1 error in 2 files; the command starts" in done.stderr) == (b"started\n", True)
+
+
+def test_every_flag_is_taken(project: Path) -> None:
+    (project / "own.toml").write_text('ignore = ["DSL309"]\n')
+    flags = "--select ALL --ignore DSL4 --extend-select DSL310 --extend-ignore DSL310 --per-file-ignores *.sh:DSL3"
+    flags += " --fail-on error --min-confidence certain --world-size 8 --deepspeed-version 0.16.9 --color never"
+    flags += " --transformers-version 4.50 --accelerate-version >=1 --consumer hf --output-format full --quiet"
+    flags += " --config own.toml --project-rules --time-limit 5 --ignore-noqa"
+    done = run(*flags.split(), "--", "torchrun", "--nproc_per_node", "8", "train.py")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"started\n", b"")
+    assert run("--isolated", "--nnodes", "1", "--nproc-per-node", "8", "--", "torchrun", "train.py").returncode == 0
+
+
+def test_a_launch_without_a_file_of_its_own_is_a_launch() -> None:
+    done = run("--", "torchrun", "-m", "some.library")
+    assert done.stdout == b"started\n"
+    assert done.stderr.endswith(b"dslint: no problems; the command starts\n")
+
+
 def test_check_only_stops_before() -> None:
     good = ["torchrun", "--nproc_per_node", "2", "train.py"]
     done = run("--check-only", "--", *good)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.decode().endswith("dslint: no problems in 2 files\n")
+    assert done.stderr.decode().endswith("dslint: no problems in 1 file\n")
     assert run("--check-only", "--", *BAD.split()).returncode == 1
     assert run("--check-only", "--", "no-such-program").returncode == 127
 
@@ -225,6 +252,13 @@ def test_a_command_that_is_no_launch_is_started_with_a_word_about_it() -> None:
     done = run("--", "echo", "hello world")
     assert (done.returncode, done.stdout) == (0, b"hello world\n")
     assert done.stderr.decode() == "dslint: no launch of a training in `echo 'hello world'`: nothing is judged\n"
+
+
+def test_a_list_of_a_hundred_thousand_words_is_handed_on_at_once() -> None:
+    words = [str(number) for number in range(100_000)]
+    done = run("--", "echo", *words)
+    assert done.stdout.split() == [word.encode() for word in words]
+    assert done.stderr == b"dslint: the command line is too long to be judged\n"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -142,10 +143,11 @@ def test_what_is_read_is_what_bash_starts(script: str, folder: Path) -> None:
 
 def test_random_scripts_are_read_as_bash_runs_them(folder: Path, full: bool) -> None:
     chance, env = random.Random(7), environment(folder)
+    # Behind these nothing is sure: they end the script, run any text, or move to a folder that may not be there.
+    parts = [part for part in SCRIPTS if not re.search(r"\b(?:exit|eval|cd|pushd)\b", part)]
     for _ in range(400 if full else 40):
-        script = "\n".join(part for part in chance.sample(SCRIPTS, 3) if "exit" not in part)
+        script = "\n".join(chance.sample(parts, 3))
         Path("run.sh").write_text(script + "\n")
-        started = really(folder, env)
-        for command in read(env):
-            if not command.conditions:
-                assert any(matches(command, one) for one in started), (script, [w.text for w in command.argv])
+        started, commands = really(folder, env), read(env)
+        for one in started:
+            assert any(matches(command, one) for command in commands), (script, one[0])
