@@ -125,7 +125,8 @@ def _example(example: Example) -> Iterator[str]:
 
 
 def _file(path: str, text: str) -> str:
-    """A fenced block under its path; the fence is longer than any inside of the text."""
+    """A fenced block under its path; the fence is longer than any inside of the text. Carriage returns are shown."""
+    text = text.replace("\r", "\u240d")
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
     suffix = path.rpartition(".")[2].lower()
     return f"`{path}`\n\n{fence}{_LANGUAGES.get(suffix, suffix if '.' in path else 'bash')}\n{text.rstrip()}\n{fence}"

@@ -134,11 +134,11 @@ def _head(words: Sequence[Word], programs: Collection[str]) -> Head | None:
     if not words:
         return None
     name = program_name(words[0])
-    if name in programs:
-        return Head(PLAIN, name, tuple(words[1:]), words[0])
     adapter = BY_HEAD.get(name)
     if adapter is not None:
         return _subcommand(adapter, name, tuple(words[1:]))
+    if name in programs:
+        return Head(PLAIN, name, tuple(words[1:]), words[0])
     if _PYTHON.fullmatch(name) or _PYTHON_VARIABLE.fullmatch(words[0].raw):
         return _python(name or "python", words)
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from dslint.model.launch.command import LaunchCommand, Word
 from dslint.model.plan.appearing import may_appear
 from dslint.model.plan.config import Named
@@ -44,7 +46,10 @@ def _missing_module(word: Word, files: Files) -> Named | None:
     if "." not in package or not name.isidentifier() or files.find_module(word.text or "") is not None:
         return None
     folder = package.replace(".", "/")
-    if files.find_module(f"{package}.__init__") is None or files.find(f"{folder}/{name}/__init__.py") is not None:
+    top = files.find_module(f"{package.partition('.')[0]}.__init__")
+    # Folders inside of a package need no ``__init__.py``.
+    inner = posixpath.join(posixpath.dirname(posixpath.dirname(top)), folder) if top is not None else ""
+    if not inner or not files.workspace.exists(inner) or files.workspace.exists(f"{inner}/{name}"):
         return None
     return (
         None

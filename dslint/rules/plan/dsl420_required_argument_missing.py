@@ -8,8 +8,9 @@ was scheduled.
 
 **When it stays quiet.** When some words of the command are not known (`$EXTRA_ARGS`, `"$@"`) and may hold it, when
 the parser may get it from elsewhere (`set_defaults`, a file of arguments), when it is added under a condition, and
-when a word is a variable that the file sets to nothing (`data=`), for its user to fill in, and when the command passes
-the script nothing at all in documentation, which then only shows how it is started.
+when a word is a variable that the file sets to nothing (`data=`), for its user to fill in, and when the command
+passes the script nothing at all in documentation, or one or two options of which it requires none: there it shows how
+the script is started, or these options.
 
 **Evidence.** argparse of Python itself, and transformers' HfArgumentParser, which is built on it.
 """
@@ -69,8 +70,12 @@ EXAMPLES = (
         "run.sh": _run("--lr 0.2"), "train.py": _SCRIPT.replace("args =", 'parser.set_defaults(data_path="d")\nargs ='),
     }, "run.sh:1 error"),
     bad("in documentation, which may show a part of the command only", {
-        "README.md": f"```bash\n{_run('--lr 0.2')}```\n", "train.py": _SCRIPT,
+        "README.md": f"```bash\n{_run('--lr 0.2 --out o')}```\n",
+        "train.py": _SCRIPT.replace("parser.add", 'parser.add_argument("--out", required=True)\nparser.add', 1),
     }, "README.md:2 info"),
+    good("an option that a documentation shows", {
+        "README.md": f"```bash\n{_run('--lr 0.2')}```\n", "train.py": _SCRIPT,
+    }),
     good("a variable to fill in", {
         "run.sh": f"data=  # a folder\n{_run('$data')}",
         "train.py": _SCRIPT.replace('"--data_path", required=True', '"data_path"'),
@@ -97,7 +102,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     if any(set_to_nothing(word, command) for word in (command.script, *command.script_args)):
         return  # ``data=``, which the user of the script fills in
     missing = [p.option for p in given.problems if p.kind == "missing" and p.option is not None]
-    if not missing or _reads_file(plan):
+    if not missing or _reads_file(plan) or (command.in_docs and _is_excerpt(plan)):
         return
     names = ", ".join(f"`{option.name}`" for option in missing)
     yield META.finding(
@@ -109,6 +114,14 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         severity=Severity.INFO if command.in_docs else None,
         facts={"missing": missing[0].name, "operand": not missing[0].flags, "parser": parser.kind},
     )
+
+
+def _is_excerpt(plan: RunPlan) -> bool:
+    """One or two options are shown, and none of those that the script requires."""
+    parser, given = plan.parser, plan.given
+    if parser is None or given is None or not 0 < len(plan.command.script_flags) <= 2:
+        return False
+    return not any(option.required and option.dest in given.seen for option in parser.options)
 
 
 def _reads_file(plan: RunPlan) -> bool:

@@ -99,6 +99,11 @@ def test_a_variable_exported_after_the_command_was_kept_counts() -> None:
     assert found.world_size.get() == 64
 
 
+def test_a_launcher_is_one_in_its_own_project_too() -> None:
+    files = {"pyproject.toml": '[project.scripts]\naccelerate = "accelerate.commands.accelerate_cli:main"\n'}
+    assert plan("accelerate launch --num_processes 4 train.py", files).command.launcher == "accelerate"
+
+
 def test_trl_starts_accelerate() -> None:
     found = plan("trl sft --num_processes 4 --model_name_or_path m", {})
     assert (found.command.launcher, found.world_size.get()) == ("trl", 4)
