@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, configdicts, containers, dictionaries, parameters, ragged, seeds, wrappers
+from dslint.python import attributes, configdicts, containers, dictionaries, modes, parameters, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
@@ -49,6 +49,7 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         _seed(m, bound.given.get(row.extra.get("seed", "")), receiver)
     elif "seeds" in row.tags:
         seeds.seeded(m, row, bound)
+    modes.changed(m, row, bound, receiver)
     for key in ("adds", "adds_all"):
         if key in row.extra and isinstance(receiver, Instance):
             containers.keep(m, receiver, bound.given.get(row.extra[key]), node, is_item=key == "adds")
