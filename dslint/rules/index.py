@@ -4195,6 +4195,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL621",
+        name="second-backward-not-averaged",
+        kind="script",
+        severity="warning",
+        summary="two backward passes after one forward of a DDP model: the gradients of the second are not averaged",
+        module="dslint.rules.script.dsl621_second_backward_not_averaged",
+        markers=(
+            "\\bbackward\\(",
+            "DistributedDataParallel|DDP|ccelerat",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL624",
         name="prepare-refused-under-deepspeed",
         kind="script",
