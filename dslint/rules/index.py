@@ -4211,6 +4211,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL622",
+        name="sum-without-gradient",
+        kind="script",
+        severity="warning",
+        summary="a part of the loss is summed over the ranks by a call that autograd does not see",
+        module="dslint.rules.script.dsl622_sum_without_gradient",
+        markers=(
+            "all_reduce\\(",
+            "\\bbackward\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL624",
         name="prepare-refused-under-deepspeed",
         kind="script",
