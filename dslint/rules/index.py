@@ -4227,6 +4227,21 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL623",
+        name="stream-shuffled-without-seed",
+        kind="script",
+        severity="warning",
+        summary="a stream of datasets is shuffled without a seed and divided by node, which raises on several ranks",
+        module="dslint.rules.script.dsl623_stream_shuffled_without_seed",
+        markers=(
+            "split_dataset_by_node",
+            "\\.shuffle\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL624",
         name="prepare-refused-under-deepspeed",
         kind="script",
