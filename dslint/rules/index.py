@@ -3914,8 +3914,8 @@ RULES: tuple[RuleInfo, ...] = (
         summary="a collective of NCCL gets a tensor in the memory of the host",
         module="dslint.rules.script.dsl602_host_tensor_over_nccl",
         markers=(
-            "nccl|NCCL|ccelerat|init_distributed",
-            "\\.(?:gather|reduce|broadcast)|all_(?:gather|reduce|to_all)|\\b(?:reduce|gather)",
+            "nccl|NCCL|ccelerat|init_distributed|sync_dist",
+            "sync_dist|\\.(?:gather|reduce|broadcast)|all_(?:gather|reduce|to_all)|\\b(?:reduce|gather)",
         ),
         fix="none",
         since="0.1.0",
