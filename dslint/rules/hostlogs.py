@@ -65,7 +65,8 @@ def host_logs(run: RunQuery, tensors: HostTensors) -> Iterator[tuple[Event, Even
         synced = event.arguments.get("sync_dist")
         if event.may or event.open or synced is None or synced.constants != (True,):
             continue
-        places = [place for value in _values(event) for place in tensors.places(value)]
+        places: list[tuple[Module, ast.AST]] = []
+        places += [place for value in _values(event) for place in tensors.places(value)]
         places += [place for node in _dictionaries(event) for place in _items(run, tensors, node)]
         if places:
             yield event, made[0], *places[0]
@@ -80,14 +81,12 @@ def _dictionaries(event: Event) -> list[ast.Dict | ast.DictComp]:
     return [node for node in nodes if isinstance(node, ast.Dict | ast.DictComp)]
 
 
-def _items(run: RunQuery, tensors: HostTensors, node: ast.Dict | ast.DictComp) -> Iterator[tuple[Module, ast.expr]]:
+def _items(run: RunQuery, tensors: HostTensors, node: ast.Dict | ast.DictComp) -> Iterator[tuple[Module, ast.AST]]:
     """Yield what a dictionary holds that certainly lies on the host, as the dictionary is written."""
     values = [node.value] if isinstance(node, ast.DictComp) else node.values
-    home = next((m for m in _modules(run) if any(inner is node for inner in ast.walk(m.tree))), None)
-    if home is not None:
-        yield from (
-            (home, value) for value in values if isinstance(value, ast.Call) and tensors.is_on_host(home, value)
-        )
+    for module in _modules(run):
+        if any(inner is node for inner in ast.walk(module.tree)):
+            yield from ((module, v) for v in values if isinstance(v, ast.Call) and tensors.is_on_host(module, v))
 
 
 def _is_on_gpus(run: RunQuery, trainer: Event) -> bool:

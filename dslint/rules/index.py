@@ -4980,6 +4980,21 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL695",
+        name="evaluator-of-own-share",
+        kind="script",
+        severity="warning",
+        summary="an evaluator does not gather the predictions of the ranks, and counts those of the others as missed",
+        module="dslint.rules.script.dsl695_evaluator_of_own_share",
+        markers=(
+            "detectron2",
+            "Evaluator\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
