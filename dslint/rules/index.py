@@ -4995,6 +4995,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL696",
+        name="output-left-out-of-loss",
+        kind="script",
+        severity="warning",
+        summary="a branch of a DDP model gets no gradient on a rank whose batch has nothing for it",
+        module="dslint.rules.script.dsl696_output_left_out_of_loss",
+        markers=(
+            "DistributedDataParallel|DDP",
+            "backward\\(",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL900",
         name="syntax-error",
         kind="dslint",
