@@ -61,7 +61,7 @@ GROUPS = {
     "Calls": "invoke opaque binding frames stack summaries budgets relevance",
     "Libraries": (
         "libraries library results handed happenings eventtags effects ragged seeds orders hooks restrictions wrappers"
-        " bars models namedlayers parameters gradients parts sources environment configs configfiles configdicts"
+        " bars models modes namedlayers parameters gradients parts sources environment configs configfiles configdicts"
         " snapshots"
     ),
     "Command lines": (

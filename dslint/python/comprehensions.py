@@ -10,6 +10,7 @@ from dslint.python.events import Alt, Loop, Seq
 from dslint.python.heap import REST, Frame
 from dslint.python.joins import join, join_all
 from dslint.python.machine import Machine
+from dslint.python.several import note_none
 from dslint.python.values import NOTHING, Instance, Value, Written, const, one
 
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -42,6 +43,7 @@ def comprehension(m: Machine, node: Comprehension) -> Value:
             results.append((evaluate(m, node.elt), None))
 
     first = evaluate(m, node.generators[0].iter)
+    note_none(m, first, "__iter__", node.generators[0].iter)
     m.frame = inner
     known = containers.exact_items(m, first) if len(node.generators) == 1 and not node.generators[0].ifs else None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.python import attributes, configdicts, containers, dictionaries, parameters, ragged, seeds, wrappers
+from dslint.python import attributes, configdicts, containers, dictionaries, modes, parameters, ragged, seeds, wrappers
 from dslint.python.binding import BoundArguments
 from dslint.python.events import Event
 from dslint.python.heap import CONTENT, RECEIVED, REGISTERED
@@ -29,6 +29,8 @@ from dslint.python.values import (
 )
 from dslint.python.varies import DIVERGENT, GROUPED, LOST, RANK
 
+_GRADIENTS = frozenset({"cuts-gradient", "passes-gradient"})
+
 
 def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> None:
     """Change the arguments as the row says."""
@@ -42,13 +44,16 @@ def effects(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, 
         value = bound.given.get(name)
         if value is not None:
             _taint(m, value, RANK, (m.frame.module, node))
-    if "cuts-gradient" in row.tags:
+    if row.tags & _GRADIENTS:
         for name in row.makes_same:
-            _cut(m, bound.given.get(name), row, node)
+            value = bound.given.get(name)
+            if "cuts-gradient" in row.tags or (value is not None and m.made_by(value)):
+                _mark(m, value, row, node)
     if "seeds" in row.tags and "self" in row.changes and isinstance(receiver, Instance):
         _seed(m, bound.given.get(row.extra.get("seed", "")), receiver)
     elif "seeds" in row.tags:
         seeds.seeded(m, row, bound)
+    modes.changed(m, row, bound, receiver)
     for key in ("adds", "adds_all"):
         if key in row.extra and isinstance(receiver, Instance):
             containers.keep(m, receiver, bound.given.get(row.extra[key]), node, is_item=key == "adds")
@@ -79,8 +84,8 @@ def _seed(m: Machine, seed: Value | None, generator: Instance) -> None:
         m.store.set((generator, CONTENT), Value(frozenset((state,)), m.varies(seed), 0, frozenset(), None, origin))
 
 
-def _cut(m: Machine, value: Value | None, row: Row, node: ast.AST) -> None:
-    """Note in what a call fills that no gradient flows back through it: the call is among what has made it."""
+def _mark(m: Machine, value: Value | None, row: Row, node: ast.AST) -> None:
+    """Note in what a call fills that gradients do not flow back through it: the call is among what has made it."""
     mark = frozenset((m.instance(node, m.context((m.frame.id, row.path)), row.path, 0),))
     for atom in value.atoms if value is not None else ():
         if isinstance(atom, Instance):

@@ -28,6 +28,7 @@ from dslint.python.heap import OutOfBudgetError
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
+from dslint.python.several import note_none
 from dslint.python.special import text_of
 from dslint.python.values import (
     INPUT,
@@ -189,6 +190,7 @@ def _attribute(m: Machine, node: ast.Attribute) -> Value:
 
 def _subscript(m: Machine, node: ast.Subscript) -> Value:
     base = evaluate(m, node.value)
+    note_none(m, base, "__getitem__", node)
     parameters.reading(m, [base], "torch.Tensor.__getitem__", node)
     if isinstance(node.slice, ast.Slice):
         parts = [

@@ -16,6 +16,7 @@ from dslint.python.happenings import noted_event
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.operators import apply
+from dslint.python.several import note_none
 from dslint.python.values import (
     OPAQUE,
     Const,
@@ -127,6 +128,7 @@ def _length(m: Machine, arguments: Arguments, node: ast.AST) -> Value | None:
     value = _first(arguments)
     if value is None:
         return None
+    note_none(m, value, "__len__", node)
     items = containers.exact_items(m, value)
     if items is not None:
         return const(len(items)).with_(m.shape(value) & 0)

@@ -254,6 +254,8 @@ def _place(
         shape |= m.varies(bound.given[name]) if name in bound.given else 0
     if row.varies == 0 and "collective" in row.tags:
         shape = 0  # what all ranks hold has one length
+    if "ends_gradient" in row.extra:
+        made_by = frozenset()
     return Place(m, row, bound, receiver, node, varies, shape, made_by, operands)
 
 

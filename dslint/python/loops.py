@@ -13,6 +13,7 @@ from dslint.python.heap import ITEMS, LENGTH, REST, LoopState, Outcome, OutOfBud
 from dslint.python.joins import is_same, join, widened
 from dslint.python.machine import Machine
 from dslint.python.onceloops import ran_each, ran_in_turns, ran_once, ran_to_break
+from dslint.python.several import note_none
 from dslint.python.store import Key
 from dslint.python.values import NOTHING, ClassAtom, Const, Instance, Tuple, Value, one
 from dslint.python.varies import DIVERGENT, LOST, RANKED
@@ -202,6 +203,7 @@ def for_loop(m: Machine, node: ast.For | ast.AsyncFor) -> None:
     subject = evaluate(m, node.iter)
     if not m.alive:
         return
+    note_none(m, subject, "__iter__", node.iter)
     number = m.new_loop(node)
     counted = containers.counted(m, subject) | _own_turns(m, subject, node)
     known = containers.exact_items(m, subject)

@@ -34,6 +34,7 @@ TAGS = frozenset(
             "makes-optimizer",
             "makes-scheduler",
             "makes-loader",
+            "makes-evaluator",
         ),
         *(
             "makes-sampler",

@@ -31,7 +31,10 @@ def with_member(atoms: frozenset[Atom], name: str) -> frozenset[Atom]:
 
 
 def note_none(m: Machine, base: Value, name: str, node: ast.AST) -> None:
-    """Note a call of a method on ranks where the object is `None`: they raise, and the others go on."""
+    """Note a call of a method on ranks where the object is `None`: they raise, and the others go on.
+
+    So do ranks that ask for its length, take an item or go through it.
+    """
     if _NONE in base.atoms and len(base.atoms) > 1 and base.varies & RANKED and not hasattr(None, name) and m.alive:
         path, given = f"builtins.None.{name}", m.frame.module
         m.events.append(Event(path, frozenset(("missing-object",)), node, given, base, {}, None, m.lanes, m.control))

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dslint.python.models import INSIDE
+from dslint.python.places import ordered
 from dslint.python.values import Instance
 from dslint.rules.plateaus import instances, outcomes
 
@@ -103,6 +104,26 @@ def knows_prefix(run: RunQuery) -> bool:
 def unwraps(run: RunQuery) -> bool:
     """Return whether a file of the project speaks of unwrapping models."""
     return any(module.search(_UNWRAPS) for module in run.machine.program.modules())
+
+
+def wrappers_behind(run: RunQuery, event: Event) -> list[Instance]:
+    """Return the wrapped models that a loss was made by, without the collectives that it went through."""
+    behind = ordered(event.snapshot.get("self", (0, 0, frozenset()))[2])
+    found = [atom for atom in behind if isinstance(atom, Instance)]
+    return [a for a in found if not isinstance(a.cls, str) or run.machine.libraries.function(a.cls) is None]
+
+
+def losses_through(run: RunQuery, tag: str) -> list[tuple[Instance, Event]]:
+    """Return the collectives with a tag that fill tensors, each with a backward pass of what was made of these."""
+    libraries = run.machine.libraries
+    found = []
+    for happening in run.occurrences("backward"):
+        for _, _, made_by in happening.event.snapshot.values():
+            for atom in made_by:
+                row = libraries.function(atom.cls) if isinstance(atom.cls, str) else None
+                if row is not None and tag in row.tags:
+                    found.append((atom, happening.event))
+    return found
 
 
 def wraps_to_average(run: RunQuery, found: Happening) -> bool:

@@ -16,6 +16,10 @@ _ROUNDS = frozenset({"ceil", "lcm", "gcd", "divmod"})
 _TOKEN_PADS = frozenset({"pad_sequence", "pad_packed_sequence", "pack_padded_sequence", "zeropad2d"})
 _TOKEN_PADDERS = re.compile(r"(?i)token|process|^f$|^functional$|^nn$|^np$|collat")
 _OPTIONS = frozenset({"drop_last", "even_batches", "apply_padding"})
+_EXTREMES = frozenset({"MIN", "MAX"})
+_OPERATIONS = frozenset({"ReduceOp", "reduce_op"})
+# Numbers of items, or what was gathered from the ranks.
+_COUNTED = re.compile(r"len|(?i:gather|counts)")
 _LENGTHS = frozenset({"min_len", "max_len", "min_length_over_ranks"})
 
 
@@ -96,11 +100,19 @@ def _innermost(node: ast.expr) -> ast.expr:
 
 
 def _rounds(node: ast.AST) -> bool:
-    """Return whether a number is rounded, or is that of the shortest of several lists: `min(map(len, parts))`."""
+    """Return whether a number is rounded, or is that of the shortest of several lists: `min(map(len, parts))`.
+
+    So is one of which all ranks take the smallest or the largest: `all_reduce(count, op=ReduceOp.MIN)`.
+    """
+    if isinstance(node, ast.Attribute):
+        return node.attr in _EXTREMES and _last(node.value) in _OPERATIONS
     if not isinstance(node, ast.Call):
         return False
     name = _last(node.func)
-    return name in _ROUNDS or (name == "min" and len(node.args) == 1 and "len" in ast.unparse(node.args[0]))
+    if name in _ROUNDS:
+        return True
+    asked = node.args[0] if node.args else node.func
+    return name == "min" and len(node.args) <= 1 and _COUNTED.search(ast.unparse(asked)) is not None
 
 
 def _fills(node: ast.AST) -> bool:

@@ -41,10 +41,10 @@ class HostTensors:
         if module is None:
             return []
         made = _assigned(module, node) if isinstance(node, ast.AugAssign) else [node]
-        calls = [call for call in made if isinstance(call, ast.Call) and self._is_on_host(module, call)]
+        calls = [call for call in made if isinstance(call, ast.Call) and self.is_on_host(module, call)]
         return [(module, call) for call in calls if _is_local(module, call)] if len(calls) == len(made) else []
 
-    def _is_on_host(self, module: Module, node: ast.Call) -> bool:
+    def is_on_host(self, module: Module, node: ast.Call) -> bool:
         """Return whether a call makes a tensor of plain numbers and names no device, or brings a tensor to the host."""
         libraries = self.run.machine.libraries
         if isinstance(node.func, ast.Attribute):
@@ -72,7 +72,7 @@ class HostTensors:
             given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "device")]
             return any(isinstance(device, ast.Constant | ast.Call) and _is_cpu(device) for device in given)
         inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        return "values_of" in method.extra and isinstance(inner, ast.Call) and self._is_on_host(module, inner)
+        return "values_of" in method.extra and isinstance(inner, ast.Call) and self.is_on_host(module, inner)
 
 
 def _is_cpu(device: ast.expr) -> bool:

@@ -105,13 +105,22 @@ def _is_evened_before(run: RunQuery, parting: Parting) -> bool:
 def _around(run: RunQuery, parting: Parting) -> Iterator[ast.AST]:
     """Yield the function of the loop, and the one in which the items are cut; the module where there is none."""
     module = parting.test.module
-    yield parted.function_around(module, parting.test.node) or module.tree
-    called = {ast.unparse(n.func) for n in _definitions(parting) if isinstance(n, ast.Call)}
-    for other in run.machine.program.modules() if called else ():
-        yield from (n for n in ast.walk(other.tree) if isinstance(n, ast.FunctionDef) and n.name in called)
+    scopes: list[ast.AST] = [parted.function_around(module, parting.test.node) or module.tree]
     place = parted.origin(run, parting)
     if place is not None:
-        yield parted.function_around(*place) or place[0].tree
+        scopes.append(parted.function_around(*place) or place[0].tree)
+    yield from scopes
+    called = {ast.unparse(n.func) for n in _definitions(parting) if isinstance(n, ast.Call)}
+    called |= {name for scope in scopes for name in _counted_by(scope)}
+    for other in run.machine.program.modules() if called else ():
+        yield from (n for n in ast.walk(other.tree) if isinstance(n, ast.FunctionDef) and n.name in called)
+
+
+def _counted_by(scope: ast.AST) -> Iterator[str]:
+    """Yield the functions that say where a list is cut off: `items[: fewest(len(items))]`."""
+    for node in (n for n in ast.walk(scope) if isinstance(n, ast.Slice) and n.upper is not None and n.lower is None):
+        calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+        yield from (ast.unparse(call.func).rpartition(".")[2] for call in calls)
 
 
 def cut(run: RunQuery, parting: Parting) -> tuple[Module, ast.AST]:

@@ -129,3 +129,63 @@ def march(files):
         compute(batch)
         dist.barrier()
 """
+# Each rank packs its own items, and all cut their lists to the shortest one.
+CUT_TO_SHORTEST = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def fewest(count):
+    number = torch.tensor(count, device="cuda")
+    dist.all_reduce(number, op=dist.ReduceOp.MIN)
+    return number.item()
+
+
+def pack(items, budget):
+    packed, current, used = [], [], 0
+    for item in items[dist.get_rank() :: dist.get_world_size()]:
+        if current and used + len(item) > budget:
+            packed.append(current)
+            current, used = [], 0
+        current.append(item)
+        used += len(item)
+    packed.append(current)
+    %s
+
+
+def train(net, optimizer, items):
+    model = DDP(net)
+    for batch in pack(items, 4096):
+        model(batch).mean().backward()
+        optimizer.step()
+"""
+# A model that sums over the ranks while it is trained; each rank evaluates its share.
+SUMS_WHILE_TRAINED = """\
+import torch
+import torch.distributed as dist
+
+
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        if self.training:
+            dist.all_reduce(x)
+        return x
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def evaluate(samples):
+    net = Net().cuda()
+    net.%s
+    return [net(sample) for sample in samples[dist.get_rank() :: dist.get_world_size()]]
+"""

@@ -38,7 +38,17 @@ from dslint.python.events import Loop
 from dslint.rules import parted, shares
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.lonelycalls import family, name
-from dslint.rules.unevenscripts import DDP_HEAD, FLOORED, JOINED, OWN_ROWS, READER, SAMPLER_THAT_ROUNDS, STREAM
+from dslint.rules.unevenscripts import (
+    CUT_TO_SHORTEST,
+    DDP_HEAD,
+    FLOORED,
+    JOINED,
+    OWN_ROWS,
+    READER,
+    SAMPLER_THAT_ROUNDS,
+    STREAM,
+    SUMS_WHILE_TRAINED,
+)
 
 if TYPE_CHECKING:
     from dslint.python.queries.parting import Parting
@@ -261,6 +271,17 @@ def infer(model, samples):
             )
         },
     ),
+    bad("Batches that each rank packs", {"pack.py": CUT_TO_SHORTEST % "return packed"}, "pack.py:26 warning"),
+    good(
+        "All ranks cut their batches to the number of the shortest list",
+        {
+            "pack.py": CUT_TO_SHORTEST % "return packed[: fewest(len(packed))]",
+            "gathered.py": CUT_TO_SHORTEST % "counts = [None] * dist.get_world_size()\n"
+            "    dist.all_gather_object(counts, len(packed))\n    return packed[: min(counts)]",
+        },
+    ),
+    bad("The model sums in each step", {"net.py": SUMS_WHILE_TRAINED % "train()"}, "net.py:26 error"),
+    good("It sums only while it is trained", {"net.py": SUMS_WHILE_TRAINED % "eval()"}),
     good(
         "Consecutive parts of one length; a sampler that pads; `Join` around the loop",
         {"infer.py": FLOORED, "train.py": DDP_HEAD + SAMPLER_THAT_ROUNDS, "join.py": DDP_HEAD + JOINED},

@@ -30,10 +30,10 @@ from dslint.core.fix import Edit, Fix
 from dslint.model.deepspeed.config import version_named, version_origin
 from dslint.model.versions.resolve import covers
 from dslint.python.events import Event
-from dslint.python.places import ordered
 from dslint.python.queries.jointforwards import JointForwards
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddps import wrappers_behind
 from dslint.rules.enginenames import called_on, function_of, is_scaled
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
@@ -64,8 +64,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for found in run.occurrences("backward"):
         event = found.event
-        made_by = event.snapshot.get("self", (0, 0, frozenset()))[2]
-        engines = [atom for atom in ordered(made_by) if isinstance(atom, Instance)]
+        engines = wrappers_behind(run, event)
         if "engine-backward" in event.tags or id(event.node) in seen or not _are_engines(run, engines):
             continue
         stage = stage_at(run, run.makers.get(engines[0]))

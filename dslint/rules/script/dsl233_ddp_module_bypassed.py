@@ -33,6 +33,7 @@ from dslint.python.queries.arms import other_arms
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Function, Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.bypassscripts import GETTER, PARTS, REFERENCE, TARGET, TRAIN
 from dslint.rules.ddps import averages_by_hand, is_wrapper, made_wrappers, reduces_gradients, taken_out, wrap_of
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
@@ -87,6 +88,8 @@ def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[
     for call in here:
         wrap = wrap_of(run, call.event)
         wrappers = made_wrappers(run, wrap) if wrap is not None else set()
+        if wrap is not None and _is_choice(wrap) and _runs_there(run, call, wrappers):
+            continue  # wrapped or not as the module is: here each of them runs as it was made
         wrappers -= taken_out(run, wrappers)
         # Beside another wrapper, and where the wrapper never runs, nothing else can have been meant.
         is_method = not call.event.api.endswith(".forward")
@@ -105,6 +108,12 @@ def _is_without_gradient(call: Happening) -> bool:
 def _is_run(run: RunQuery, wrapper: Instance) -> bool:
     """Return whether the forward of a wrapper runs anywhere: perhaps it prepares the gradients of this step."""
     return any(wrapper in instances(found.event.receiver) for found in run.occurrences("ddp-forward"))
+
+
+def _runs_there(run: RunQuery, call: Happening, wrappers: set[Instance]) -> bool:
+    """Return whether the same call may run the wrapper instead."""
+    runs = (found.event for found in run.occurrences("ddp-forward") if found.event.node is call.event.node)
+    return any(wrappers & set(instances(event.receiver)) for event in runs)
 
 
 def _is_excused(call: Happening, backward: Happening) -> bool:
@@ -166,69 +175,16 @@ def _fix(run: RunQuery, event: Event, func: ast.AST) -> Fix | None:
     return Fix("Call the wrapper", (Edit(run.path, Span(start, end), ""),))
 
 
-_TRAIN = """\
-import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-
-def train(net, loader, optimizer, rank):
-    model = DDP(net.to(rank), device_ids=[rank])
-    for batch, labels in loader:
-        loss = F.cross_entropy(%s(batch), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-"""
-
-_REFERENCE = """\
-import torch
-import torch.nn.functional as F
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-
-def train(net, loader, optimizer, rank):
-    reference = torch.nn.Linear(8, 8)
-    model = DDP(net.to(rank), device_ids=[rank])
-    for batch in loader:
-        with torch.no_grad():
-            target = reference(batch)
-        loss = F.mse_loss(%s(batch).float(), target)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-"""
-_TARGET = (_REFERENCE % "model").replace("reference(batch)", "model.module(batch)")
-
-_GETTER = """\
-from torch.nn.parallel import DistributedDataParallel
-
-
-class Trainer:
-    def __init__(self, net, distributed):
-        self.model = net
-        if distributed:
-            self.model = DistributedDataParallel(net)
-
-    def inner(self):
-        return self.model.module if hasattr(self.model, "module") else self.model
-
-    def train(self, loader, optimizer):
-        optimizer.add(self.inner().parameters())
-        for batch in loader:
-            loss = %s
-            loss.backward()
-            optimizer.step()
-"""
 EXAMPLES = (
     bad(
         "past the wrapper",
-        {"train.py": _TRAIN % "model.module"},
+        {"train.py": TRAIN % "model.module"},
         "train.py:8 error",
-        fixed={"train.py": _TRAIN % "model"},
+        fixed={"train.py": TRAIN % "model"},
     ),
     bad(
         "in a test, which may average the gradients by hand",
-        {"test_ddp.py": _TRAIN.replace("def ", "def test_", 1) % "model.module"},
+        {"test_ddp.py": TRAIN.replace("def ", "def test_", 1) % "model.module"},
         "test_ddp.py:8 info",
     ),
     bad(
@@ -274,21 +230,21 @@ def train(loader):
     ),
     bad(
         "past the wrapper, beside a reference model that gets no gradient",
-        {"train.py": _REFERENCE % "model.module"},
+        {"train.py": REFERENCE % "model.module"},
         "train.py:12 error",
-        fixed={"train.py": _REFERENCE % "model"},
+        fixed={"train.py": REFERENCE % "model"},
     ),
     bad(
         "past the wrapper, behind a criterion",
         {
-            "train.py": (_TRAIN % "model.module")
+            "train.py": (TRAIN % "model.module")
             .replace("F.cross_entropy", "criterion")
             .replace("    for batch", "    criterion = torch.nn.CrossEntropyLoss()\n    for batch")
             .replace("import torch.nn.functional as F", "import torch")
         },
         "train.py:9 error",
         fixed={
-            "train.py": (_TRAIN % "model")
+            "train.py": (TRAIN % "model")
             .replace("F.cross_entropy", "criterion")
             .replace("    for batch", "    criterion = torch.nn.CrossEntropyLoss()\n    for batch")
             .replace("import torch.nn.functional as F", "import torch")
@@ -296,11 +252,11 @@ def train(loader):
     ),
     bad(
         "a method of the model inside",
-        {"train.py": (_TRAIN % "model").replace("F.cross_entropy(model(batch), labels)", "model.module.loss(batch)")},
+        {"train.py": (TRAIN % "model").replace("F.cross_entropy(model(batch), labels)", "model.module.loss(batch)")},
         "train.py:8 error",
     ),
     bad(
-        "a helper hands out the model inside", {"train.py": _GETTER % "self.inner().loss(batch)"}, "train.py:16 warning"
+        "a helper hands out the model inside", {"train.py": GETTER % "self.inner().loss(batch)"}, "train.py:16 warning"
     ),
     bad(
         "a helper takes what accelerate prepared out of DDP where it is in one",
@@ -326,21 +282,27 @@ def train(loader):
         },
         ("train.py:16 warning", "train.py:16 warning"),
     ),
-    good("the helper gives the names of the parameters", {"train.py": _GETTER % "self.model(batch)"}),
+    good("the helper gives the names of the parameters", {"train.py": GETTER % "self.model(batch)"}),
     good(
         "the head inside judges what the wrapper has computed",
         {
-            "train.py": (_TRAIN % "model").replace(
+            "train.py": (TRAIN % "model").replace(
                 "F.cross_entropy(model(batch), labels)", "model.module.loss(model(batch), labels)"
             )
         },
     ),
-    good("the wrapper", {"train.py": _TRAIN % "model"}),
-    good("the wrapper, and the model inside gives a target without a gradient", {"train.py": _TARGET}),
+    good("the wrapper", {"train.py": TRAIN % "model"}),
+    good("parts of which those with parameters are wrapped", {"train.py": PARTS % ""}),
+    bad(
+        "such a part past its wrapper",
+        {"train.py": PARTS % ".module"},
+        "train.py:16 warning",
+    ),
+    good("the wrapper, and the model inside gives a target without a gradient", {"train.py": TARGET}),
     good(
         "evaluation through the model inside",
         {
-            "train.py": _TRAIN % "model"
+            "train.py": TRAIN % "model"
             + """\
         if rank == 0:
             print(model.module(batch).mean().item())
@@ -350,7 +312,7 @@ def train(loader):
     good(
         "the wrapper takes part",
         {
-            "train.py": (_TRAIN % "model").replace(
+            "train.py": (TRAIN % "model").replace(
                 "        loss.backward()\n",
                 "        loss = loss + model.module(batch).mean()\n        loss.backward()\n",
             )
@@ -359,7 +321,7 @@ def train(loader):
     good(
         "gradients that the script averages",
         {
-            "train.py": (_TRAIN % "model.module").replace(
+            "train.py": (TRAIN % "model.module").replace(
                 "        optimizer.step()\n",
                 "        for p in model.parameters():\n            dist.all_reduce(p.grad)\n        optimizer.step()\n",
             )
@@ -368,7 +330,7 @@ def train(loader):
     good(
         "gradients that the script adds up and averages",
         {
-            "train.py": (_TRAIN % "model.module").replace(
+            "train.py": (TRAIN % "model.module").replace(
                 "        optimizer.step()\n",
                 "        for n, p in model.named_parameters():\n            grad = p.grad\n"
                 "            total[n] = total[n] + grad.float()\n            dist.all_reduce(total[n])\n"

@@ -27,9 +27,9 @@ from dslint.core.finding import Finding, Severity
 from dslint.core.fix import Edit, Fix
 from dslint.core.source import Location
 from dslint.python.events import Event
-from dslint.python.places import ordered
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddps import wrappers_behind
 from dslint.rules.enginenames import called_on, function_of, is_scaled
 from dslint.rules.plateaus import instances, wrapped_by
 from dslint.rules.runs import RunQuery
@@ -54,7 +54,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     seen: set[int] = set()
     for found in run.occurrences("backward") if prepared else ():
         event = found.event
-        made_by = [a for a in ordered(event.snapshot.get("self", (0, 0, frozenset()))[2]) if isinstance(a, Instance)]
+        made_by = wrappers_behind(run, event)
         if "engine-backward" in event.tags or not made_by or id(event.node) in seen:
             continue
         if any(atom not in prepared for atom in made_by) or has_other_arm(found, "backward", "backward"):

@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
 from dslint.python.queries.skipped import is_frozen
-from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.ddps import losses_through
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -57,7 +57,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
         event = found.event
         if not event.may and _is_statement(event) and not _only_waits(event):
             yield _thrown_away(run, event)
-    losses = _losses(run)
+    losses = losses_through(run, "cuts-gradient")
     seen: set[int] = set()
     for found in run.occurrences("cuts-gradient") if losses else ():
         loss = next((loss for atom, loss in losses if atom.node is found.event.node), None)
@@ -87,19 +87,6 @@ def _only_waits(event: Event) -> bool:
     if not isinstance(node, ast.Call):
         return isinstance(node, ast.Constant)
     return not any(isinstance(n, ast.Name) for a in node.args for n in ast.walk(a)) and bool(node.args)
-
-
-def _losses(run: RunQuery) -> list[tuple[Instance, Event]]:
-    """Return the calls that cut gradients off, each with a backward pass of what was made of their values."""
-    libraries = run.machine.libraries
-    found = []
-    for happening in run.occurrences("backward"):
-        for _, _, made_by in happening.event.snapshot.values():
-            for atom in made_by:
-                row = libraries.function(atom.cls) if isinstance(atom.cls, str) else None
-                if row is not None and "cuts-gradient" in row.tags:
-                    found.append((atom, happening.event))
-    return found
 
 
 def _carries_gradient(found: Happening) -> bool:

@@ -5,6 +5,8 @@
 without `device=` and without a move to the GPU, or one that `.cpu()` has brought to the host: mostly a meter, a counter
 or a dictionary of statistics.
 
+The same where Lightning reduces: `self.log(name, value.cpu(), sync_dist=True)` in a job with several GPUs.
+
 **Why it hurts.** NCCL takes tensors on GPUs only. The call raises `No backend type associated with device type cpu`
 on every rank, often as late as at the end of the first epoch. With gloo, or with both backends, it works.
 
@@ -21,14 +23,17 @@ associated with device type cpu` on both; with a backend for each device the sum
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dslint.core.assumptions import assumed
 from dslint.core.finding import Finding, Severity
 from dslint.python.events import Event
+from dslint.python.source import Module
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import row_of
 from dslint.rules.groups import backend_of, backend_words
+from dslint.rules.hostlogs import LOGS, LOGS_OF_DICT, host_logs
 from dslint.rules.hosttensors import HostTensors
 from dslint.rules.runs import RunQuery
 
@@ -39,8 +44,8 @@ META = RuleMeta(
     severity=Severity.ERROR,
     summary="a collective of NCCL gets a tensor in the memory of the host",
     markers=(
-        r"nccl|NCCL|ccelerat|init_distributed",
-        r"\.(?:gather|reduce|broadcast)|all_(?:gather|reduce|to_all)|\b(?:reduce|gather)",
+        r"nccl|NCCL|ccelerat|init_distributed|sync_dist",
+        r"sync_dist|\.(?:gather|reduce|broadcast)|all_(?:gather|reduce|to_all)|\b(?:reduce|gather)",
     ),
     references=(
         "https://pytorch.org/docs/stable/distributed.html#backends",
@@ -57,11 +62,33 @@ _OTHERS = ("cpu", "use_cpu", "no_cuda", "kwargs_handlers", "fsdp_plugin", "fsdp"
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on each collective whose tensor was certainly made on the host and never moved."""
-    made = _nccl(run)
-    if made is None:
-        return
-    group, is_certain = made
     tensors = HostTensors(run)
+    if not run.context.is_one_process:
+        yield from (_logged(run, *found) for found in host_logs(run, tensors))
+    made = _nccl(run)
+    if made is not None:
+        yield from _given(run, tensors, *made)
+
+
+def _logged(run: RunQuery, event: Event, trainer: Event, module: Module, node: ast.AST) -> Finding:
+    return run.finding(
+        META,
+        event.module,
+        event.node,
+        "`sync_dist=True` reduces a tensor in the memory of the host, and NCCL takes tensors on GPUs only",
+        hint="Leave the tensor on the GPU, or leave `sync_dist` out where a metric is reduced already",
+        related=(
+            run.location(module, node, "brought to the host"),
+            run.location(trainer.module, trainer.node, "the processes of this trainer talk by NCCL"),
+        ),
+        severity=Severity.WARNING,
+        assumptions=(assumed("job-on-gpus"),) if "accelerator" not in trainer.arguments else (),
+        facts={"call": "all_reduce", "argument": "value"},
+    )
+
+
+def _given(run: RunQuery, tensors: HostTensors, group: Event, is_certain: bool) -> Iterator[Finding]:
+    """Yield the collectives of a group of NCCL that get a tensor of the host."""
     for found in run.happenings("collective"):
         event = found.event
         if event.may or event.open or not _takes_as_is(run, event):
@@ -257,6 +284,17 @@ EXAMPLES = (
         {"train.py": _EVALUATED % "logits.argmax(-1).detach().cpu()"}, "train.py:14 warning"),
     bad("moved by name", {"train.py": _EVALUATED % "logits.argmax(-1).to('cpu').float()"}, "train.py:14 warning"),
     bad("made for the gather", {"train.py": _EVALUATED % "torch.tensor([len(logits)])"}, "train.py:14 warning"),
+    bad("Lightning reduces what a metric has given",
+        {"train.py": LOGS % (LOGS_OF_DICT % ", sync_dist=True", 'strategy="ddp"')},
+        "train.py:24 warning"),
+    bad("a number of its own", {"train.py": LOGS % (
+        'self.log("accuracy", torch.tensor(float(len(metrics))), sync_dist=True)', 'accelerator="gpu"')},
+        "train.py:23 warning"),
+    good("logged as it is", {"train.py": LOGS % (LOGS_OF_DICT % "", 'strategy="ddp"')}),
+    good("Lightning on the host", {
+        "train.py": LOGS % (LOGS_OF_DICT % ", sync_dist=True", 'accelerator="cpu", strategy="ddp"')}),
+    good("left on the GPU", {"train.py": LOGS % (
+        "self.log_dict(metrics.compute(), sync_dist=True)", 'strategy="ddp"')}),
     good("brought to the host after the gather", {"train.py": _EVALUATED % "logits.argmax(-1)"}),
     good("some statistics lie on the GPU", {"train.py": _STATISTICS % ("", _SUM, "")}),
     good("moved back to the GPU",

@@ -2,7 +2,9 @@
 
 **What.** A writer, a run of Weights & Biases or the like is made behind a test of the rank, and code that every rank
 comes to uses it: `writer.add_scalar(...)` where `writer` is `None` elsewhere, or `wandb.log(...)` where only rank 0 has
-called `wandb.init`. Or a function returns the path of a checkpoint on the main process alone, and every rank loads it.
+called `wandb.init`. Or a function returns the path of a checkpoint on the main process alone, and every rank loads it;
+or it returns the merged results there and `None` elsewhere, and every rank takes their `len()`, an item, or goes
+through them.
 
 **Why it hurts.** On one GPU the only process is rank 0, and all is well. On several, every other rank stops at its
 first report: `'NoneType' object has no attribute 'add_scalar'`, or `You must call wandb.init() before wandb.log()`.
@@ -31,6 +33,8 @@ from dslint.python.events import Alt, Event, Try
 from dslint.python.values import Const, Instance, Value
 from dslint.python.varies import LOST, OWN, RANKED, UNSURE
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.copies import assigned
+from dslint.rules.parted import function_around
 from dslint.rules.runs import Happening, RunQuery
 
 META = RuleMeta(
@@ -48,6 +52,11 @@ _ASKS = re.compile(r"(?i)wandb|writer|track|logger|\brun\b|is (?:not )?None|hasa
 
 # What may not be `None`, of what reads a file.
 _PATHS = ("f", "filename", "file", "path", "pretrained_model_name_or_path")
+_WITHOUT = {
+    "__len__": "`None` has no length",
+    "__getitem__": "`None` has no items",
+    "__iter__": "`None` cannot be gone through",
+}
 _GROUPS = re.compile(r"ProcessGroup|DeviceMesh|Work$")
 
 
@@ -97,11 +106,26 @@ def _without_object(run: RunQuery, event: Event) -> Iterator[Finding]:
     if value is None or event.lanes != run.machine.worlds.full or not _is_missing(value):
         return
     origin = run.machine.origin(value)
-    if origin is None or not isinstance(origin[1], ast.If | ast.IfExp):
+    is_tested = origin is not None and isinstance(origin[1], ast.If | ast.IfExp)
+    if not is_tested and (origin is not None or not _is_returned(event)):
         return  # `next(items, None)`: the items of a rank end, and no test has made the thing
-    yield _finding(
-        run, event, "`None` has no such method", run.origin(value, "only some ranks make it, the others have `None`")
-    )
+    why = _WITHOUT.get(event.api.rpartition(".")[2], "`None` has no such method")
+    yield _finding(run, event, why, run.origin(value, "only some ranks make it, the others have `None`"))
+
+
+def _is_returned(event: Event) -> bool:
+    """Return whether what is used is a variable that a call of a function has given, and none of `next`."""
+    node = event.node
+    if event.api.endswith(".__len__") and isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    elif isinstance(node, ast.Subscript):
+        node = node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    scope = function_around(event.module, event.node) or event.module.tree
+    given = assigned(scope, node.id) if isinstance(node, ast.Name) else [node]
+    calls = [value for value in given if isinstance(value, ast.Call)]
+    return bool(calls) and all(ast.unparse(call.func) not in ("next", "iter") for call in calls)
 
 
 def _without_path(run: RunQuery, event: Event) -> Iterator[Finding]:
@@ -134,12 +158,14 @@ def _is_missing(value: Value) -> bool:
 
 
 def _finding(run: RunQuery, event: Event, why: str, related: tuple[object, ...]) -> Finding:
-    called = run.text(event.module, getattr(event.node, "func", event.node))
+    is_special = event.api.rpartition(".")[2] in _WITHOUT
+    called = run.text(event.module, event.node if is_special else getattr(event.node, "func", event.node))
     return run.finding(
         META,
         event.module,
         event.node,
-        f"every rank calls `{called}`, and only some ranks have made what it needs: the others raise ({why})",
+        f"every rank {'uses' if is_special else 'calls'} `{called}`, and only some ranks have made what it needs: the"
+        f" others raise ({why})",
         hint="Put the test of the rank around this call, too, and leave collectives outside of it",
         related=related,  # type: ignore[arg-type]
         facts={"called": called},
@@ -213,6 +239,37 @@ def main(model, folder):
     last = save(accelerator, model, folder, "stage1")
     %s
 """
+_MERGED = """\
+import pickle
+
+import torch.distributed as dist
+
+
+def merged(part, folder):
+    with open(f"{folder}/part_{dist.get_rank()}.pkl", "wb") as file:
+        pickle.dump(part, file)
+    dist.barrier()
+    if dist.get_rank() != 0:
+        return None
+    parts = []
+    for rank in range(dist.get_world_size()):
+        with open(f"{folder}/part_{rank}.pkl", "rb") as file:
+            parts += pickle.load(file)
+    return sorted(parts)
+
+
+def evaluate(model, loader, folder):
+    dist.init_process_group("gloo")
+    results = merged([model(batch).item() for batch in loader], folder)
+    %s
+    dist.barrier()
+
+
+def gathered(rows):
+    parts = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(rows, parts, dst=0)
+    %s
+"""
 _LOADS = 'state = torch.load(last, map_location="cpu")\n    print(len(state))'
 _GUARDED = 'if accelerator.is_main_process:\n        print(len(torch.load(last, map_location="cpu")))'
 
@@ -233,6 +290,39 @@ EXAMPLES = (
     good(
         "the path is asked",
         {"train.py": _SAVED % ("", "path", "if last:\n        print(len(torch.load(last, map_location='cpu')))")},
+    ),
+    bad(
+        "the length of merged results",
+        {"eval.py": _MERGED % ("print(len(results))", "return parts")},
+        "eval.py:22 error",
+    ),
+    bad(
+        "a loop over them",
+        {"eval.py": _MERGED % ("for result in results:\n        print(result)", "return parts")},
+        "eval.py:22 error",
+    ),
+    bad("an item of what rank 0 has gathered", {"eval.py": _MERGED % ("pass", "return parts[0]")}, "eval.py:29 error"),
+    bad(
+        "a comprehension",
+        {"eval.py": _MERGED % ("pass", "return [row for part in parts for row in part]")},
+        "eval.py:29 error",
+    ),
+    good(
+        "rank 0 alone uses them",
+        {
+            "eval.py": _MERGED
+            % ("if dist.get_rank() == 0:\n        print(len(results))", "return parts if parts is None else parts[0]")
+        },
+    ),
+    good(
+        "the results are asked",
+        {
+            "eval.py": _MERGED
+            % (
+                "if results:\n        print(results[0], len(results))",
+                "if parts is not None:\n        return len(parts)",
+            )
+        },
     ),
     bad(
         "a writer of rank 0",
