@@ -24,6 +24,8 @@ LONGEST = (
     "oracle/test_divergence_oracle.py",
     "probe/test_probe_processes.py",
     "launchers/test_launchers_started.py",
+    "runner/test_started_jobs.py",
+    "runner/test_run_command.py",
     "launchers/test_hosts_meet.py",
     "model/shell/test_shell_against_bash.py",
     "integrations/test_pre_commit.py",
