@@ -12,7 +12,8 @@ one rank. `tensor.to(device)` is a copy where the tensor lies elsewhere. Nothing
 **Fix.** Give the copy a name, reduce it, and go on with it: `totals = totals.to(device); dist.all_reduce(totals)`.
 
 **When it stays quiet.** The argument is the tensor itself or a view of it (`x.data`, `x.view(-1)`); it may lie on the
-device already; constants, which are a way to wait; what is read later, also by another function; several things may be
+device already; constants, which are a way to wait; what is read later, also by another function; what nobody goes on
+with; several things may be
 meant.
 
 **Evidence.** Two gloo ranks, torch 2.13: after `all_reduce(totals.double())` each rank holds its own numbers, after
@@ -80,13 +81,24 @@ def _lost(copies: Copies, found: Happening, given: ast.expr) -> tuple[Module, as
     later = [node for node in reads(scope, given.id) if _is_after(node, event.node) or _is_in_loop(scope, event.node)]
     later = [node for node in later if node is not given and not any(node is n for v in values for n in ast.walk(v))]
     if not later:
-        return event.module, event.node
+        return (event.module, event.node) if _goes_on(scope, event.node, values) else None
     returns = [node for node in ast.walk(scope) if isinstance(node, ast.Return) and node.value is not None]
     is_returned = bool(returns) and all(any(node is n for r in returns for n in ast.walk(r)) for node in later)
     call = found.calls[-1] if is_returned and found.calls else None
     if call is not None and _scope(call.module, call.node) is not scope and _is_statement(call.module, call.node):
         return call.module, call.node
     return None
+
+
+def _goes_on(scope: ast.AST, call: ast.AST, values: list[ast.expr]) -> bool:
+    """Return whether what was copied is used later: there, or by the caller of a helper that returns nothing."""
+    names = {node.id for value in values for node in ast.walk(value) if isinstance(node, ast.Name)}
+    if any(_is_after(node, call) for name in names for node in reads(scope, name)):
+        return True
+    arguments = getattr(scope, "args", None)
+    given = {a.arg for a in arguments.args} if isinstance(arguments, ast.arguments) else set()
+    returns = any(isinstance(node, ast.Return) and node.value is not None for node in ast.walk(scope))
+    return bool(names & given) and not returns
 
 
 def _is_list(event: Event, given: ast.expr) -> bool:
@@ -228,6 +240,8 @@ EXAMPLES = (
     good("the tensor itself", {"train.py": _LOGS % ("return copy", "dist.all_reduce(loss.data)")}),
     good("what the helper returns is taken", {"train.py": _LOGS % ("return copy", "loss = reduced(loss.detach())")}),
     good("a way to wait", {"train.py": _LOGS % ("return copy", "dist.all_reduce(torch.ones(1).cuda())")}),
+    good("a number that nobody goes on with", {"train.py": _LOGS % (
+        "return copy", "hits = (batch > 0).sum()\n        dist.all_reduce(hits)")}),
     good("copied back", {"train.py": _VALIDATE % (
         "moved = totals.cuda()\n        dist.all_reduce(moved)\n        totals.copy_(moved)")}),
 )  # fmt: skip
