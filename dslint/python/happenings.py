@@ -14,7 +14,7 @@ from dslint.python.libraries import Row
 from dslint.python.machine import Machine
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
-from dslint.python.sources import loader_sources
+from dslint.python.sources import loader_sources, trainer_sources
 from dslint.python.values import Instance, Value, one
 from dslint.python.varies import DIVERGENT
 
@@ -82,6 +82,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         event.command_line = commandlines.read(m, row, bound, base)
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
+    elif "trainer" in row.tags:
+        event.sources = trainer_sources(m, given)
     m.events.append(event)
     if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
         m.program.focus.parsed(m, node)

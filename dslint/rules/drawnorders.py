@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, ORDER, RANKED
+from dslint.rules.everyrank import row_of
 from dslint.rules.ownorders import is_seeded
+from dslint.rules.ownsplits import is_shared_out
 from dslint.rules.runs import Happening, RunQuery
 
 _DEALS = "operator.deal"
+_LIBRARIES = ("random", "numpy", "torch")
 _ITEMS = ("__getitem__", "__len__", "__iter__")
 
 
@@ -26,17 +29,27 @@ def cut_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
 
 
 def dealt_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
-    """Yield the samplers that deal out places in an order which each process has drawn, with the call that drew it."""
+    """Yield what deals out places in an order which each process has drawn, with the call that drew it.
+
+    A sampler does, and so does a trainer, or a loader that an Accelerator prepares.
+    """
     told: set[int] = set()
-    for found in run.happenings("makes-distributed-sampler"):
-        replicas = found.event.arguments.get("num_replicas")
-        if found.event.open or (replicas is not None and replicas.constants == (1,)):
-            continue
-        if any(_is_of_items(source) for source in found.event.sources):
+    for found in run.happenings("makes-distributed-sampler", "makes-loader", "trainer"):
+        if any(_is_of_items(source) for source in found.event.sources) and _deals(run, found.event):
             order = _drawn_before(run, found, "dataset")
             if order is not None and id(order.node) not in told:
                 told.add(id(order.node))
                 yield found.event, order
+
+
+def _deals(run: RunQuery, event: Event) -> bool:
+    """Return whether each rank gets a part of the items of a sampler, a loader or a trainer."""
+    if event.open:
+        return False
+    if "makes-distributed-sampler" in event.tags:
+        replicas = event.arguments.get("num_replicas")
+        return replicas is None or replicas.constants != (1,)
+    return is_shared_out(run, event)
 
 
 def _is_by_rank(node: ast.AST) -> bool:
@@ -71,5 +84,6 @@ def _drawn_before(run: RunQuery, cut: Happening, name: str) -> Event | None:
         return None
     if last.event.drawn & RANKED:
         return last.event
-    is_program = last.entry.kind == "script" and last.event.api.startswith("random.")
-    return last.event if is_program and not is_seeded(run, last, "random") else None
+    library = str(row_of(run, last.event).get("generator", last.event.api.partition(".")[0]))
+    is_program = last.entry.kind == "script" and library in _LIBRARIES
+    return last.event if is_program and not is_seeded(run, last, library) else None

@@ -4287,6 +4287,22 @@ RULES: tuple[RuleInfo, ...] = (
         asks_runs=True,
     ),
     RuleInfo(
+        code="DSL632",
+        name="path-touched-by-every-machine",
+        kind="script",
+        severity="warning",
+        summary="the first process of every machine makes, removes or writes the same path: with two machines one fails",
+        module="dslint.rules.script.dsl632_path_touched_by_every_machine",
+        markers=(
+            "torch|accelerat|deepspeed|lightning|transformers",
+            "(?i)local_?rank|is_local_main|on_local_main|is_local_process_zero|rank_zero",
+        ),
+        fix="none",
+        since="0.1.0",
+        depends_on_run=True,
+        asks_runs=True,
+    ),
+    RuleInfo(
         code="DSL641",
         name="fsdp-single-unit",
         kind="script",

@@ -14,6 +14,7 @@ _SHARES = ("prepares", "makes-engine", "makes-distributed-sampler")
 _TRAINS = ("backward", "engine-backward", "trainer-train")
 _RANKS = re.compile(
     r"LOCAL_RANK|WORLD_SIZE|local_rank|world_size|torchrun|\bddp\b|deepspeed|torch\.distributed|accelerate"
+    r"|is_world_process_zero|is_main_process|main_process_first"
 )
 SEEDS = re.compile(r"(?<!def )(?<![\w.])(?:\w+\.)*(?!manual_|initial_)\w*seed\w*\(", re.I)
 
@@ -43,10 +44,13 @@ def _shares(run: RunQuery) -> bool:
         return False  # a notebook is one process, unless it starts others
     if not run.has(*_TRAINS) or any(value is not None and value.constants != (False,) for value in streams):
         return False
+    return run.has(*_SHARES) or (run.has("trainer", "wraps-model") and has_several(run))
+
+
+def has_several(run: RunQuery) -> bool:
+    """Return whether the commands start several processes, or the script says a word of ranks."""
     told = bool(run.context.launches) or run.context.world_size.get_or(0) > 1
-    return run.has(*_SHARES) or (
-        run.has("trainer", "wraps-model") and (told or any(m.search(_RANKS) for m in entry_modules(run)))
-    )
+    return told or any(m.search(_RANKS) for m in entry_modules(run))
 
 
 def entry_modules(run: RunQuery) -> list[Module]:
