@@ -14,9 +14,9 @@ an information only: mostly both machines write the same. On one machine the sam
 `trainer.is_world_process_zero()`.
 
 **When it stays quiet.** All commands start one machine, or the script says that it is for one; the path holds the rank,
-the machine or a temporary folder; `exist_ok`, `missing_ok`, `ignore_errors`, or the error is caught; data sets that are
-fetched, unpacked or prepared once on each machine, and files that are appended to. A storage that the machines do not
-share is assumed not to be meant.
+the machine or a temporary folder, or a name in the code says that it is a machine's own (`local_dir`, `cache`);
+`exist_ok`, `missing_ok`, `ignore_errors`, or the error is caught; data sets that are fetched, unpacked or prepared once
+on each machine, and files that are appended to. Of any other path it is assumed that the machines share it.
 
 **Evidence.** Two gloo ranks that are the first process of a machine each: `shutil.rmtree` and `os.makedirs` of the
 second one raise; behind a test of the rank of the job they do not.
@@ -24,10 +24,11 @@ second one raise; behind a test of the rank of the job they do not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call
+from dslint.python.events import Alt, Call, Event
 from dslint.python.varies import HOST
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.everyrank import arrivals, row_of
@@ -51,6 +52,8 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
+# Names of what each machine has for itself.
+_OWN = re.compile(r"(?i)local_?(?:dir|path|disk|cache|copy|file)|scratch|/tmp\b|cache|nvme|ssd|node|host")
 _HARM = {
     "folder": "makes this folder: with two machines one of them gets `FileExistsError`",
     "remove": "removes the same path: with two machines one of them gets `FileNotFoundError`",
@@ -72,6 +75,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
         if does not in _HARM or not is_shared_path(run, event, name, listings):
             continue
         calls = [node for node in found.around if isinstance(node, Call)]
+        if any(_OWN.search(text) for text in _said(event, calls)):
+            continue
         tests = [node for node in found.around if isinstance(node, Alt)]
         test = next((node for node in reversed(tests) if node.then_lanes != node.else_lanes), None)
         yield run.finding(
@@ -89,6 +94,12 @@ def query(run: RunQuery) -> Iterator[Finding]:
             same=(path_of(event, name),),
             facts={"does": does, "tests": any(node.varies & HOST for node in tests)},
         )
+
+
+def _said(event: Event, calls: list[Call]) -> Iterator[str]:
+    """Yield the code of a call and of the calls that lead to it."""
+    for module, node in ((event.module, event.node), *((call.module, call.node) for call in calls)):
+        yield module.text(node)
 
 
 _LOCAL = KEPT % MAIN_ONLY.replace("is_main", "is_local_main")
@@ -155,6 +166,8 @@ EXAMPLES = (
         "keeper.py": PRUNED % (", ignore_errors=True", "missing_ok=True"), "train.py": _LOCAL}),
     good("the machine is in the name", {"train.py": MAIN % (
         "", f"    if {_FIRST}:\n        shutil.rmtree(f'{{args.old}}/{{os.environ[\"GROUP_RANK\"]}}')\n")}),
+    good("a folder of each machine, by its name", {
+        "train.py": MAIN % ("", f"    if {_FIRST}:\n        os.makedirs(args.local_dir)\n")}),
     good("every command starts one machine", {
         "train.py": MAIN % ("", f"    if {_FIRST}:\n{_RESULTS}"),
         "run.sh": "torchrun --nproc_per_node 8 train.py\n"}),
