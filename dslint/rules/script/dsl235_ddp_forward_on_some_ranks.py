@@ -135,7 +135,8 @@ def _sends(run: RunQuery, atom: Instance) -> bool:
 def _has_no_buffers(module: Instance) -> bool:
     """Return whether a part of a model certainly has no buffers of its own."""
     if isinstance(module.cls, str):
-        return module.cls.startswith("torch.nn.") and "BatchNorm" not in module.cls
+        is_layer = module.cls.startswith("torch.nn.") and module.cls != "torch.nn.Module"
+        return is_layer and "BatchNorm" not in module.cls
     bases = [ast.unparse(base).rpartition(".")[2] for base in module.cls.node.bases]
     return bases == ["Module"] and not module.cls.module.search(_BUFFERS)
 
@@ -247,6 +248,15 @@ EXAMPLES = (
     good(
         "no part of the model has buffers",
         {"train.py": (DDP_AT_END % ("", "self.model")).replace("BatchNorm1d", "LayerNorm")},
+    ),
+    bad(
+        "a model of a library, whose layers are not seen",
+        {
+            "train.py": (DDP_AT_END % ("", "self.model"))
+            .replace("import torch\n", "import torch\nfrom torchvision.models import resnet18\n", 1)
+            .replace("torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))", "resnet18()")
+        },
+        at="train.py:21",
     ),
     good("the model inside the wrapper at the end", {"train.py": DDP_AT_END % ("", "self.model.module")}),
     good(

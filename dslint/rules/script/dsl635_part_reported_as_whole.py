@@ -27,6 +27,7 @@ from dslint.python.events import Event, Loop, events, walk
 from dslint.python.varies import DATA, HOST, LOST, NAMED_DATA, RANDOM, RANK
 from dslint.rules.base import RuleMeta, bad, good
 from dslint.rules.ownsplits import is_shared_out
+from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 from dslint.rules.someranks import SomeRanks, some_ranks
 
@@ -85,7 +86,10 @@ def _loops(run: RunQuery) -> Iterator[Loop]:
 
 
 def _is_divided(run: RunQuery, loader: Event) -> bool:
-    return not loader.open and loader.lanes == run.machine.worlds.full and is_shared_out(run, loader)
+    samplers = [atom.cls for atom in instances(loader.arguments.get("sampler")) if isinstance(atom.cls, str)]
+    is_divided = any(run.machine.libraries.is_class(cls, "distributed-sampler") for cls in samplers)
+    is_all = not loader.open and loader.lanes == run.machine.worlds.full
+    return is_all and (is_divided or is_shared_out(run, loader))
 
 
 def _computes(event: Event) -> bool:
@@ -190,6 +194,33 @@ for row in rows[rank::world_size]:
     results.append(model.generate(row).tolist())
 %s
 """
+_ACCURACY = """\
+import json
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+from transformers import AutoModelForSequenceClassification
+
+
+def accuracy(model, loader):
+    right = total = 0
+    for words, labels in loader:
+        right += (model(words).logits.argmax(-1) == labels).sum().item()
+        total += len(labels)
+    %s
+    return right / total
+
+
+dist.init_process_group("gloo")
+data = torch.load("test.pt")
+model = AutoModelForSequenceClassification.from_pretrained("bert-base-cased")
+share = accuracy(model, DataLoader(data, 8, sampler=DistributedSampler(data, shuffle=False)))
+if dist.get_rank() == 0:
+    with open("accuracy.json", "w") as file:
+        json.dump({"accuracy": share}, file)
+"""
+_SUMS = "sums = torch.tensor([right, total])\n    dist.all_reduce(sums)\n    right, total = sums.tolist()"
 _FIRST = "if rank == 0:\n    torch.save(results, 'results.pt')"
 _EACH = "torch.save(results, f'results-{rank}.pt')"
 _COLLECT = (
@@ -205,6 +236,8 @@ EXAMPLES = (
     ),
     bad("a prepared loader", {"score.py": (_ACCELERATE % "").replace(*_NO_GATHER)}, "score.py:17 warning"),
     bad("a part that is cut by the rank", {"run.py": _CUT % _FIRST}, "run.py:17 warning"),
+    bad("a share of right answers", {"score.py": _ACCURACY % "dist.barrier()"}, "score.py:24 warning"),
+    good("the sums of all ranks", {"score.py": _ACCURACY % _SUMS}),
     good("gathered before", {"answer.py": _ANSWER, "train.py": _MAIN % _COLLECT}),
     good("gathered by accelerate", {"score.py": _ACCELERATE % "scores = gather_object(scores)"}),
     good("a file for each rank", {"run.py": _CUT % _EACH}),
