@@ -6,9 +6,9 @@ all machines. The usual case is a helper that removes old checkpoints.
 
 **Why it hurts.** The test lets one process of each machine through, and jobs of several machines share their storage.
 Both list the same old checkpoints and remove them at once: one deletes files under the other, which ends with
-`FileNotFoundError`, and the job with it. Of two that make a folder one gets `FileExistsError`. Of two that write a
-checkpoint the last one wins, and what both write at once may hold parts of both. A text that is opened and written is
-an information only: mostly both machines write the same. On one machine the same code works.
+`FileNotFoundError`, and the job with it. Of two that make a folder one gets `FileExistsError`. A file that both write
+may hold parts of both; that is an information only, for mostly both write the same, and the storage may be a machine's
+own. On one machine the same code works.
 
 **Fix.** Ask for the first process of the job: `dist.get_rank() == 0`, `accelerator.is_main_process`,
 `trainer.is_world_process_zero()`.
@@ -89,7 +89,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 *(run.location(call.module, call.node, "called from here") for call in calls[:-4:-1]),
                 *((run.location(test.module, test.node, "true once a machine"),) if test is not None else ()),
             ),
-            severity=Severity.INFO if "opens" in event.tags else None,
+            severity=Severity.INFO if does == "write" else None,
             varies=event.snapshot[name][0],
             same=(path_of(event, name),),
             facts={"does": does, "tests": any(node.varies & HOST for node in tests)},
@@ -148,7 +148,7 @@ EXAMPLES = (
         {"keeper.py": PRUNED % ("", ""), "train.py": _LOCAL}, "keeper.py:16"),
     bad("a folder that is made, and files that are written",
         {"train.py": MAIN % ("", f"    if {_FIRST}:\n{_RESULTS}")},
-        ("train.py:21 warning", "train.py:22 info", "train.py:24 warning")),
+        ("train.py:21 warning", "train.py:22 info", "train.py:24 info")),
     bad("a callback of the Trainer", {"train.py": _CALLBACK % "is_local_process_zero"}, "train.py:9"),
     bad("a decorator of accelerate", {"train.py": _DECORATED % "on_local_main_process"}, "train.py:11"),
     bad("a number that the launcher passes, and a test of the steps",

@@ -73,6 +73,8 @@ def _trained_at_3(run: RunQuery) -> Happening | None:
     """Return where a model of a library is certainly trained at stage 3."""
     for found in run.occurrences("trainer", "makes-engine", "prepares"):
         given = [atom for value in found.event.arguments.values() for atom in instances(value)]
+        if any(isinstance(atom.cls, ClassAtom) for atom in found.event.modules):
+            continue
         classes = [atom.cls for atom in (*given, *found.event.modules) if isinstance(atom.cls, str)]
         is_library = any(run.machine.libraries.is_class(cls, "pretrained-model") for cls in classes)
         if is_library and run.stages.at(found).is_among(3):
