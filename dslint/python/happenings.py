@@ -15,7 +15,7 @@ from dslint.python.libraries import HANDED, Row
 from dslint.python.machine import Machine
 from dslint.python.parts import modules_in, own_parts
 from dslint.python.places import ordered
-from dslint.python.sources import loader_sources
+from dslint.python.sources import loader_sources, trainer_sources
 from dslint.python.values import Instance, Value, one
 from dslint.python.varies import DIVERGENT
 
@@ -83,8 +83,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
         event.command_line = commandlines.read(m, row, bound, base)
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
-    elif "deals_out" in row.extra and row.extra["deals_out"] in given:
-        event.sources = loader_sources(m, {"dataset": given[row.extra["deals_out"]]})
+    elif "deals_out" in row.extra:
+        event.sources = trainer_sources(m, given, row.extra["deals_out"])
     m.events.append(event)
     if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
         m.program.focus.parsed(m, node)

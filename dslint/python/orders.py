@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 # In a row: which argument is put in a random order, or that the result is in one.
 _DRAWS, _GIVES = "draws_order", "gives_order"
-_GIVEN = ("generator", "seed")
-# Every process begins with the same generator of torch.
-_SEEDED_BY_ITSELF = "torch"
+_GIVEN = ("generator", "seed", "random_state")
 Place = tuple["Module", ast.AST]
 
 
@@ -34,8 +32,10 @@ def drawn(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None) ->
         given = one(receiver)
     if given is None:
         given = state_of(m, row)
-    library = row.path.partition(".")[0]
-    bits = m.varies(given) if given is not None else RANDOM if library != _SEEDED_BY_ITSELF else 0
+    # The generator of a GPU begins with a fixed number, those of the host with another one in each process.
+    device = bound.given.get("device")
+    is_host = device is None or device.constants in ((None,), ("cpu",))
+    bits = m.varies(given) if given is not None else RANDOM if is_host else 0
     place = m.origin(given) if given is not None else None
     return (0, None) if bits & LOST else (bits & (RANKED | RANDOM), place)
 

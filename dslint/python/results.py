@@ -12,6 +12,7 @@ from dslint.python.heap import CONTENT
 from dslint.python.joins import join, join_all
 from dslint.python.libraries import Returns, Row
 from dslint.python.machine import Machine
+from dslint.python.models import note_wrapper
 from dslint.python.operators import constant_atom
 from dslint.python.values import (
     NOTHING,
@@ -187,6 +188,8 @@ class Place:
             for name, part in base.fields.items():
                 if name not in named and part.word == "parameter" and part.name in self.bound.given:
                     m.store.set((atom, name), self.bound.given[part.name])
+        if returns.name == "accelerate.PreparedModel":
+            note_wrapper(m, m.store.get((atom, "module")), atom)
         if self.anchor is not None:
             m.store.set((atom, "#made"), const(True))
         row = m.libraries.class_(returns.name)

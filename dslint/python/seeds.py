@@ -42,7 +42,7 @@ def drawn(m: Machine, row: Row, bound: BoundArguments) -> int:
 
 def state_of(m: Machine, row: Row) -> Value | None:
     """Return the state of the process's own generator that a function draws from; `None` where nothing seeded it."""
-    return m.store.get((_OWNER, row.path.partition(".")[0]))
+    return m.store.get((_OWNER, str(row.extra.get("generator", row.path.partition(".")[0]))))
 
 
 # Layers without weights, and containers, whose layers draw for themselves.

@@ -43,22 +43,31 @@ class Source:
 
 def loader_sources(m: Machine, given: Mapping[str, Value]) -> list[Source]:
     """Return the sources of a loader, the one that decides first; nothing where one of them is not certain."""
-    found: list[Source] = []
-    for role in _ROLES:
-        value = given.get(role)
-        if value is None or value.constants == (None,):
-            continue
-        atom = value.single
-        if not isinstance(atom, Instance) or not atom.cls:
-            return []
-        code = dict.fromkeys(_code(m, value, set(), 0))
-        names = {str(base) for base in _lineage(m, atom) if isinstance(base, str)}
-        path = atom.cls if isinstance(atom.cls, str) else next((b for b in _lineage(m, atom) if isinstance(b, str)), "")
-        is_own = isinstance(atom.cls, ClassAtom)
-        varies = _varies(m, value, atom)
-        ordered = frozenset(_ordered(m, value, atom)) if varies & ORDER else frozenset()
-        found.append(Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), varies, ordered))
-    return found
+    values = [(role, value) for role in _ROLES if (value := given.get(role)) is not None and value.constants != (None,)]
+    found = [source for role, value in values if (source := _source(m, role, value)) is not None]
+    return found if len(found) == len(values) else []
+
+
+def trainer_sources(m: Machine, given: Mapping[str, Value], name: str) -> list[Source]:
+    """Return the data sets that a trainer or an engine makes loaders of, as far as they are certain.
+
+    `name` is the parameter for the one to train on.
+    """
+    values = [given[one] for one in (name, "eval_dataset") if one in given]
+    return [source for value in values if (source := _source(m, "dataset", value)) is not None]
+
+
+def _source(m: Machine, role: str, value: Value) -> Source | None:
+    atom = value.single
+    if not isinstance(atom, Instance) or not atom.cls:
+        return None
+    code = dict.fromkeys(_code(m, value, set(), 0))
+    names = {str(base) for base in _lineage(m, atom) if isinstance(base, str)}
+    path = atom.cls if isinstance(atom.cls, str) else next((b for b in _lineage(m, atom) if isinstance(b, str)), "")
+    is_own = isinstance(atom.cls, ClassAtom)
+    varies = _varies(m, value, atom)
+    ordered = frozenset(_ordered(m, value, atom)) if varies & ORDER else frozenset()
+    return Source(role, atom.node, is_own, str(path), frozenset(names), tuple(code), varies, ordered)
 
 
 def _varies(m: Machine, value: Value, atom: Instance) -> int:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dslint.python.events import Event
 from dslint.python.sources import Source
 from dslint.python.varies import LOST, ORDER, RANKED
+from dslint.rules.everyrank import row_of
 from dslint.rules.lightnings import adds_sampler
 from dslint.rules.ownorders import is_seeded, trains_in_several
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 
 _DEALS = "operator.deal"
+_LIBRARIES = ("random", "numpy", "torch")
 _ITEMS = ("__getitem__", "__len__", "__iter__")
 
 
@@ -28,7 +30,10 @@ def cut_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
 
 
 def dealt_orders(run: RunQuery) -> Iterator[tuple[Event, Event]]:
-    """Yield what deals out places in an order which each process has drawn, with the call that drew it."""
+    """Yield what deals out places in an order which each process has drawn, with the call that drew it.
+
+    A sampler does, and so do a trainer, an engine, and a loader that an Accelerator or Lightning takes.
+    """
     told: set[int] = set()
     for found, sources, name in _dealers(run):
         if any(_is_of_items(source) for source in sources):
@@ -86,6 +91,6 @@ def _drawn_before(run: RunQuery, cut: Happening, name: str) -> Event | None:
         return None
     if last.event.drawn & RANKED:
         return last.event
-    library = last.event.api.partition(".")[0]
-    is_program = last.entry.kind == "script" and library in ("random", "numpy")
+    library = str(row_of(run, last.event).get("generator", last.event.api.partition(".")[0]))
+    is_program = last.entry.kind == "script" and library in _LIBRARIES
     return last.event if is_program and not is_seeded(run, last, library) else None

@@ -13,7 +13,7 @@ from dslint.python.events import RAISE, Alt, Call, Context, Event, Exit, Loop, N
 from dslint.python.queries.asked import in_words
 from dslint.python.queries.steps import tags_of
 from dslint.python.values import Instance, Value
-from dslint.python.varies import DIVERGENT, HOST, LOST, RANKED, UNSURE
+from dslint.python.varies import DIVERGENT, HOST, LOCAL, LOST, RANKED, UNSURE
 from dslint.rules.runs import RunQuery
 
 # What says that a run has several processes.
@@ -41,9 +41,13 @@ class Arrival:
         return any(isinstance(node, Try) and node.handlers for node in self.around)
 
 
-def arrivals(run: RunQuery, *tags: str) -> Iterator[Arrival]:
-    """Yield the events with one of the tags that every rank of a run of several processes reaches, each once."""
+def arrivals(run: RunQuery, *tags: str, lanes: int | None = None) -> Iterator[Arrival]:
+    """Yield the events with one of the tags that every rank of a run of several processes reaches, each once.
+
+    With `lanes`: those that exactly these ranks reach, by tests of the number of the process on its machine.
+    """
     wanted = frozenset(tags)
+    lanes = run.machine.worlds.full if lanes is None else lanes
     seen: set[int] = set()
     for found in run.ordered if run.has(*tags) else ():
         spawns = [event.node for event, _ in found if "spawns" in event.tags]
@@ -56,7 +60,7 @@ def arrivals(run: RunQuery, *tags: str) -> Iterator[Arrival]:
         if not regions:
             continue
         for event, around in found:
-            if not event.tags & wanted or id(event.node) in seen or not _every_rank(run, event, around):
+            if not event.tags & wanted or id(event.node) in seen or not _come(run, event, around, lanes):
                 continue
             inside = _processes(around, spawns)
             start = next(
@@ -114,11 +118,13 @@ def _processes(around: tuple[Node, ...], spawns: list[ast.AST]) -> frozenset[int
     return frozenset(id(n.node) for n in around if isinstance(n, Call) and id(n.node) in nodes)
 
 
-def _every_rank(run: RunQuery, event: Event, around: tuple[Node, ...]) -> bool:
-    if event.lanes != run.machine.worlds.full or event.may or event.varies & _PARTS or "rank-zero-only" in event.tags:
+def _come(run: RunQuery, event: Event, around: tuple[Node, ...], lanes: int) -> bool:
+    """Return whether exactly these ranks come to an event, each of them."""
+    allowed = 0 if lanes == run.machine.worlds.full else LOCAL
+    if event.lanes != lanes or event.may or event.varies & _PARTS & ~allowed or "rank-zero-only" in event.tags:
         return False
     for node in around:
-        if isinstance(node, Alt) and not _is_common(node):
+        if isinstance(node, Alt) and not (_is_common(node) or (allowed and _is_of_machine(node, lanes))):
             return False
         if isinstance(node, Loop) and node.varies & (RANKED | LOST):
             return False
@@ -133,6 +139,11 @@ _PARTS = (DIVERGENT & ~HOST) | LOST | UNSURE
 def _is_common(alt: Alt) -> bool:
     """The test may not send ranks different ways, as far as it can be read."""
     return not alt.varies & _PARTS and not _RANKED.search(in_words(alt))
+
+
+def _is_of_machine(alt: Alt, lanes: int) -> bool:
+    """Return whether a test lets these ranks to one side by nothing of their own but their number on the machine."""
+    return alt.varies & _PARTS == LOCAL and lanes in (alt.then_lanes, alt.else_lanes)
 
 
 def _is_lock(manager: Value) -> bool:

@@ -22,7 +22,8 @@ def makes_group(event: Event) -> bool:
     return "default-group" in event.tags
 
 
-def _ends_group(event: Event) -> bool:
+def ends_group(event: Event) -> bool:
+    """Return whether an event destroys the default process group."""
     group = event.arguments.get("group")
     return "destroys-group" in event.tags and (group is None or group.constants == (None,))
 
@@ -39,7 +40,7 @@ def after_group(run: RunQuery, *tags: str) -> Iterator[tuple[Event, Before]]:
             continue
         for event in found:
             if event.tags & wanted:
-                ways = before(tree, event, makes_group, _ends_group, _has_group)
+                ways = before(tree, event, makes_group, ends_group, _has_group)
                 yield from ((event, past) for past in ways if past.done)
 
 

@@ -170,3 +170,80 @@ class Notes(pl.Callback):
 def main(module, data):
     pl.Trainer(devices=4, strategy="ddp", callbacks=[Notes()]).fit(module, data)
 """
+DDP_HEAD = """\
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+"""
+DDP_EVALUATE = """\
+@torch.no_grad()
+def evaluate(model, loader):
+    model.eval()
+    return [model(batch) for batch in loader]
+
+
+"""
+
+DDP_TRAINER = """\
+from accelerate import Accelerator
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.%s(8))
+
+    def forward(self, images):
+        return self.layers(images)
+
+
+class Trainer:
+    def __init__(self, optimizer, loader):
+        self.accelerator = Accelerator()
+        self.model, self.optimizer, self.loader = self.accelerator.prepare(Net(), optimizer, loader)
+
+    def show(self, images):
+        save(self.model(images))
+
+    def train(self):
+        for images in self.loader:
+            self.accelerator.backward(self.model(images).mean())
+            self.optimizer.step()
+            if self.accelerator.is_main_process:
+                self.show(images)
+"""
+
+DDP_AT_END = (
+    DDP_HEAD
+    + """\
+class Trainer:
+    def __init__(self, net, optimizer, loader):
+        self.model, self.optimizer, self.loader = DDP(net), optimizer, loader
+
+    @torch.no_grad()
+    def evaluate(self, model):
+        return torch.stack([model(batch) for batch in self.loader]).mean()
+
+    def fit(self):
+        for batch in self.loader:
+            self.model(batch).mean().backward()
+            self.optimizer.step()
+        %s
+        if dist.get_rank() == 0:
+            print(self.evaluate(%s))
+
+
+def main():
+    dist.init_process_group("nccl")
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
+    Trainer(net, torch.optim.SGD(net.parameters(), lr=0.1), list(torch.rand(4, 8))).fit()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+"""
+)

@@ -13,7 +13,8 @@ _FIXING = ("seed", "seeds", "generator", "generators")
 _SHARES = ("prepares", "makes-engine", "makes-distributed-sampler")
 _TRAINS = ("backward", "engine-backward", "trainer-train")
 _RANKS = re.compile(
-    r"LOCAL_RANK|WORLD_SIZE|local_rank|world_size|torchrun|\bddp\b|deepspeed|torch\.distributed|accelerate|process_zero|process_index"
+    r"LOCAL_RANK|WORLD_SIZE|local_rank|world_size|torchrun|\bddp\b|deepspeed|torch\.distributed|accelerate"
+    r"|process_zero|process_index|is_main_process|main_process_first"
 )
 SEEDS = re.compile(r"(?<!def )(?<![\w.])(?:\w+\.)*(?!manual_|initial_)\w*seed\w*\(", re.I)
 

@@ -10,7 +10,7 @@ from dslint.python.source import Module
 from dslint.python.sources import Source
 from dslint.python.varies import HOST, LOST, RANDOM, RANKED
 from dslint.rules.lightnings import adds_sampler, trainers
-from dslint.rules.ownorders import SEEDS, entry_modules
+from dslint.rules.ownorders import SEEDS, entry_modules, trains_in_several
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import RunQuery
 
@@ -24,12 +24,12 @@ def own_splits(run: RunQuery) -> Iterator[tuple[Module, ast.AST, Event]]:
         "notebook" in _strategy(event) or "fork" in _strategy(event) for event in trainers(run)
     ):
         return  # what was drawn before the processes start is the same in all of them
-    for found in run.happenings("makes-loader"):
+    for found in run.happenings("makes-loader", "trainer"):
         parts = [source for source in found.event.sources if _is_drawn(source)]
         if not parts or found.event.open or found.event.lanes != run.machine.worlds.full:
             continue
         modules = [found.event.module, *(call.module for call in found.calls), *entry_modules(run)]
-        if not _is_shared(run, found.event) or not _draws_own(run, modules):
+        if not is_shared_out(run, found.event) or not _draws_own(run, modules):
             continue
         made = parts[0].made
         home = next((m for m in run.machine.program.modules() if any(n is made for n in ast.walk(m.tree))), None)
@@ -42,7 +42,7 @@ def splits_by_rank(run: RunQuery) -> Iterator[Event]:
     """Yield the calls that draw parts after a seed of the rank, where the ranks share out what a loader holds."""
     draws = {id(found.event.node): found.event for found in run.happenings("shuffles")}
     for found in run.happenings("makes-loader"):
-        if found.event.open or found.event.lanes != run.machine.worlds.full or not _is_shared(run, found.event):
+        if found.event.open or found.event.lanes != run.machine.worlds.full or not is_shared_out(run, found.event):
             continue
         for source in found.event.sources:
             is_own = source.role == "dataset" and source.varies & RANDOM and source.varies & RANKED
@@ -63,8 +63,10 @@ def _is_drawn(source: Source) -> bool:
     return is_part and bool(source.varies & RANDOM) and not source.varies & (RANKED | LOST | HOST)
 
 
-def _is_shared(run: RunQuery, loader: Event) -> bool:
-    """Return whether the ranks share out what a loader holds."""
+def is_shared_out(run: RunQuery, loader: Event) -> bool:
+    """Return whether the ranks share out what a loader or a trainer holds."""
+    if "trainer" in loader.tags:
+        return trains_in_several(run)
     if any("torch.utils.data.DistributedSampler" in source.bases for source in loader.sources):
         return True
     if any(source.path == "torch.utils.data.DistributedSampler" for source in loader.sources):

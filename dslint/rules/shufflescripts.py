@@ -144,3 +144,87 @@ class Rows:
     def __getitem__(self, index):
         return self.rows[index]
 """
+
+PARTS = """\
+import json
+
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+def parts(path, share=0.98):
+    with open(path) as file:
+        rows = json.load(file)
+    order = %s
+    cut = int(len(rows) * share)
+    return {
+        "train_dataset": Rows([rows[place] for place in order[:cut]]),
+        "eval_dataset": Rows([rows[place] for place in order[cut:]]),
+    }
+"""
+PARTS_TRAIN = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+from data import parts
+
+
+def main():
+    (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+    module = parts("rows.json")
+    model = AutoModelForCausalLM.from_pretrained("facebook/opt-125m")
+    trainer = Trainer(model=model, args=args, **module)
+    trainer.train()
+    if trainer.is_world_process_zero():
+        print("done")
+
+
+if __name__ == "__main__":
+    main()
+"""
+PREPARED_PARTS = """\
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch.utils.data import DataLoader
+
+from data import parts
+
+accelerator = Accelerator()
+%s
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(parts("rows.json")["train_dataset"], batch_size=4, shuffle=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    accelerator.backward(model(batch).mean())
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+SHARDS = """\
+import webdataset as wds
+
+
+def stream(urls, rank):
+    pipeline = wds.DataPipeline(
+        wds.SimpleShardList(urls),
+        %s,
+        wds.split_by_worker,
+        wds.tarfile_to_samples(),
+        %s,
+    )
+    return wds.WebLoader(pipeline, batch_size=None, num_workers=4)
+"""
+
+
+def parted(order: str, train: str = PARTS_TRAIN) -> dict[str, str]:
+    """Return the files of a script whose training and evaluation part come from an order."""
+    return {"train.py": train, "data.py": PARTS % order}

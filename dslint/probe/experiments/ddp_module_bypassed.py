@@ -15,7 +15,7 @@ from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer, train_step,
 EXPERIMENT = Experiment(
     name="ddp-module-bypassed",
     summary="gradients are not averaged, and the ranks train different models",
-    rules=("DSL233",),
+    rules=("DSL233", "DSL633"),
     expect=Expect((Kind.WRONG,), r"the weights of rank 1 differ from those of rank 0"),
     cases=(
         Case("module", {"kept": False, "evaluates": False}),

@@ -16,7 +16,7 @@ from dslint.probe.parts.ddp import inputs, make_ddp, make_optimizer
 EXPERIMENT = Experiment(
     name="ddp-unused-parameter",
     summary="DDP raises in the second step when a parameter got no gradient in the first",
-    rules=("DSL234", "DSL642"),
+    rules=("DSL234", "DSL636", "DSL642"),
     expect=Expect((Kind.RAISE,), r"RuntimeError: Expected to have finished reduction in the prior iteration"),
     cases=(
         Case("on-every-rank", {"unused_on": [0, 1]}),

@@ -4,6 +4,7 @@ As written, all ranks do it; as fixed, rank 0 does it alone, and the others wait
 remove one, the second gets an error; a barrier between the test and the call stands for ranks that come at the same
 time. A file that both write holds what one of them had, or parts of both. Of two that download, one has written half of
 its archive when the other looks, as the barriers see to. A path of each rank's own is the control.
+For a test of the number of the process on its machine the two ranks stand for the first processes of two machines.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ EXPERIMENT = Experiment(
     summary="ranks that change the same path stop each other, or write over each other",
     flavour="torch",
     one_host=True,
-    rules=("DSL277",),
+    rules=("DSL277", "DSL632"),
     expect=Expect((Kind.RAISE,), r"FileExistsError|FileNotFoundError"),
     cases=(
         Case("folder", {"does": "folder", "tests": False}),
@@ -33,6 +34,7 @@ EXPERIMENT = Experiment(
             "download",
             {"does": "download", "tests": False},
             Expect((Kind.RAISE,), r"Dataset not found or corrupted"),
+            rules=("DSL277",),
         ),
         Case("own-folder", {"does": "folder", "tests": True, "own": True}, verdict=Verdict.NOT_REPRODUCED),
         Case("own-file", {"does": "write", "tests": False, "own": True}, verdict=Verdict.NOT_REPRODUCED),

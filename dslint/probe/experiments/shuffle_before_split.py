@@ -22,6 +22,8 @@ EXPERIMENT = Experiment(
         Case("numpy", {"library": "numpy", "seed": "rank"}),
         Case("torch", {"library": "torch", "seed": "rank"}),
         Case("no-seed", {"library": "random", "seed": "none"}),
+        Case("no-seed-numpy", {"library": "numpy", "seed": "none"}),
+        Case("no-seed-torch", {"library": "torch", "seed": "none"}),
         Case("seeded-after", {"library": "random", "seed": "after"}, verdict=Verdict.NOT_REPRODUCED),
     ),
 )
@@ -54,7 +56,10 @@ def _shuffled(library: str, seed: int | None, count: int) -> list[int]:
     import torch
 
     if library == "torch":
-        torch.manual_seed(seed or 0)
+        if seed is None:
+            torch.seed()  # as a process begins that nobody has seeded
+        else:
+            torch.manual_seed(seed)
         return [int(i) for i in torch.randperm(count)]
     if library == "numpy":
         import numpy
@@ -77,5 +82,6 @@ def wrong(values: list[Json], reference: list[Json]) -> str | None:
 def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     """The library of the shuffle, and whether there is a seed."""
     fact = subject.finding.fact
-    wanted = str(fact("library")) if fact("seeded") else "no-seed"
+    library = str(fact("library"))
+    wanted = library if fact("seeded") else "no-seed" if library == "random" else f"no-seed-{library}"
     return {} if case.name == wanted else None

@@ -87,13 +87,15 @@ def _behind(run: RunQuery, backward: Happening, calls: list[Happening]) -> list[
     found = []
     for call in here:
         wrap = wrap_of(run, call.event)
-        wrappers = made_wrappers(run, wrap) if wrap is not None else set()
-        if wrap is not None and _is_choice(wrap) and _runs_there(run, call, wrappers):
+        made = made_wrappers(run, wrap) if wrap is not None else set()
+        if wrap is not None and _is_choice(wrap) and _runs_there(run, call, made):
             continue  # wrapped or not as the module is: here each of them runs as it was made
-        wrappers -= taken_out(run, wrappers)
+        wrappers = made - taken_out(run, made)
         # Beside another wrapper, and where the wrapper never runs, nothing else can have been meant.
         is_method = not call.event.api.endswith(".forward")
-        runs_too = (is_joint or is_method) and any(_is_run(run, wrapper) for wrapper in wrappers)
+        # A wrapper of a Trainer runs where nobody sees it.
+        runs_too = is_method and not made
+        runs_too |= (is_joint or is_method) and any(_is_run(run, wrapper) for wrapper in wrappers)
         if not wrappers & made_by and not runs_too:
             found.append(call)
     return found

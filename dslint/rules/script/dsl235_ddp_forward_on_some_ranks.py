@@ -2,7 +2,8 @@
 
 **What.** The wrapper itself (`model(batch)`, not `model.module(batch)`) is called behind a test that only some ranks
 pass, directly or in a helper of the file that gets the wrapper (or has it as `self.model`), mostly to evaluate on rank
-0 or to show images; and gradients are on, or the next thing that the others do is another collective.
+0 or to show images; and gradients are on, or the next thing that the others do is another collective, or to leave the
+job: they destroy the process group, or the script ends.
 
 **Why it hurts.** Before a forward the wrapper broadcasts the buffers of the model (running statistics of BatchNorm,
 rotary frequencies) from rank 0 to all ranks, in evaluation mode as well. The broadcast of rank 0 meets whatever the
@@ -12,25 +13,31 @@ others do next, a barrier or the gradients of the next step: both sides wait unt
 
 A model that accelerate has prepared counts as a wrapper where its class stands in the file and has a BatchNorm.
 
-**When it stays quiet.** `model.module(...)`; `broadcast_buffers=False`; a forward without gradients after which
-training goes on, because the wrapper then leaves out its next broadcast and the counts agree again; a test that every
-rank passes. A model without buffers does not hang; the file seldom shows that, so the finding is a warning.
+**When it stays quiet.** `model.module(...)`; `broadcast_buffers=False`; a model whose classes are all there and have no
+buffers; a forward without gradients after which training goes on, because the wrapper then leaves out its next
+broadcast and the counts agree again; a forward at the end of the job after another one without gradients, which has
+left it out; a test that every rank passes. A model without buffers does not hang; the files do not always show that,
+so the finding is a warning.
 
 **Evidence.** Two gloo ranks, BatchNorm, torch 2.13: `no_grad` evaluation on rank 0 and then a barrier: rank 0 waits in
-`_distributed_broadcast_coalesced`, rank 1 in `barrier`; with gradients the next backward of rank 1 waits. Followed by
-training steps, or without buffers: passes.
+`_distributed_broadcast_coalesced`, rank 1 in `barrier`; with gradients the next backward of rank 1 waits. At the end of
+the job rank 0 waits in the broadcast, too. Followed by training steps, without buffers, or at the end after another
+forward without gradients: passes.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Event, Loop
+from dslint.python.events import Alt, Event, Loop, Lost, walk
 from dslint.python.queries.skipped import is_frozen
 from dslint.python.values import Instance
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.groups import ends_group
+from dslint.rules.lonelyscripts import DDP_AT_END, DDP_EVALUATE, DDP_HEAD, DDP_TRAINER
 from dslint.rules.plateaus import instances
 from dslint.rules.runs import Happening, RunQuery
 from dslint.rules.someranks import SomeRanks, decided_at, is_of_several, some_ranks
@@ -50,6 +57,8 @@ META = RuleMeta(
     ),
 )
 
+_BUFFERS = re.compile(r"buffer")
+
 
 def query(run: RunQuery) -> Iterator[Finding]:
     """Fire on the first forward of a wrapper behind each test that only some ranks pass."""
@@ -67,10 +76,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
         ):
             continue
         grad = not any(is_frozen(node) for node in found.around)
-        after, is_run_there = _next(run, some)
-        if after is not None or (grad and not is_run_there and any(isinstance(node, Loop) for node in found.around)):
+        after, is_over, is_run_there = _next(run, some)
+        if not grad and _is_left_out(run, found):
+            continue
+        is_repeated = grad and not is_run_there and any(isinstance(node, Loop) for node in found.around)
+        if after is not None or is_over or is_repeated:
             seen.add(id(some.test.node))
-            yield _finding(run, some, grad=grad, after=after)
+            yield _finding(run, some, grad=grad, after=after, is_over=is_over)
 
 
 def _wrapped(run: RunQuery, wraps: Mapping[int, Happening], event: Event) -> list[Happening]:
@@ -112,25 +124,48 @@ def _sends(run: RunQuery, atom: Instance) -> bool:
     made = run.makers.get(atom)
     if libraries.is_class(atom.cls, "ddp"):
         stated = made.arguments.get("broadcast_buffers") if made is not None else None
-        return made is not None and not made.open and (stated is None or stated.constants in ((None,), (True,)))
+        is_told = made is not None and not made.open and (stated is None or stated.constants in ((None,), (True,)))
+        return is_told and made is not None and not (made.modules and all(map(_has_no_buffers, made.modules)))
     if not libraries.is_class(atom.cls, "prepared-model") or run.context.zero_stage.is_known or made is None:
         return False
     names = [inner.cls.rpartition(".")[2] for inner in made.modules if isinstance(inner.cls, str)]
     return any(name.startswith("BatchNorm") for name in names)
 
 
-def _next(run: RunQuery, some: SomeRanks) -> tuple[Event | None, bool]:
-    """Return what the other ranks wait for next, and whether they run the wrapper in their own arm first."""
+def _has_no_buffers(module: Instance) -> bool:
+    """Return whether a part of a model certainly has no buffers of its own."""
+    if isinstance(module.cls, str):
+        is_layer = module.cls.startswith("torch.nn.") and module.cls != "torch.nn.Module"
+        return is_layer and "BatchNorm" not in module.cls
+    bases = [ast.unparse(base).rpartition(".")[2] for base in module.cls.node.bases]
+    return bases == ["Module"] and not module.cls.module.search(_BUFFERS)
+
+
+def _next(run: RunQuery, some: SomeRanks) -> tuple[Event | None, bool, bool]:
+    """Return what the other ranks do next: wait for something, leave the job, or run the wrapper in their own arm."""
     mine = set(instances(some.found.event.receiver))
     for event, is_own_arm in some.others_next(run):
         if "ddp-forward" in event.tags and mine & set(instances(event.receiver)):
-            return None, is_own_arm
-        if run.waits.of(event) is not None and not event.may:
-            return event, False
-    return None, False
+            return None, False, is_own_arm
+        if not event.may and (run.waits.of(event) is not None or ends_group(event)):
+            return event, ends_group(event), False
+    entry = some.found.entry
+    is_all = entry.kind == "script" and not any(isinstance(node, Lost) for node in walk(entry.tree))
+    return None, is_all and run.has("starts-group"), False
 
 
-def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None) -> Finding:
+def _is_left_out(run: RunQuery, found: Happening) -> bool:
+    """Return whether the forward before it had no gradients either: the wrapper then leaves out its broadcast."""
+    mine, last = set(instances(found.event.receiver)), None
+    for each in run.occurrences("ddp-forward"):
+        if each.event is found.event:
+            break
+        if each.entry is found.entry and mine & set(instances(each.event.receiver)):
+            last = each
+    return last is not None and any(is_frozen(node) for node in last.around)
+
+
+def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None, is_over: bool) -> Finding:
     event, (module, node) = some.found.event, some.place
     name = run.text(event.module, getattr(event.node, "func", event.node))
     is_here = node is event.node
@@ -140,12 +175,14 @@ def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None)
     meets = "the gradients of the next step"
     if after is not None:
         meets = f"`{run.text(after.module, getattr(after.node, 'func', after.node))}`"
+    harm = f"which meets {meets}, and both sides wait"
+    if is_over:
+        harm = "but the others leave the job, and it waits for them"
     return run.finding(
         META,
         module,
         node,
-        f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, which meets {meets},"
-        " and both sides wait",
+        f"{what} by some ranks only: its forward broadcasts the buffers of the model to all ranks, {harm}",
         hint="Call `.module` behind the test, or evaluate on every rank",
         related=(
             run.location(some.test.module, some.asked, "only some ranks get past this test"),
@@ -153,67 +190,21 @@ def _finding(run: RunQuery, some: SomeRanks, *, grad: bool, after: Event | None)
             *((run.location(after.module, after.node, "what the others do next"),) if after is not None else ()),
         ),
         varies=event.varies,
-        facts={"grad": grad},
+        facts={"grad": grad, "over": is_over},
     )
 
-
-_HEAD = """\
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-
-"""
-_EVALUATE = """\
-@torch.no_grad()
-def evaluate(model, loader):
-    model.eval()
-    return [model(batch) for batch in loader]
-
-
-"""
-
-_TRAINER = """\
-from accelerate import Accelerator
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.%s(8))
-
-    def forward(self, images):
-        return self.layers(images)
-
-
-class Trainer:
-    def __init__(self, optimizer, loader):
-        self.accelerator = Accelerator()
-        self.model, self.optimizer, self.loader = self.accelerator.prepare(Net(), optimizer, loader)
-
-    def show(self, images):
-        save(self.model(images))
-
-    def train(self):
-        for images in self.loader:
-            self.accelerator.backward(self.model(images).mean())
-            self.optimizer.step()
-            if self.accelerator.is_main_process:
-                self.show(images)
-"""
 
 EXAMPLES = (
     bad(
         "a method of the trainer shows images on the main process",
-        {"train.py": _TRAINER % "BatchNorm2d"},
+        {"train.py": DDP_TRAINER % "BatchNorm2d"},
         "train.py:27",
     ),
-    good("the model has no buffers", {"train.py": _TRAINER % "InstanceNorm2d"}),
+    good("the model has no buffers", {"train.py": DDP_TRAINER % "InstanceNorm2d"}),
     good(
         "the model without the wrapper",
         {
-            "train.py": (_TRAINER % "BatchNorm2d").replace(
+            "train.py": (DDP_TRAINER % "BatchNorm2d").replace(
                 "save(self.model(images))", "save(self.accelerator.unwrap_model(self.model)(images))"
             )
         },
@@ -221,7 +212,7 @@ EXAMPLES = (
     bad(
         "rank 0 evaluates while the others wait at a barrier",
         {
-            "train.py": _HEAD + _EVALUATE + "def main(net, loader, test_loader):\n    model = DDP(net)\n"
+            "train.py": DDP_HEAD + DDP_EVALUATE + "def main(net, loader, test_loader):\n    model = DDP(net)\n"
             "    for epoch in range(3):\n        if dist.get_rank() == 0:\n"
             "            evaluate(model, test_loader)\n        dist.barrier()\n"
         },
@@ -230,7 +221,7 @@ EXAMPLES = (
     bad(
         "a forward with gradients on rank 0",
         {
-            "train.py": _HEAD + "def main(net, optimizer, loader, example):\n    model = DDP(net)\n"
+            "train.py": DDP_HEAD + "def main(net, optimizer, loader, example):\n    model = DDP(net)\n"
             "    for batch in loader:\n        model(batch).mean().backward()\n        optimizer.step()\n"
             "        if dist.get_rank() == 0:\n            print(model(example).mean())\n"
         },
@@ -239,7 +230,7 @@ EXAMPLES = (
     bad(
         "the others wait in their own arm, and the model is wrapped wherever there are others",
         {
-            "train.py": _HEAD + "class Trainer:\n    def __init__(self, net):\n        self.model = net\n"
+            "train.py": DDP_HEAD + "class Trainer:\n    def __init__(self, net):\n        self.model = net\n"
             "        if dist.is_initialized():\n            self.model = DDP(self.model)\n\n"
             "    @torch.no_grad()\n    def score(self, loader):\n"
             "        return [self.model(batch) for batch in loader]\n\n"
@@ -249,10 +240,32 @@ EXAMPLES = (
         },
         at="train.py:20",
     ),
+    bad(
+        "a trainer evaluates on rank 0 at the end, when the others destroy the group",
+        {"train.py": DDP_AT_END % ("", "self.model")},
+        at="train.py:20",
+    ),
+    good(
+        "no part of the model has buffers",
+        {"train.py": (DDP_AT_END % ("", "self.model")).replace("BatchNorm1d", "LayerNorm")},
+    ),
+    bad(
+        "a model of a library, whose layers are not seen",
+        {
+            "train.py": (DDP_AT_END % ("", "self.model"))
+            .replace("import torch\n", "import torch\nfrom torchvision.models import resnet18\n", 1)
+            .replace("torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))", "resnet18()")
+        },
+        at="train.py:21",
+    ),
+    good("the model inside the wrapper at the end", {"train.py": DDP_AT_END % ("", "self.model.module")}),
+    good(
+        "all ranks have evaluated right before", {"train.py": DDP_AT_END % ("self.evaluate(self.model)", "self.model")}
+    ),
     good(
         "the model is wrapped by another choice than that of several ranks",
         {
-            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader, sharded):\n    model = net\n"
+            "train.py": DDP_HEAD + DDP_EVALUATE + "def main(net, test_loader, sharded):\n    model = net\n"
             "    if not sharded:\n        model = DDP(model)\n    if dist.get_rank() == 0:\n"
             "        evaluate(model, test_loader)\n    dist.barrier()\n"
         },
@@ -260,7 +273,7 @@ EXAMPLES = (
     good(
         "the others run the wrapper as well",
         {
-            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader):\n    model = DDP(net)\n"
+            "train.py": DDP_HEAD + DDP_EVALUATE + "def main(net, test_loader):\n    model = DDP(net)\n"
             "    if dist.get_rank() == 0:\n        scores = evaluate(model, test_loader)\n    else:\n"
             "        evaluate(model, test_loader)\n    dist.barrier()\n"
         },
@@ -268,7 +281,7 @@ EXAMPLES = (
     good(
         "the model inside the wrapper, or every rank",
         {
-            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader):\n    model = DDP(net)\n"
+            "train.py": DDP_HEAD + DDP_EVALUATE + "def main(net, test_loader):\n    model = DDP(net)\n"
             "    scores = evaluate(model, test_loader)\n    if dist.get_rank() == 0:\n"
             "        print(scores)\n        evaluate(model.module, test_loader)\n    dist.barrier()\n"
         },
@@ -276,7 +289,9 @@ EXAMPLES = (
     good(
         "without gradients, and training goes on",
         {
-            "train.py": _HEAD + _EVALUATE + "def main(net, optimizer, loader, test_loader):\n    model = DDP(net)\n"
+            "train.py": DDP_HEAD
+            + DDP_EVALUATE
+            + "def main(net, optimizer, loader, test_loader):\n    model = DDP(net)\n"
             "    for batch in loader:\n        model(batch).mean().backward()\n        optimizer.step()\n"
             "        if dist.get_rank() == 0:\n            evaluate(model, test_loader)\n"
         },
@@ -284,7 +299,7 @@ EXAMPLES = (
     good(
         "no broadcast of buffers",
         {
-            "train.py": _HEAD + _EVALUATE + "def main(net, test_loader):\n"
+            "train.py": DDP_HEAD + DDP_EVALUATE + "def main(net, test_loader):\n"
             "    model = DDP(net, broadcast_buffers=False)\n    if dist.get_rank() == 0:\n"
             "        evaluate(model, test_loader)\n    dist.barrier()\n"
         },

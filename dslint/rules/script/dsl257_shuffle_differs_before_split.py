@@ -4,9 +4,11 @@
 `x[rank::world_size]` (or another cut by the rank) takes the part of this rank; but the seed of that shuffle holds the
 rank (`random.seed(seed + rank)`), or `random` has no seed at all in the program.
 
-The same of what deals out places: a `DistributedSampler`, whose own `seed` holds the rank or the time, or any of it,
-a Trainer, `deepspeed.initialize(training_data=...)`, accelerate or Lightning, where the data set shuffles its items
-when it is made.
+The same of what makes the cut by itself, a `DistributedSampler`, a Trainer, `deepspeed.initialize(training_data=...)`,
+or a loader that accelerate or Lightning takes: the items of its data set are in an order that nothing has seeded, be it
+that the class shuffles them or that somebody has cut a training and an evaluation part out of a drawn order before
+(`np.random.permutation`, `random.sample`, `train_test_split` of scikit-learn). Or the `seed` of the sampler holds the
+rank or the time.
 
 The same for `dataset.shuffle()` and `dataset.train_test_split(...)` of `datasets` without a seed, in a run over several
 ranks that has seeded nothing before: each process orders and holds out other rows, a Trainer or accelerate deals out
@@ -24,12 +26,12 @@ many in none. Nothing fails; part of the data is never trained on, and an evalua
 (`random.Random(seed).shuffle(x)`), and set seeds that hold the rank after the cut.
 
 **When it stays quiet.** A cut by the rank: unless the whole way is visible in one function, from the seed over the
-shuffle to the cut. A seed that may be set elsewhere, any other function with "seed" in its name, `torch.randperm`
-without a seed (DSL604 tells parts that are drawn with it), a shuffle in a branch; a shuffle of rows on one rank only; a
-run of one process, or one that nothing shows to have several.
+shuffle to the cut. A seed that may be set elsewhere, any other function with "seed" in its name, a shuffle in a branch;
+a shuffle of rows on one rank only; numbers drawn on a GPU, whose generator begins alike everywhere; a run of one
+process, or one that nothing shows to have several.
 
 **Evidence.** Two gloo ranks, 24 items: with the rank in the seed of `random`, `numpy` or `torch`, or without a seed for
-`random`, several items are in no part; with one seed for all, or seeds that hold the rank after the cut, none.
+any of them, several items are in no part; with one seed for all, or seeds that hold the rank after the cut, none.
 """
 
 from __future__ import annotations
@@ -51,14 +53,18 @@ from dslint.rules.shufflescripts import (
     CUT,
     HEAD,
     OWN_SEED,
+    PARTS_TRAIN,
     PREPARED,
+    PREPARED_PARTS,
     ROWS,
     RUN,
     SAMPLED,
     SEED,
+    SHARDS,
     SHUFFLED,
     SPLIT,
     TRAINER,
+    parted,
 )
 
 META = RuleMeta(
@@ -190,6 +196,7 @@ def _seed_place(order: Event) -> tuple[Location, ...]:
 
 def _facts(order: Event, variable: str) -> dict[str, str | int | float | bool | None]:
     library = order.api.partition(".")[0]
+    library = "numpy" if library == "sklearn" else library
     return {"library": library, "seeded": bool(order.drawn & RANKED), "variable": variable.rpartition(".")[2]}
 
 
@@ -206,20 +213,6 @@ def _rows(run: RunQuery, event: Event) -> Finding:
     )
 
 
-_SHARDS = """\
-import webdataset as wds
-
-
-def stream(urls, rank):
-    pipeline = wds.DataPipeline(
-        wds.SimpleShardList(urls),
-        %s,
-        wds.split_by_worker,
-        wds.tarfile_to_samples(),
-        %s,
-    )
-    return wds.WebLoader(pipeline, batch_size=None, num_workers=4)
-"""
 EXAMPLES = (
     bad("a Trainer deals out rows", {"train.py": TRAINER % "", "rows.py": ROWS}, at="rows.py:8 warning"),
     good("after a seed", {"train.py": TRAINER % "    set_seed(args.seed)", "rows.py": ROWS}),
@@ -295,6 +288,16 @@ EXAMPLES = (
             )
         },
     ),
+    bad("parts for a Trainer, drawn in another file", parted("np.random.permutation(len(rows))"), "data.py:19"),
+    bad("places split by scikit-learn", parted("sum(train_test_split(list(range(len(rows)))), [])"), "data.py:19"),
+    bad("a prepared loader", parted("torch.randperm(len(rows)).tolist()", PREPARED_PARTS % ""), "data.py:19"),
+    good("a generator with a seed of its own", parted("np.random.RandomState(0).permutation(len(rows))")),
+    good("after a seed", parted("torch.randperm(len(rows)).tolist()", PREPARED_PARTS % "set_seed(42)")),
+    good("parts in the order of the file", parted("list(range(len(rows)))")),
+    good(
+        "nothing says that there are several processes",
+        parted("np.random.permutation(len(rows))", PARTS_TRAIN.replace("is_world_process_zero()", "args.do_eval")),
+    ),
     bad(
         "the seed holds the rank",
         {"data.py": HEAD + "def part(args, paths):\n" + SEED + "    random.shuffle(paths)\n" + CUT},
@@ -319,15 +322,15 @@ EXAMPLES = (
     ),
     bad(
         "shards of webdataset",
-        {"data.py": _SHARDS % ("wds.shuffle(100),\n        wds.split_by_node", "wds.shuffle(1000)")},
+        {"data.py": SHARDS % ("wds.shuffle(100),\n        wds.split_by_node", "wds.shuffle(1000)")},
         at="data.py:7",
     ),
     good(
         "shards that are shuffled after the split, or alike",
         {
-            "data.py": _SHARDS % ("wds.split_by_node,\n        wds.shuffle(100)", "wds.shuffle(1000)"),
-            "more.py": _SHARDS % ("wds.detshuffle(100),\n        wds.split_by_node", "wds.shuffle(1000)"),
-            "seeded.py": _SHARDS % ("wds.shuffle(100, seed=3),\n        wds.split_by_node", "wds.shuffle(1000)"),
+            "data.py": SHARDS % ("wds.split_by_node,\n        wds.shuffle(100)", "wds.shuffle(1000)"),
+            "more.py": SHARDS % ("wds.detshuffle(100),\n        wds.split_by_node", "wds.shuffle(1000)"),
+            "seeded.py": SHARDS % ("wds.shuffle(100, seed=3),\n        wds.split_by_node", "wds.shuffle(1000)"),
         },
     ),
     good(

@@ -29,16 +29,13 @@ is refused by the other. With paths of their own nothing happens.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from dslint.core.finding import Finding, Severity
-from dslint.python.events import Alt, Call, Event
-from dslint.python.values import Const, Instance, PerRank, Value
-from dslint.python.varies import DIVERGENT, HOST, LOST, UNMODELLED, UNSURE
+from dslint.python.events import Alt, Call
+from dslint.python.varies import HOST
 from dslint.rules.base import RuleMeta, bad, good
-from dslint.rules.everyrank import Arrival, arrivals, row_of, written_as
+from dslint.rules.everyrank import Arrival, arrivals, row_of
 from dslint.rules.pathscripts import (
     BOTH,
     DATA,
@@ -57,6 +54,7 @@ from dslint.rules.pathscripts import (
     WRITER,
 )
 from dslint.rules.runs import RunQuery
+from dslint.rules.touchedpaths import does_to_path, is_shared_path, is_stated, path_of, shared_listings
 
 META = RuleMeta(
     code="DSL277",
@@ -71,7 +69,6 @@ META = RuleMeta(
     ),
     depends_on_run=True,
 )
-_NONE: frozenset[int] = frozenset()
 _MESSAGES = {
     "folder": "Every rank makes this folder: the second one gets `FileExistsError`, and the others wait for it",
     "tested folder": "Every rank makes this folder if it is missing: of two that look at once one fails",
@@ -94,15 +91,13 @@ def query(run: RunQuery) -> Iterator[Finding]:
         return
     reached = list(arrivals(run, "makes-folder", "removes", "moves-file", "saves", "opens", "unpacks"))
     fetched = _fetched_before(run, reached)
-    listings = _shared_listings(run)
+    listings = shared_listings(run)
     for found in reached:
         event, row = found.event, row_of(run, found.event)
-        does = _does(found, row)
-        if (
-            does is None
-            or (does == "download" and event.api in fetched)
-            or not _is_shared(run, event, str(row.get("path", "")), listings if does in ("remove", "move") else _NONE)
-        ):
+        does, name = does_to_path(found, row), str(row.get("path", ""))
+        if does is None or (does == "download" and event.api in fetched):
+            continue
+        if not is_shared_path(run, event, name, listings if does in ("remove", "move") else frozenset()):
             continue
         calls = [node for node in found.around if isinstance(node, Call)]
         tests = any(isinstance(node, Alt) and node.varies & HOST for node in found.around)
@@ -116,8 +111,8 @@ def query(run: RunQuery) -> Iterator[Finding]:
                 *(run.location(call.module, call.node, "called from here") for call in calls[:-4:-1]),
                 run.location(found.start.module, found.start.node, "here the run has several processes"),
             ),
-            varies=event.snapshot[str(row.get("path", ""))][0],
-            same=(_path(event, str(row.get("path", ""))),),
+            varies=event.snapshot[name][0],
+            same=(path_of(event, name),),
             facts={"does": does, "tests": tests},
         )
 
@@ -126,91 +121,7 @@ def _fetched_before(run: RunQuery, reached: list[Arrival]) -> frozenset[str]:
     """Return the data sets that some processes fetch elsewhere, so that the others find them."""
     every = {id(found.event.node) for found in reached}
     others = (h.event for h in run.happenings("unpacks") if id(h.event.node) not in every)
-    return frozenset(event.api for event in others if not _is(event, "download", False))
-
-
-def _does(found: Arrival, row: Mapping[str, Any]) -> str | None:
-    """Return what a call does to its path; `None` where nothing can go wrong."""
-    event = found.event
-    if "makes-folder" in event.tags:
-        is_open = "exist_ok" in row and not _is(event, str(row["exist_ok"]), False)
-        return None if is_open or row.get("always_exist_ok") or found.is_tried else "folder"
-    if event.tags & {"removes", "moves-file"}:
-        is_open = not _is(event, "ignore_errors", False) or not _is(event, "missing_ok", False)
-        return None if is_open or found.is_tried else "remove" if "removes" in event.tags else "move"
-    if "unpacks" in event.tags:
-        asked = event.arguments.get("download")
-        return "download" if asked is not None and asked.constants == (True,) and not found.is_tried else None
-    if "opens" in event.tags:
-        mode = event.arguments.get(str(row.get("mode", "")))
-        modes = mode.constants if mode is not None else None
-        return "write" if modes and all(isinstance(m, str) and m[:1] in ("w", "x") for m in modes) else None
-    # Libraries that take a function which writes, or are told which rank does, guard by themselves; tokenizers and
-    # configurations are small and the same on all ranks.
-    is_small = event.api.endswith(".save_pretrained") and "main" not in row
-    is_guarded = "downloads" in event.tags or "save_function" in event.arguments or event.open or is_small
-    mode = event.arguments.get(str(row.get("mode", "")))
-    is_added = bool(row.get("appends")) if mode is None else mode.constants != ("w",)
-    return None if is_guarded or is_added or not _is(event, str(row.get("main", "")), True) else "write"
-
-
-def _is(event: Event, name: str, default: bool) -> bool:
-    """The argument is not given, or certainly has its default."""
-    return name not in event.arguments or event.arguments[name].constants == (default,)
-
-
-# Names by which scripts tell their processes apart, whatever the reader knows of their values.
-_OWN = re.compile(r"(?i)rank|shard|worker|pid|uuid|mkdtemp|tempfile|tmp_path|tmpdir|proc(?:ess)?_?(?:id|index|num)")
-
-
-def _path(event: Event, parameter: str) -> Value | None:
-    return event.receiver if parameter == "self" else event.arguments.get(parameter)
-
-
-def _shared_listings(run: RunQuery) -> frozenset[int]:
-    """Return the calls that list a folder whose path is the same on all ranks: what they find, all ranks find."""
-    found: set[int] = set()
-    for event in (happening.event for happening in run.happenings("reads-file")):
-        name = str(row_of(run, event).get("path", ""))
-        value = event.receiver if name == "self" else event.arguments.get(name)
-        bits = event.snapshot.get(name, (value.varies if value is not None else LOST, 0, frozenset()))[0]
-        if event.result is not None and _is_many(event.result) and not bits & (DIVERGENT | LOST | UNSURE & ~UNMODELLED):
-            found.add(id(event.node))
-    return frozenset(found)
-
-
-def _is_listed(run: RunQuery, path: Value, listings: frozenset[int]) -> bool:
-    """Return whether a path is one of those that a listing gives."""
-    origin, atom = run.machine.origin(path), path.single
-    return (origin is not None and id(origin[1]) in listings) or (
-        isinstance(atom, Instance) and id(atom.node) in listings
-    )
-
-
-def _is_many(value: Value) -> bool:
-    """Return whether a call gives a list or an iterator."""
-    kinds = ("builtins.list", "builtins.iterator", "builtins.generator")
-    return bool(value.atoms) and all(isinstance(atom, Instance) and atom.cls in kinds for atom in value.atoms)
-
-
-def _is_shared(run: RunQuery, event: Event, parameter: str, listings: frozenset[int]) -> bool:
-    """The path is a text or a `Path`, and certainly the same on all ranks, or one of those that a listing gives."""
-    path = _path(event, parameter)
-    if path is None:
-        return False
-    bits = event.snapshot[parameter][0]
-    if bits & HOST and _is_listed(run, path, listings):
-        bits &= ~HOST
-    if bits & (DIVERGENT | LOST | UNSURE & ~UNMODELLED):
-        return False
-    if any(_OWN.search(text) for text in written_as(event, event.nodes.get(parameter))):
-        return False
-    return all(
-        atom.cls in ("pathlib.Path", "builtins.str", "")
-        if isinstance(atom, Instance)
-        else not isinstance(atom, PerRank) and (not isinstance(atom, Const) or isinstance(atom.value, str))
-        for atom in path.atoms
-    )
+    return frozenset(event.api for event in others if not is_stated(event, "download", False))
 
 
 EXAMPLES = (
