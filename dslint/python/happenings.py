@@ -83,10 +83,11 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     if row.tags & {"makes-loader", "makes-distributed-sampler"}:
         event.sources = loader_sources(m, given)
     m.events.append(event)
-    if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
-        m.program.focus.parsed(m, node)
+    if m.program.focus is not None:
+        m.program.focus.happened(m, event)
 
 
 def is_noted_early(m: Machine, row: Row) -> bool:
     """Return whether the event of a call comes before what it gives is made: it may be all that is asked for."""
-    return m.program.focus is not None and "parses-arguments" in row.tags
+    focus = m.program.focus
+    return focus is not None and not focus.question.results and "parses-arguments" in row.tags

@@ -21,7 +21,7 @@ from dslint.model.plan.handover import Handover, engine_of_arguments, handed_els
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
 from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
-from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
+from dslint.model.plan.localrank import LocalRank, local_rank_of
 from dslint.model.plan.missing import missing_script
 from dslint.model.plan.owntrainer import OwnOptimizer, own_optimizer
 from dslint.model.plan.parser.accept import passed as given_words
@@ -37,9 +37,10 @@ from dslint.model.plan.recipe import (
     standalone,
     started_by_hand,
 )
-from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
+from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
+from dslint.model.plan.trainedmodel import SIZES, TrainedModel, model_without_size
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -84,7 +85,8 @@ class RunPlan:
     ``meant`` is the file that a script which is nowhere would be if a module were a path, or a path a module.
     ``group_size``: the number of ranks that the script writes out for its process group. ``reads`` are the names of
     variables in the script. ``elsewhere`` is the optimizer that `deepspeed.initialize` gets in a module which the
-    script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config.
+    script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config,
+    ``trained`` the model of its one Trainer, where the config needs the hidden size of a model that has none.
     """
 
     command: LaunchCommand
@@ -120,6 +122,7 @@ class RunPlan:
     reads: frozenset[str] = frozenset()
     elsewhere: Fact[str] = field(default_factory=absent)
     own_optimizer: OwnOptimizer | None = None
+    trained: TrainedModel | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -175,8 +178,7 @@ def build_plans(
     plans += [_build(standalone(found), workspace, told, found) for found in alone]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
-        profile = workspace.memo("profile", path, read_profile) if path not in started else None
-        by_hand = started_by_hand(profile) if profile is not None else None
+        by_hand = started_by_hand(path, workspace) if path not in started else None
         if by_hand is not None:
             plans.append(_build(by_hand, workspace, told))
     users: dict[str, list[int]] = {}
@@ -227,9 +229,7 @@ def _planned(
 ) -> RunPlan:
     files = Files(command, workspace, written)
     script = _script_path(command, files)
-    matters = told.is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
-    matters = matters or command.script_flag(FLAG) is not None
-    profile = script_profile(script, workspace, matters) if script is not None else None
+    profile = script_profile(script, workspace, _matters(command), told.is_thorough) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
     around = files.beside(script) if script is not None else files
     choice = choose_config(command, profile, around, arguments_file) if named is None else named_config(*named, around)
@@ -242,7 +242,7 @@ def _planned(
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
     plain = script if _is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
-    is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
+    is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
     return RunPlan(
         command,
         counts.nodes,
@@ -269,14 +269,34 @@ def _planned(
         parser=parser,
         given=given_to,
         missing_script=missing_script(command, files) if script is None or command.cwd.is_known else None,
-        group=workspace.memo("group", plain, joins_group) if plain is not None else None,
+        group=_group(plain, workspace),
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
-        group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
+        group_size=_group_size(script, workspace),
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
-        elsewhere=_elsewhere(script, choice, consumer, workspace),
+        elsewhere=_elsewhere(profile, choice, consumer, workspace),
         own_optimizer=_own_optimizer(script, choice, consumer, workspace),
+        trained=_trained(profile, choice, consumer, workspace),
     )
+
+
+def _matters(command: LaunchCommand) -> bool:
+    """Whether something of the run depends on what the script does, by the words of the command alone."""
+    named = command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
+    return named or command.script_flag(FLAG) is not None
+
+
+def _group(plain: str | None, workspace: Workspace) -> Location | None:
+    """Where a script that no launcher starts joins a process group."""
+    if plain is None:
+        return None
+    return workspace.memo("group", plain, lambda source: joins_group(source, workspace))
+
+
+def _group_size(script: str | None, workspace: Workspace) -> Fact[int]:
+    if script is None:
+        return absent()
+    return workspace.memo("group size", script, lambda source: group_size(source, workspace)) or absent()
 
 
 def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:
@@ -285,10 +305,14 @@ def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fa
     return engine_of_arguments(script, workspace).or_else(consumer) if is_asked and script is not None else consumer
 
 
-def _elsewhere(script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace) -> Fact[str]:
+def _elsewhere(
+    profile: ScriptProfile | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
+) -> Fact[str]:
     """The optimizer that comes beside the one of the config; a Trainer passes none."""
     is_asked = consumer.get_or("deepspeed") == "deepspeed" and choice.doc is not None and choice.doc.has("/optimizer")
-    return handed_elsewhere(script, workspace) if is_asked and script is not None else absent()
+    if not is_asked or profile is None:
+        return absent()
+    return profile.elsewhere if profile.calls_engine else handed_elsewhere(profile.path, workspace)
 
 
 def _own_optimizer(
@@ -297,6 +321,16 @@ def _own_optimizer(
     """What the Trainer of the script is given; the script is interpreted where its words speak of an optimizer."""
     is_asked = script is not None and choice.doc is not None and consumer.get_or("") == "hf"
     return own_optimizer(script, workspace) if is_asked and script is not None else None
+
+
+def _trained(
+    profile: ScriptProfile | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
+) -> TrainedModel | None:
+    """The model without a hidden size; the script is interpreted where the config needs one."""
+    doc = choice.doc
+    if profile is None or doc is None or consumer.get_or("") != "hf" or all(doc.get(key) != "auto" for key in SIZES):
+        return None
+    return workspace.memo("trained", profile.args_path, lambda source: model_without_size(source, workspace))
 
 
 def _words(
@@ -318,7 +352,9 @@ def _arguments(
     if found is not None:
         return recipe_arguments(command, found, default_arguments(command, profile))
     own = given.values if given is not None and consumer.get_or("") != "hf" else {}
-    return {**own, **effective_arguments(command, profile, consumer, passed)}
+    effective = effective_arguments(command, profile, consumer, passed)
+    # What the parser makes of the words is better than a default, which an abbreviated option has replaced.
+    return {**own, **{name: fact for name, fact in effective.items() if name in passed or name not in own}}
 
 
 def _is_plain(command: LaunchCommand) -> bool:
@@ -330,16 +366,19 @@ def _local_rank(
 ) -> LocalRank | None:
     if script is None or command.launcher not in ("torchrun", "deepspeed", "accelerate"):
         return None
-    found = workspace.memo("local rank", script, read_local_rank)
-    source = workspace.read(script) if found is None and parser is not None else None
-    return found if source is None or parser is None else local_rank_of(parser, source)
+    if parser is None:
+        return None
+    return workspace.memo("local rank", script, lambda source: local_rank_of(parser, source))
 
 
-def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice) -> bool:
-    """The script changes the config; what it does to a dict of its own is known."""
+def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice, named: tuple[str, Location] | None) -> bool:
+    """The script changes the config; what it does to a dict of its own is known.
+
+    Whether another module writes into the config that its engine opens (``named``), `config_path` has looked at.
+    """
     if profile is None or (choice.doc is not None and choice.doc in profile.config_docs):
         return False
-    return profile.changes_config
+    return profile.changes_config and (named is None or named[1].path == profile.path)
 
 
 def _script_path(command: LaunchCommand, files: Files) -> str | None:

@@ -26,8 +26,8 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.plan.parser.options import Option
 from dslint.model.plan.runplan import RunPlan
-from dslint.model.plan.scriptargs import Declared
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -124,7 +124,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     flag = command.script_flag("--launcher")
     given = flag.value.text if flag is not None and flag.value is not None else None
-    operands = sum(not argument.flags[0].startswith("-") for argument in plan.profile.args.declared.values())
+    operands = sum(not option.flags for option in plan.profile.options.values())
     if flag is None and not command.may_hide_flags(operands):
         yield _missing(plan, declared, needed, None)
     elif flag is not None and given == "none":
@@ -160,7 +160,7 @@ def _severity(plan: RunPlan) -> Severity | None:
     return None if plan.world_size.is_known and not plan.command.in_docs else Severity.WARNING
 
 
-def _missing(plan: RunPlan, declared: Declared, needed: str, flag: Flag | None) -> Finding:
+def _missing(plan: RunPlan, declared: Option, needed: str, flag: Flag | None) -> Finding:
     command = plan.command
     stays = "stays `none`" if flag is None else "is `none`"
     hint = f"Append `--launcher {needed}` to the arguments of the script" if flag is None else None
