@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A variable of the shell alone: the command does not see it, unless it came from outside.
 _NOT_EXPORTED = "is set but not exported"
-# What `dslint plan` calls the parsers of `model/plan/parser/` and `scriptargs.py`; any other kind is open.
+# What `dslint plan` calls the parsers of `model/plan/parser/`; any other kind is open.
 _PARSERS = {"argparse": "argparse", "hf": "dataclasses", "trl": "dataclasses", "none": "none"}
 
 
@@ -119,15 +119,15 @@ class View:
     @property
     def parser(self) -> Parser | None:
         """The parser of the script; ``None`` without a script that can be read."""
-        found, profile = self.plan.parser, self.plan.profile
+        profile = self.plan.profile
+        found = self.plan.parser or (profile.parser if profile is not None else None)
         if found is not None:
             path = found.location.path if found.location is not None else self.plan.script or ""
             kind = _PARSERS.get(found.kind, "open")
             return Parser(kind, _LIBRARIES.get(found.kind, found.kind), not found.is_closed, found.open_because, path)
         if profile is None:
             return None
-        kind = _PARSERS.get(profile.args.parser, "open")
-        return Parser(kind, "", profile.args.is_open, "", profile.args_path or profile.path)
+        return Parser(_PARSERS["none"], "", False, "", profile.args_path or profile.path)
 
 
 _LIBRARIES = {"hf": "HfArgumentParser", "trl": "TrlParser", "lightning": "LightningCLI"}

@@ -22,12 +22,10 @@ from dslint.python.store import Key
 from dslint.python.values import LOST_VALUE, OPAQUE, Function, Instance, Unknown, Value, one
 from dslint.python.varies import LOST, UNMODELLED
 
-# Steps: of a script, of an open function or method, of the body of a module.
-SCRIPT, OPEN, MODULE = 20_000, 5_000, 3_000
+# Steps of the body of a module; those of scripts and open functions depend on what is asked (`questions.py`).
+MODULE = 3_000
 # A call may take what its caller has left, divided among the calls that come after it, and this much at least ...
 _SHARE, _FAIR, _SMALLEST, _LEAST = 0.95, 0.5, 0.3, 600
-# ... and this much at most where nothing concerns other ranks.
-_ASIDE = 1_500
 
 
 def within(m: Machine, function: Function, arguments: Arguments, node: ast.AST, run: Callable[[], Value]) -> Value:
@@ -58,7 +56,7 @@ def _share(m: Machine, function: Function, node: ast.AST, matters: bool) -> int:
     """Return the steps that a call may take; less each time that calls of the function took too many."""
     often = m.program.costly.get(id(function.node), 0)
     if not matters:
-        return _ASIDE >> min(2 * often, 6)
+        return m.program.effort.aside >> min(2 * often, 6)
     later = m.program.relevance(m).later(*_caller(m), node)
     part = max(1 / (1 + _FAIR * later), _SMALLEST) * _SHARE
     return max(int((m.limit - m.steps) * part) >> min(2 * often, 6), _LEAST)

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from dslint.python import attributes, configdicts, ranknames
 from dslint.python.binding import Arguments, annotation_of, default_of
-from dslint.python.budgets import OPEN, SCRIPT
 from dslint.python.bynames import class_of, names_loader, yields_own
 from dslint.python.dataclass_parsers import field_inputs
 from dslint.python.escapes import lose_fields, lose_names
@@ -84,7 +83,7 @@ class Analysis:
         m.store.set((m.frame.id, "__name__"), const("__main__"))
         from dslint.python.statements import execute
 
-        m.limit = SCRIPT
+        m.limit = self.program.effort.script
         guarded(m, module.tree, lambda: execute(m, module.tree.body))
         if m.keeps_configs:
             lose_names(m)
@@ -92,7 +91,10 @@ class Analysis:
         entry = Entry("script", module, module.tree, Seq(body), m.steps)
         self.entries.append(entry)
         self.ran = frozenset(m.reached)
-        if self.program.focus is None:
+        focus = self.program.focus
+        if focus is not None and focus.question.is_open:
+            self.open(module, wanted=lambda node: focus.is_named(node, module))
+        elif focus is None:
             self.open(module, everything=everything, wanted=wanted)  # while its names are still there
         m.store.undo(mark)
         return entry
@@ -187,7 +189,7 @@ class Analysis:
         if found is not None and found.node is not node and found.name != node.name:
             own = self._defined(node)  # what a decorator has made of it is called, with what the method takes
         if own is not None and own.node is node:
-            m.steps, m.limit = 0, OPEN
+            m.steps, m.limit = 0, self.program.effort.open
             guarded(
                 m,
                 node,
@@ -250,7 +252,7 @@ def _begin(m: Machine, module: Module, body: list[Node]) -> list[Node]:
     m.frame = Frame(number, module, number)
     m.frame.mark = m.store.mark()
     m.events, m.control, m.lanes, m.path, m.alive, m.steps, m.tries = body, 0, m.worlds.full, {}, True, 0, []
-    m.limit = OPEN
+    m.limit = m.program.effort.open
     return body
 
 

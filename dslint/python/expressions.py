@@ -95,7 +95,8 @@ def read_name(m: Machine, name: str, node: ast.AST) -> Value:
     if name in _BUILTINS:
         return one(Api(f"builtins.{name}"))
     if name in ("__file__", "__name__", "__doc__"):
-        return unknown(INPUT, f"`{name}`", type_="builtins.str")
+        atom = Unknown(INPUT, f"`{name}`", "builtins.str")
+        return Value(frozenset((atom,)), 0, 0, frozenset(), (name, frame.module.absolute))
     ranked = ranknames.named(m, name, m.frame.module, node) if scope is None or name not in scope.locals else None
     if ranked is not None:
         return ranked

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dslint.python.attributes import is_instance_of
 from dslint.python.heap import Frame, OutOfBudgetError
-from dslint.python.importgraph import File, ImportGraph, names_in, parsing, parsing_words
-from dslint.python.relevance import OPTIONS
+from dslint.python.importgraph import File, ImportGraph, names_in
+from dslint.python.questions import Question
 from dslint.python.source import Module
 from dslint.python.values import NOTHING, OPAQUE, Api, Value, one, unknown
 
 if TYPE_CHECKING:
+    from dslint.python.events import Event
     from dslint.python.files import Files
     from dslint.python.machine import Machine
 
@@ -31,29 +33,41 @@ _ARGV = frozenset({"argv"})
 class Focus:
     """The question for one script."""
 
-    def __init__(self, graph: ImportGraph, files: Files, script: str) -> None:
-        self.graph, self._all, self.script = graph, files, script
-        self.words = parsing_words(graph.rows)
-        self.forks = 0  # calls of one of several functions that are under way
-        self.is_answered = False
+    def __init__(self, graph: ImportGraph, files: Files, script: str, question: Question) -> None:
+        self.graph, self._all, self.script, self.question = graph, files, script, question
+        self.forks = 0  # calls that are under way, of one of several functions or of what makes several things
+        self.is_answered = self.first_is_answered = False
         self._arriving: set[tuple[int, str]] = set()
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Let nothing end inside a call."""
+        self.forks += 1
+        try:
+            yield
+        finally:
+            self.forks -= 1
 
     @cached_property
     def _reached(self) -> dict[str, File]:
+        return self._within(self.question.steps)
+
+    def _within(self, steps: int) -> dict[str, File]:
+        """Return the files that so many imports lead to, and the packages around them."""
         found: dict[str, File] = {}
-        pending = [self.script]
+        pending = [(self.script, 0)]
         while pending and len(found) < _MOST_FILES:
-            path = pending.pop()
+            path, depth = pending.pop()
             file = self.graph.file(self._all, path) if path not in found else None
             if file is not None:
                 found[path] = file
-                pending += file.imports
+                pending += [(inner, depth + 1) for inner in file.imports] if depth < steps else ()
         return found
 
     @cached_property
     def _at_once(self) -> set[str]:
-        """Return the files that parse or change the command line while they are imported, and who imports them."""
-        found = {path for path, file in self._reached.items() if file.parses_on_import}
+        """Return the files that do what is asked about while they are imported, and who imports them."""
+        found = {path for path, file in self._reached.items() if self._does(file, self.question)}
         importers: dict[str, list[str]] = {}
         for path, file in self._reached.items():
             for inner in file.imports:
@@ -65,14 +79,21 @@ class Focus:
             pending += more
         return found
 
+    def _does(self, file: File, question: Question) -> bool:
+        return file.changes_words or file.does(question)
+
+    def _is_all_near(self, question: Question) -> bool:
+        """Return whether no file further away does what a question asks about while it is imported."""
+        everywhere = self._within(question.steps)
+        return not any(self._does(file, question) for path, file in everywhere.items() if path not in self._reached)
+
     @property
     def matters(self) -> bool:
         """Return whether the script may parse its command line at all."""
-        anywhere, _ = parsing(self.graph.rows)
-        raw = self._all.read(self.script)
-        if raw is not None and anywhere.search(raw.decode("utf-8", "replace")):
+        own, anywhere = self.graph.file(self._all, self.script), self.question.anywhere
+        if own is not None and anywhere.search(own.text):
             return True
-        return any(file.parses for file in self._reached.values())
+        return any(file.mentions(self.question) for file in self._reached.values())
 
     # -- imports ------------------------------------------------------------------------------------------------
 
@@ -145,11 +166,12 @@ class Focus:
         stored = m.store.peek(cell)
         if cell not in m.shared.waiting or (stored is not None and stored.atoms):
             return False
-        words = names_in(home.lines(statement.lineno, statement.end_lineno or statement.lineno))
-        if not words.isdisjoint(self.words | OPTIONS | _ARGV):
+        words = self.question.all_words | _ARGV
+        named = names_in(home.lines(statement.lineno, statement.end_lineno or statement.lineno))
+        if not named.isdisjoint(words):
             return False
         found = self.graph.mentioned(self._all, home.absolute, frozenset((call.func.id,)))
-        return bool(found) and not any(self.graph.may_parse(self._all, *one, OPTIONS | _ARGV) for one in found)
+        return bool(found) and not any(self.graph.leads(self._all, *one, words) for one in found)
 
     def handed_on(self, m: Machine, source: int, target: int) -> None:
         """Give the names whose import was put off to a module that imports all of another one."""
@@ -159,33 +181,49 @@ class Focus:
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    def leads(self, module: Module, words: frozenset[str]) -> bool:
+    def leads(self, module: Module, words: frozenset[str], question: Question) -> bool:
         """Return whether one of some names is imported by a module from one that parses a command line by its words.
 
         Of a module that is imported as a whole, what has one of the names.
         """
         path = module.absolute
-        found = self.graph.mentioned(self._all, path, words)
-        return any(self.graph.may_parse(self._all, *home) for home in found if home[0] != path)
+        steps = question.steps - 1
+        found = self.graph.mentioned(self._all, path, words) if steps >= 0 else set()
+        return any(self.graph.leads(self._all, *home, question.words, steps) for home in found if home[0] != path)
+
+    def is_named(self, node: ast.AST, module: Module) -> bool:
+        """Return whether a function itself mentions what is asked about."""
+        text = module.text(node)
+        return self.question.anywhere.search(text) is not None and not names_in(text).isdisjoint(self.question.words)
 
     def is_missed(self, m: Machine, node: ast.AST, module: Module) -> bool:
         """Return whether code that was passed over may parse the command line by the names in it."""
         relevance = m.program.relevance(m)
-        return relevance.leads(relevance.words(node, module), module, self.words)
+        return relevance.leads(relevance.words(node, module), module, self.question)
 
-    def parsed(self, m: Machine, node: ast.AST) -> None:
-        """End the interpretation at a call that parses the command line, where nothing after it can parse again.
+    def happened(self, m: Machine, event: Event) -> None:
+        """End the interpretation at a call that is asked about, where nothing after it leads to another one.
 
         Raises:
             OutOfBudgetError: the question is answered.
         """
-        if self.forks or not self._is_last(m, node):
+        if self.forks or not self._is_asked(event) or (self.question.is_open and m.tries):
+            return
+        first = self.question.first
+        if first is not None and event.tags & first.tags:
+            self.first_is_answered = not m.lost and self._is_last(m, event.node, first) and self._is_all_near(first)
+        if not self._is_last(m, event.node, self.question):
             return
         self.is_answered = True
         m.steps = _OVER
         raise OutOfBudgetError
 
-    def _is_last(self, m: Machine, node: ast.AST) -> bool:
+    def _is_asked(self, event: Event) -> bool:
+        if event.command_line is not None:
+            return event.command_line.parses
+        return event.api in self.question.apis or bool(event.tags & self.question.tags)
+
+    def _is_last(self, m: Machine, node: ast.AST, question: Question) -> bool:
         frame: Frame | None = m.frame
         at: ast.AST | None = node
         relevance = m.program.relevance(m)
@@ -200,7 +238,7 @@ class Focus:
                 return False
             running.append(scope)
             words = names_in(_rest(frame.module, at, scope))
-            if relevance.leads(words, frame.module, self.words, running):
+            if relevance.leads(words, frame.module, question, running):
                 return False
             at, frame = frame.call, frame.parent
         return True

@@ -86,8 +86,8 @@ def noted_event(m: Machine, row: Row, bound: BoundArguments, base: Value | None,
     elif "deals_out" in row.extra:
         event.sources = trainer_sources(m, given, row.extra["deals_out"])
     m.events.append(event)
-    if event.command_line is not None and event.command_line.parses and m.program.focus is not None:
-        m.program.focus.parsed(m, node)
+    if m.program.focus is not None:
+        m.program.focus.happened(m, event)
 
 
 # Classes of models that are wrapped for several ranks.
@@ -111,4 +111,5 @@ def _is_wrapped(m: Machine, value: Value) -> bool:
 
 def is_noted_early(m: Machine, row: Row) -> bool:
     """Return whether the event of a call comes before what it gives is made: it may be all that is asked for."""
-    return m.program.focus is not None and "parses-arguments" in row.tags
+    focus = m.program.focus
+    return focus is not None and not focus.question.results and "parses-arguments" in row.tags

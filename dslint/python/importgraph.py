@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dslint.python.libraries import Libraries
@@ -14,10 +14,13 @@ from dslint.python.search import is_library
 
 if TYPE_CHECKING:
     from dslint.python.files import Files
+    from dslint.python.questions import Question
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([^\n#;]+))", re.MULTILINE
 )
+# More than there are files between two.
+MOST_STEPS = 1_000
 NAME = re.compile(r"[^\W\d]\w*")
 _BLOCK = re.compile(r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
 _NEXT = re.compile(r"^[^\s#)\]}]", re.MULTILINE)
@@ -32,33 +35,33 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(NAME.findall(_TEXT.sub(" ", text)))
 
 
-@cache
-def parsing_words(rows: Libraries) -> frozenset[str]:
-    """Return the names by which a script parses its command line."""
-    found = set()
-    for path in rows.tagged(frozenset(("parses-arguments",))):
-        first, _, last = path.rpartition(".")
-        is_common = "_" not in last and (last.islower() or last.isupper())
-        found.add(first.partition(".")[0] if is_common else last)
-    return frozenset(found)
-
-
-@cache
-def parsing(rows: Libraries) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what is found in a text that parses a command line anywhere, and in one that does at its top."""
-    words = "|".join(sorted(parsing_words(rows)))
-    return re.compile(rf"\b(?:{words})\b"), re.compile(rf"^[^\s#@'\"][^\n]*\b(?:{words})\(", re.MULTILINE)
-
-
 @dataclass
 class File:
     """What the text of a file says: the files that it imports, and which of them each name that it binds is from."""
 
     text: str
-    parses: bool
-    parses_on_import: bool
+    # What runs where the file is imported.
+    body: str
+    changes_words: bool
     imports: list[str] = field(default_factory=list)
     names: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    asked: dict[Question, tuple[bool, bool]] = field(default_factory=dict)
+
+    def mentions(self, question: Question) -> bool:
+        """Return whether importing a file runs code, or defines it, with words of a question."""
+        return self._words(question)[0]
+
+    def does(self, question: Question) -> bool:
+        """Return whether importing a file does what is asked about."""
+        return self._words(question)[1]
+
+    def _words(self, question: Question) -> tuple[bool, bool]:
+        found = self.asked.get(question)
+        if found is None:
+            anywhere = question.anywhere.search(self.body) is not None
+            at_once = anywhere and question.at_import.search(self.body) is not None
+            found = self.asked[question] = anywhere, at_once
+        return found
 
     @cached_property
     def _spans(self) -> dict[str, tuple[int, int]]:
@@ -85,9 +88,8 @@ class ImportGraph:
     def __init__(self, rows: Libraries) -> None:
         self.rows = rows
         self._files: dict[str, File | None] = {}
-        self._clean: set[tuple[str, str, frozenset[str]]] = (
-            set()
-        )  # names of files of which it is known that nothing there parses
+        # Names of files of which it is known that nothing there has one of some words, for so many steps.
+        self._clean: dict[tuple[str, str, frozenset[str]], int] = {}
 
     def file(self, files: Files, path: str) -> File | None:
         """Return what a file says; `None` when it cannot be read."""
@@ -98,12 +100,9 @@ class ImportGraph:
         return self._files[path]
 
     def _read(self, files: Files, path: str, text: str) -> File:
-        anywhere, at_import = parsing(self.rows)
         main = _MAIN.search(text)
         body = text[: main.start()] if main is not None else text
-        parses = anywhere.search(body) is not None
-        changes = "argv" in body and _CHANGES.search(body) is not None
-        found = File(text, parses, changes or (parses and at_import.search(body) is not None))
+        found = File(text, body, "argv" in body and _CHANGES.search(body) is not None)
         for match in _IMPORT.finditer(text):
             self._add(files, path, match, found)
         return found
@@ -146,27 +145,56 @@ class ImportGraph:
         full = f"{home}{'' if home.endswith('.') else '.'}{name}"
         return files.answer(("module", posixpath.dirname(path), files.root(path), full))
 
-    def may_parse(self, files: Files, path: str, name: str, more: frozenset[str] = frozenset()) -> bool:
-        """Return whether what a file has under a name, or what that mentions, parses a command line by its words.
+    def leads(self, files: Files, path: str, name: str, words: frozenset[str], steps: int = MOST_STEPS) -> bool:
+        """Return whether what a file has under a name, or what that mentions, has one of some words in its code.
 
-        Or whether it has one of some `more` words.
+        What it mentions is looked for so many `steps` from file to file; where a file hands on a name is no step.
         """
-        words = parsing_words(self.rows) | more
-        seen = {(path, name)}
-        pending = [(path, name)]
+        return self._lead(files, {(path, name)}, words, steps)
+
+    def any_leads(self, files: Files, path: str, words: frozenset[str], steps: int = MOST_STEPS) -> bool:
+        """Return whether the code of a file, or what it mentions of others, has one of some words."""
+        file = self.file(files, path)
+        if file is None:
+            return False
+        named = frozenset(NAME.findall(file.text))
+        if not named.isdisjoint(words) and not names_in(file.text).isdisjoint(words):
+            return True
+        return self._lead(files, self.mentioned(files, path, named), words, steps - 1) if steps else False
+
+    def concerns(self, files: Files, path: str, question: Question) -> bool:
+        """Return whether a script may do what is asked about: by its code, what that mentions, or what it imports."""
+        file = self.file(files, path)
+        if file is None:
+            return False
+        if path.endswith(".ipynb"):  # its code stands in texts
+            return question.anywhere.search(file.text) is not None
+        if self.any_leads(files, path, question.words, question.steps):
+            return True
+        imported = (self.file(files, home) for home in file.imports)
+        return any(inner is not None and inner.does(question) for inner in imported)
+
+    def _lead(self, files: Files, tops: set[tuple[str, str]], words: frozenset[str], steps: int) -> bool:
+        left = dict.fromkeys(tops, steps)  # how many steps may follow
+        pending = list(tops)
         while pending:
             home, top = pending.pop()
-            if (home, top, more) in self._clean:
+            most = left[home, top]
+            if self._clean.get((home, top, words), -1) >= most:
                 continue
             file = self.file(files, home)
             block = file.blocks.get(top, frozenset()) if file is not None else frozenset()
             if not block.isdisjoint(words) and file is not None and not file.code(top).isdisjoint(words):
                 return True
-            further = set(file.names.get(top, ()) if file is not None else ()) | self.mentioned(files, home, block)
-            further -= seen
-            pending += further
-            seen |= further
-        self._clean |= {(*one, more) for one in seen}
+            handed = set(file.names.get(top, ())) if file is not None else set()
+            for one in handed | self.mentioned(files, home, block):
+                after = most if one[0] == home or one in handed else most - 1
+                if after > left.get(one, -1):
+                    left[one] = after
+                    pending.append(one)
+        for one, most in left.items():
+            key = (one[0], one[1], words)
+            self._clean[key] = max(most, self._clean.get(key, -1))
         return False
 
     def mentioned(self, files: Files, path: str, words: frozenset[str]) -> set[tuple[str, str]]:

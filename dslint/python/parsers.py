@@ -27,8 +27,12 @@ COMPUTED = "an option has a computed name"
 
 def read_call(m: Machine, row: Row, bound: BoundArguments, receiver: Atom | None, node: ast.AST) -> Value | None:
     """Return what a method of a parser gives; `None` for methods that the row alone describes."""
-    if "dataclasses" in row.extra and m.program.focus is None:
+    focus = m.program.focus
+    if "dataclasses" in row.extra and focus is None:
         return dataclass_parsers._into_dataclasses(m, row, bound, receiver, node)
+    if "dataclasses" in row.extra and focus is not None and focus.question.results:
+        with focus.under_way():
+            return dataclass_parsers._into_dataclasses(m, row, bound, receiver, node)
     if "options" in row.extra:
         return _add_options(m, row.extra["options"], bound.given.get("parser"), node)
     handler = _METHODS.get(row.path)

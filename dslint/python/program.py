@@ -17,6 +17,7 @@ from dslint.python.heap import Frame, OutOfBudgetError
 from dslint.python.joins import join
 from dslint.python.machine import Machine
 from dslint.python.moduleruns import ModuleRun, Noted, Recording, is_kept, replay
+from dslint.python.questions import Effort
 from dslint.python.relevance import Relevance
 from dslint.python.search import is_library
 from dslint.python.shared import Shared
@@ -29,19 +30,13 @@ if TYPE_CHECKING:
     from dslint.python.focus import Focus
 
 
-# Modules that are run for a question.
-MOST_FOCUSED = 60
-
-
 class Program:
     """The modules that one machine has read and run."""
-
-    # Large projects import some 300 from one script. More than these, and the rest is lost.
-    max_modules = 600
 
     def __init__(self, files: Files, shared: Shared | None = None, focus: Focus | None = None) -> None:
         self.files = files
         self.focus = focus
+        self.effort = focus.question.effort if focus is not None else Effort()
         self.shared = shared or Shared()
         # The file that is run as `__main__`, and the run of a module that takes place.
         self.main = ""
@@ -181,9 +176,11 @@ class Program:
             self._recording.imports(module, node)
         if path in self._run or path in self._running:
             return
-        if len(self._run) >= (self.max_modules if self.focus is None else MOST_FOCUSED):
+        if len(self._run) >= self.effort.modules:
             if self._recording is not None:
                 self._recording.is_complete = False
+            if self.focus is not None:
+                m.lost["modules"] = m.lost.get("modules", 0) + 1
             return
         self._running.add(path)
         body = self._replayed(m, module)

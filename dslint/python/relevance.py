@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dslint.python.importgraph import names_in
+from dslint.python.importgraph import MOST_STEPS, names_in
 from dslint.python.libraries import Libraries
+from dslint.python.questions import OPTIONS, Question
 from dslint.python.source import Module
 
 if TYPE_CHECKING:
@@ -81,8 +82,6 @@ _RANKS = frozenset(
         "sync_dist",
     }
 )
-# Words by which options are added to a parser.
-OPTIONS = frozenset({"add_argument", "add_parser", "add_arguments", "set_defaults"})
 _CALL = re.compile(r"([^\W\d]\w*)\s*\(")
 _WORD = re.compile(r"[^\W\d]\w*")
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -141,7 +140,7 @@ class Relevance:
 
     def __init__(self, rows: Libraries, focus: Focus | None = None) -> None:
         self._focus = focus
-        self._events = event_words(rows) if focus is None else focus.words | OPTIONS
+        self._events = event_words(rows) if focus is None else focus.question.all_words
         self._waiting = waiting_words(rows)
         self._defined: dict[str, list[tuple[ast.AST, Module]]] = {}
         self._known: dict[int, bool] = {}
@@ -183,9 +182,12 @@ class Relevance:
             found = module.words[node] = frozenset(_WORD.findall(_text(node, module)[1]))
         return found
 
-    def _names(self, node: ast.AST, module: Module, wanted: frozenset[str]) -> bool:
-        """Return whether one of the words stands in the code of a function, not in its strings and comments only."""
-        return not names_in(_text(node, module)[1]).isdisjoint(wanted)
+    def _names(self, node: ast.AST, module: Module) -> frozenset[str]:
+        """Return the names that stand in the code of a function, without those in its strings and comments."""
+        found = module.names_in_code.get(node)
+        if found is None:
+            found = module.names_in_code[node] = names_in(_text(node, module)[1])
+        return found
 
     def of(self, node: ast.AST, module: Module) -> bool:
         """Return whether a function, or one that it may call, mentions something that concerns other ranks."""
@@ -225,39 +227,50 @@ class Relevance:
                 found.append(line)
         return found
 
-    def leads(
-        self, words: frozenset[str], module: Module, wanted: frozenset[str], without: Sequence[ast.AST] = ()
-    ) -> bool:
-        """Return whether names in a module, or the functions that they may mean, mention one of the `wanted` words.
+    def leads(self, words: frozenset[str], module: Module, question: Question, without: Sequence[ast.AST] = ()) -> bool:
+        """Return whether names in a module, or the functions that they may mean, mention what is asked about.
 
         What is `without` is not looked at.
         """
-        if not words.isdisjoint(wanted):
+        if not words.isdisjoint(question.words):
             return True
-        if self._focus is not None and self._focus.leads(module, words):
+        if self._focus is not None and self._focus.leads(module, words, question):
             return True
-        inner = {id(found[0]): found for word in words for found in self._defined.get(word, ())}
-        return any(self._search(*f, wanted, without) for f in inner.values() if all(f[0] is not w for w in without))
+        inner = {id(found[0]): found for word in words for found in self._meant(word, module, question)}
+        return any(
+            self._search(*found, question.words, without, question)
+            for found in inner.values()
+            if all(found[0] is not node for node in without)
+        )
+
+    def _meant(self, word: str, module: Module, question: Question | None) -> list[tuple[ast.AST, Module]]:
+        """Return the functions that a name in a module may mean; near an import only those that imports lead to."""
+        found = self._defined.get(word, [])
+        is_near = question is not None and question.steps < MOST_STEPS
+        return [(node, home) for node, home in found if home is module] if is_near else found
 
     def _search(
-        self, node: ast.AST, module: Module, wanted: frozenset[str] | None = None, without: Sequence[ast.AST] = ()
-    ) -> bool:
+        self, node: ast.AST, module: Module, wanted: frozenset[str] | None = None, without: Sequence[ast.AST] = (),
+        question: Question | None = None,
+    ) -> bool:  # fmt: skip
         """Return whether one of the `wanted` words (of those that concern other ranks) is within reach."""
         seen: set[int] = {id(node), *map(id, without)}
         pending = [(node, module)]
+        searched = self._events if wanted is None else wanted
+        if question is None and self._focus is not None:
+            question = self._focus.question
         while pending:
             top, home = pending.pop()
-            words = self.words(top, home)
-            searched = self._events if wanted is None else wanted
-            if not words.isdisjoint(searched) and (self._focus is None or self._names(top, home, searched)):
+            words = self.words(top, home) if self._focus is None else self._names(top, home)
+            if not words.isdisjoint(searched):
                 return True
             known = self._known.get(id(top)) if wanted is None else None
             if known:
                 return True
-            if self._focus is not None and self._focus.leads(home, words):
+            if self._focus is not None and question is not None and self._focus.leads(home, words, question):
                 return True
-            for word in words & self._defined.keys() if known is None else ():
-                for inner in self._defined[word]:
+            for word in words if known is None else ():
+                for inner in self._meant(word, home, question):
                     if id(inner[0]) not in seen:
                         seen.add(id(inner[0]))
                         pending.append(inner)

@@ -28,7 +28,7 @@ from dslint.python.values import (
     one,
     unknown,
 )
-from dslint.python.varies import DATA, DIVERGENT, RANK, RANKED
+from dslint.python.varies import DATA, DIVERGENT, NODE, RANK, RANKED
 
 # What nobody knows of a number that counts within a group of ranks.
 GROUP_RANK, GROUP_SIZE = "rank in a group", "size of a group"
@@ -76,6 +76,8 @@ class Place:
     def _number(self) -> object:
         if self.anchor is not None:
             return ("field", *self.anchor)
+        if self.row.varies == NODE and not self.operands:
+            return (self.row.path, ())  # how many devices a machine has does not change while a process lives
         if self.row.varies is not None and self.row.varies != 0:
             return None
         numbers = tuple(v.number if v.number is not None else v.single for v in self.operands)

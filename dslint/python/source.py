@@ -32,6 +32,7 @@ class Module:
         self.name = name
         # The words in the text of its functions, and what they call, for those who ask (`relevance.py`).
         self.words: dict[ast.AST, frozenset[str]] = {}
+        self.names_in_code: dict[ast.AST, frozenset[str]] = {}
         self.calls: dict[ast.AST, list[tuple[str, int]]] = {}
         self.called: frozenset[str] | None = None
         self._places: dict[re.Pattern[str], re.Match[str] | None] = {}

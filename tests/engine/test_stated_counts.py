@@ -15,6 +15,7 @@ import argparse
 import deepspeed
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
 parser = deepspeed.add_config_arguments(parser)
 engine, *_ = deepspeed.initialize(args=parser.parse_args(), model=None)
 """

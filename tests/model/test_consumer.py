@@ -57,8 +57,8 @@ def consumer(root: Path, files: dict[str, str], **stated: object) -> str:
         (INITIALIZE.format("'ds.json'"), "deepspeed"),
         (INITIALIZE.format("str(Path(__file__).parent / 'ds.json')").replace("\n", "\nfrom pathlib import Path\n", 1),
          "deepspeed"),
-        (INITIALIZE.format("CONFIG") + "CONFIG = 'ds.json'\n", "deepspeed"),
-        (INITIALIZE.format("FILES['a']") + "FILES = {'a': 'ds.json', 'b': 'other.json'}\n", "deepspeed"),
+        ("CONFIG = 'ds.json'\n" + INITIALIZE.format("CONFIG"), "deepspeed"),
+        ("FILES = {'a': 'ds.json', 'b': 'other.json'}\n" + INITIALIZE.format("FILES['a']"), "deepspeed"),
         (TRAINER.format("'ds.json'"), "hf"),
         (TRAINER.format("'ds.json'").replace("TrainingArguments", "Seq2SeqTrainingArguments"), "hf"),
         ("from trl import SFTConfig\nargs = SFTConfig(deepspeed='ds.json')\n", "hf"),
@@ -168,6 +168,7 @@ def test_one_file_alone_finds_its_users_in_the_project(project: Path) -> None:
 def test_a_parser_of_unseen_classes_trains_only_if_one_is_called_so(project: Path, classes: str, reader: str) -> None:
     script = (
         f"from lib.args import *\nfrom transformers import HfArgumentParser\nparser = HfArgumentParser({classes})\n"
+        "parser.parse_args_into_dataclasses()\n"
     )
     run = "torchrun --nproc_per_node 2 chat.py --deepspeed ds.json\n"
     assert consumer(project, {"chat.py": script, "run.sh": run}) == reader

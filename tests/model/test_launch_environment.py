@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dslint.core.fix import apply_edits
@@ -12,6 +14,7 @@ from dslint.model.launch.environment import kept, settings
 from dslint.model.launch.flagedits import without_flag
 from dslint.model.launch.ncclnames import OBSOLETE, RENAMED, is_known, is_nccl, is_timeout, meant
 from dslint.model.plan.groupmade import joins_group
+from dslint.model.workspace import Workspace
 
 
 def doc(text: str) -> LaunchDoc:
@@ -161,4 +164,6 @@ JOINS = 'dist.init_process_group("nccl")\n'
     ],
 )
 def test_a_script_joins_a_group_on_its_main_path(body: str, expected: bool) -> None:
-    assert (joins_group(SourceFile("train.py", HEAD + body)) is not None) is expected
+    source = SourceFile("train.py", HEAD + body)
+    workspace = Workspace(Path("/nonexistent"), {source.path: source.text})
+    assert (joins_group(source, workspace) is not None) is expected

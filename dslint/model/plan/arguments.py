@@ -14,7 +14,7 @@ from dslint.model.plan.users import OWN_RULES
 
 if TYPE_CHECKING:
     from dslint.model.plan.config import ConfigChoice
-    from dslint.model.plan.scriptargs import Declared
+    from dslint.model.plan.parser.options import Option
     from dslint.model.plan.scriptprofile import ScriptProfile
 
 # Command-line tools around the Trainer of transformers that take its arguments by their own names.
@@ -73,7 +73,7 @@ def _script_arguments(
     command: LaunchCommand, profile: ScriptProfile | None, passed: Mapping[str, Fact[str]]
 ) -> dict[str, Fact[Any]]:
     arguments: dict[str, Fact[Any]] = {}
-    declared = profile.args.declared if profile is not None else {}
+    declared = profile.options if profile is not None else {}
     for dest, argument in declared.items():
         if argument.default.is_known:
             arguments[dest] = unknown("the command may set it") if command.may_hide_flags() else argument.default
@@ -83,7 +83,7 @@ def _script_arguments(
 
 
 def _training_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
-    if profile is not None and profile.training and profile.args.training_arguments == "":
+    if profile is not None and profile.constructed.values and profile.parsed.kind == "":
         return _constructed(command, profile)
     arguments = default_arguments(command, profile)
     for flag in command.script_flags:
@@ -93,24 +93,23 @@ def _training_arguments(command: LaunchCommand, profile: ScriptProfile | None) -
         elif name.startswith("no_") and is_flag(name[3:]):
             arguments[name[3:]] = known(False, flag.location)
     if profile is not None:
-        for name in profile.args.rewritten & arguments.keys():
+        for name in profile.parsed.rewritten & arguments.keys():
             arguments[name] = unknown("the script assigns it after parsing")
     return arguments
 
 
 def default_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> dict[str, Fact[Any]]:
     """Defaults that are certain: the class is the one of transformers and every flag of the command is seen."""
-    args = profile.args if profile is not None else None
     arguments: dict[str, Fact[Any]]
-    if args is None or args.training_arguments != "exact" or args.is_open or command.may_hide_flags():
+    if profile is None or profile.parsed.kind != "exact" or profile.is_open or command.may_hide_flags():
         arguments = dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
         if not command.may_hide_flags():
             # No class is known to switch this search on by default.
             arguments["auto_find_batch_size"] = known(False)
         return arguments
     arguments = {name: known(value) for name, value in EXACT_DEFAULTS.items()}
-    for name in (name for name in HF_NAMES if name in args.declared):
-        default = args.declared[name].default
+    for name in (name for name in HF_NAMES if name in profile.options):
+        default = profile.options[name].default
         arguments[name] = default if default.is_known else unknown("the script computes its default")
     # What `accelerate launch` says of precision and accumulation goes to its plugin, not into these arguments.
     return arguments
@@ -118,18 +117,18 @@ def default_arguments(command: LaunchCommand, profile: ScriptProfile | None) -> 
 
 def _constructed(command: LaunchCommand, profile: ScriptProfile) -> dict[str, Fact[Any]]:
     """``TrainingArguments(...)`` called by the script: its keywords, else the default where it is certain."""
-    is_certain = profile.training_class == "exact" and "**" not in profile.training
+    is_certain = profile.constructed.kind == "exact" and "**" not in profile.constructed.values
     arguments: dict[str, Fact[Any]] = (
         {name: known(value) for name, value in EXACT_DEFAULTS.items()}
         if is_certain
         else dict.fromkeys(HF_NAMES, unknown("its default is not certain"))
     )
-    if not is_certain and "**" not in profile.training:
+    if not is_certain and "**" not in profile.constructed.values:
         arguments["auto_find_batch_size"] = known(False)
-    arguments.update({name: fact for name, fact in profile.training.items() if name in HF_NAMES})
-    if profile.training_dests:
+    arguments.update({name: fact for name, fact in profile.constructed.values.items() if name in HF_NAMES})
+    if profile.constructed.dests:
         own = _script_arguments(command, profile, passed_arguments(command))
-        for name, dest in profile.training_dests.items():
+        for name, dest in profile.constructed.dests.items():
             if name in HF_NAMES and dest in own and own[dest].is_known:
                 arguments[name] = own[dest]
     return {name: fitting(name, fact) for name, fact in arguments.items()}
@@ -158,7 +157,7 @@ def _text(flag: Flag) -> Fact[str]:
     return known(flag.value.text, *_places(flag))
 
 
-def _converted(fact: Fact[str], declared: Declared | None) -> Fact[Any]:
+def _converted(fact: Fact[str], declared: Option | None) -> Fact[Any]:
     converters: Mapping[str, type] = {"int": int, "float": float}
     convert = converters.get(declared.type) if declared is not None else None
     if not fact.is_known or convert is None:

@@ -173,7 +173,7 @@ def _from_script(command: LaunchCommand, profile: ScriptProfile | None, files: F
 
 def _from_default(command: LaunchCommand, profile: ScriptProfile, files: Files) -> ConfigChoice:
     for dest in dict.fromkeys((*profile.config_dests, *_CONFIG_DESTS)):
-        declared = profile.args.declared.get(dest)
+        declared = profile.options.get(dest)
         default = declared.default if declared is not None else None
         if default is None or not default.is_known or not isinstance(default.value, str):
             continue

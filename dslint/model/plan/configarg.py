@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dslint.core.fact import Fact, known
-from dslint.model.plan.pyscript import PyScript
-from dslint.model.plan.trainerclass import trainer_class
+from dslint.core.source import Location
+from dslint.model.plan.questions import CONFIG_READERS
+from dslint.model.plan.scriptrun import ScriptRun, option_of, place_of, written
+from dslint.python import paths
 from dslint.python.changes import DICT_CHANGES
+from dslint.python.events import Event
+from dslint.python.source import Module
+from dslint.python.values import Const, Instance, Value
 
 SUFFIXES = (".json", ".hjson", ".jsonc")
-_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
-_LOADERS = ("json.load", "hjson.load", "json5.load")
-# Functions around a path that leave it the same file.
-_SAME_FILE = ("str", "pathlib.Path", "os.path.abspath", "os.path.realpath", "os.path.expanduser")
+# Where each of them takes it; DeepSpeed by two names.
+_TAKES = ("config", "config_params", "deepspeed", "hf_ds_config", "config_file_or_dict")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigArgument:
-    """One expression that chooses the config: a path in the script, an argument of it, or something computed.
+    """One value that chooses the config: a path in the script, an argument of it, or something computed.
 
-    ``path`` is absent and ``dest`` empty when the expression cannot be read. ``is_changed``: the
-    script reads the file itself and writes into what it has read. ``pattern`` is what is fixed in a computed path
-    (``configs/zero*.json``), ``node`` the expression.
+    ``api`` gets it at ``location``, ``reader`` fills it. ``path`` is absent and ``dest`` empty when nobody can tell
+    what it is. ``is_changed``: the script reads the file itself and writes into what it has read. ``pattern`` is what
+    is fixed in a computed path (``configs/zero*.json``).
     """
 
+    api: str
+    reader: str
+    location: Location
     path: Fact[str] | None = None
     dest: str = ""
     is_changed: bool = False
     pattern: str = ""
-    node: ast.expr | None = None
 
     @property
     def is_known(self) -> bool:
@@ -40,97 +45,105 @@ class ConfigArgument:
         return (self.path is not None or bool(self.dest)) and not self.is_changed
 
 
-def config_arguments(script: PyScript) -> Iterator[tuple[str, ConfigArgument]]:
-    """Every place where the script hands a config over, with the dotted name of what receives it."""
-    for name, call in script.called:
-        for node in _nodes(name, call, script):
-            if not (isinstance(node, ast.Constant) and node.value is None):
-                found = _read(script, node, depth=0)
-                yield (
-                    name,
-                    replace(found, node=node, pattern="" if found.path or found.dest else _pattern(script, node)),
-                )
+def reader_of(event: Event) -> str | None:
+    """Who fills the config that a call gets; empty where it only looks at it, ``None`` where it takes none."""
+    return "hf" if "training-arguments" in event.tags else CONFIG_READERS.get(event.api)
 
 
-def _nodes(name: str, call: ast.Call, script: PyScript) -> list[ast.expr]:
-    keywords = {k.arg: k.value for k in call.keywords if k.arg}
-    wanted: tuple[str, ...]
-    if name == "deepspeed.initialize":
-        wanted = ("config", "config_params")
-    elif trainer_class(script, name):
-        wanted = ("deepspeed",)
-    elif is_lightning_strategy(name):
-        wanted = ("config",)
-    elif name.endswith(("DeepSpeedPlugin", "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig")):
-        return [*call.args[:1], *(keywords[k] for k in ("hf_ds_config", "config_file_or_dict") if k in keywords)]
-    else:
-        return []
-    return [keywords[key] for key in wanted if key in keywords]
+def config_arguments(run: ScriptRun, events: Sequence[Event]) -> Iterator[ConfigArgument]:
+    """Every place among some events where the script hands a config over."""
+    for event in events:
+        reader = reader_of(event)
+        for name in _TAKES if reader is not None else ():
+            value = event.arguments.get(name)
+            if value is None or value.constants == (None,) or reader is None:
+                continue
+            here = place_of(event, name)
+            plain = ConfigArgument(event.api, reader, here)
+            node = event.nodes.get(name)
+            for found in _read(run, plain, (event, name), value, 0):
+                changed = isinstance(node, ast.Name) and _is_loaded(run, value) and _is_changed(event.module, node.id)
+                yield replace(found, is_changed=found.is_changed or changed)
 
 
-def reader_of(script: PyScript, name: str) -> str:
-    """Which library fills a config that is handed to this function or class; empty where it only looks at it."""
-    if name == "deepspeed.initialize":
-        return "deepspeed"
-    if trainer_class(script, name) or name.endswith("HfTrainerDeepSpeedConfig"):
-        return "hf"
-    if name.endswith("DeepSpeedPlugin"):
-        return "accelerate"
-    return "lightning" if is_lightning_strategy(name) else ""
+def _read(
+    run: ScriptRun, plain: ConfigArgument, at: tuple[Event, str], value: Value, depth: int
+) -> list[ConfigArgument]:
+    """Return what a value says of the config: one answer for each path that it may be."""
+    texts = [atom.value for atom in value.atoms if isinstance(atom, Const) and isinstance(atom.value, str)]
+    if texts and len(texts) == len([atom for atom in value.atoms if atom != Const(None)]):
+        named = sorted(text for text in texts if text.endswith(SUFFIXES))
+        return [replace(plain, path=known(text, written(*at, text))) for text in named] or [plain]
+    option = option_of(value) or _field(value)
+    if option:
+        return [replace(plain, dest=option)]
+    loaded = _loaded(run, value) if depth < _DEPTH else None
+    if loaded is not None:
+        load, opened, path = loaded
+        inner = _read(run, plain, (opened, "file"), path, depth + 1)
+        names = _names_of(load)
+        return [replace(a, is_changed=any(_is_changed(load.module, name) for name in names)) for a in inner]
+    parts = paths.components(value)
+    text = _path(parts) if parts is not None else ""
+    if text.endswith(SUFFIXES) and "*" not in text:
+        return [replace(plain, path=known(text, written(*at, text.rpartition("/")[2])))]
+    return [replace(plain, pattern=_pattern(text))]
 
 
-def is_lightning_strategy(name: str) -> bool:
-    """The strategy of Lightning or Fabric; the one of mmengine has the same name and fills other values."""
-    return name.endswith("DeepSpeedStrategy") and name.split(".")[0] in _LIGHTNING
+_DEPTH = 3
 
 
-def _read(script: PyScript, node: ast.expr, depth: int) -> ConfigArgument:
-    if depth > 4:
-        return ConfigArgument()
-    text = path_text(script, node)
-    if text is not None:
-        resolved = script.resolved(node)
-        return ConfigArgument(known(text, script.location(resolved))) if text.endswith(SUFFIXES) else ConfigArgument()
-    value = script.resolved(node)
-    if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
-        return ConfigArgument(dest=value.attr)
-    if isinstance(value, ast.Call) and script.qualified(value.func) in _LOADERS and value.args:
-        opened = _opened(script, value.args[0])
-        inner = _read(script, opened, depth + 1) if opened is not None else ConfigArgument()
-        changed = isinstance(node, ast.Name) and _is_changed(script, node.id)
-        return ConfigArgument(inner.path, inner.dest, is_changed=changed)
-    return ConfigArgument()
+def _field(value: Value) -> str:
+    """Return the field of an object of which nobody knows more: ``args.deepspeed_config`` of a function's ``args``."""
+    number = value.number
+    if not (isinstance(number, tuple) and len(number) == 3 and number[0] == "field"):
+        return ""
+    owner = number[1]
+    return str(number[2]) if isinstance(owner, Instance) and isinstance(owner.node, ast.FunctionDef) else ""
 
 
-def _opened(script: PyScript, node: ast.expr) -> ast.expr | None:
-    """``open(PATH)`` or the ``f`` of ``with open(PATH) as f``: the path."""
-    if isinstance(node, ast.Name) and script.tree is not None:
-        found = [
-            item.context_expr
-            for with_ in ast.walk(script.tree)
-            if isinstance(with_, ast.With)
-            for item in with_.items
-            if isinstance(item.optional_vars, ast.Name)
-            and item.optional_vars.id == node.id
-            and any(child is node for child in ast.walk(with_))
-        ]
-        node = found[0] if len(found) == 1 else node
-    is_open = isinstance(node, ast.Call) and script.qualified(node.func) in ("open", "io.open")
-    return node.args[0] if isinstance(node, ast.Call) and is_open and node.args else None
+def _loaded(run: ScriptRun, value: Value) -> tuple[Event, Event, Value] | None:
+    """Return the call that has read a value from a file, the one that has opened that, and the path."""
+    load = _maker(run, value)
+    stream = load.arguments.get("fp") if load is not None and "reads-file" in load.tags else None
+    opened = _maker(run, stream) if stream is not None else None
+    path = opened.arguments.get("file") if opened is not None else None
+    return (load, opened, path) if load is not None and opened is not None and path is not None else None
 
 
-def _is_changed(script: PyScript, name: str) -> bool:
+def _is_loaded(run: ScriptRun, value: Value) -> bool:
+    return _loaded(run, value) is not None
+
+
+def _maker(run: ScriptRun, value: Value) -> Event | None:
+    """Return the call that has made an object."""
+    atom = value.single
+    if not isinstance(atom, Instance):
+        return None
+    return next((event for event in run.all_events if event.node is atom.node), None)
+
+
+def _names_of(load: Event) -> list[str]:
+    """Return the names that get what a call has read."""
+    return [
+        target.id
+        for node in ast.walk(load.module.tree)
+        if isinstance(node, ast.Assign) and node.value is load.node
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+
+
+def _is_changed(module: Module, name: str) -> bool:
     """``config["x"] = ...``, ``config.update(...)``, ``change(config)`` anywhere in the file."""
-    if script.tree is None:
-        return True
-    for node in ast.walk(script.tree):
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and _root(node) == name:
             return True
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and node.func.attr in DICT_CHANGES and _root(node.func) == name:
                 return True
             given = any(isinstance(a, ast.Name) and a.id == name for a in node.args)
-            if given and script.qualified(node.func) not in ("print", "len", "dict", "json.dumps"):
+            if given and ast.unparse(node.func) not in ("print", "len", "dict", "json.dumps"):
                 return True
     return False
 
@@ -141,76 +154,31 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def path_text(script: PyScript, node: ast.expr) -> str | None:
-    """A path that stands in the script; below the folder of the script it is relative to that folder."""
-    node = script.resolved(node)
-    if isinstance(node, ast.Subscript):
-        node = _entry(script, node)
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        parts = [node.left, node.right]
-    elif isinstance(node, ast.Call) and script.qualified(node.func) == "os.path.join" and not node.keywords:
-        parts = list(node.args)
-    elif isinstance(node, ast.Call) and script.qualified(node.func) in _SAME_FILE and len(node.args) == 1:
-        return path_text(script, node.args[0])
-    else:
-        return None
-    texts = [None if _is_own_folder(script, part) else path_text(script, part) or "" for part in parts]
-    if "" in texts or None in texts[1:]:
-        return None
-    return "/".join(text for text in texts if text)
+def _path(parts: Sequence[object]) -> str:
+    """Return a path with ``*`` for what is unknown; below the folder of the script it is relative to that folder."""
+    own = parts[1:] if _is_own_folder(parts[0]) else parts
+    return "/".join(map(_component, own))
 
 
-def _entry(script: PyScript, node: ast.Subscript) -> ast.expr:
-    """``FILES["zero2"]`` of a table that stands in the script."""
-    table = script.resolved(node.value)
-    if isinstance(table, ast.Dict) and isinstance(node.slice, ast.Constant):
-        for key, value in zip(table.keys, table.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == node.slice.value:
-                return script.resolved(value)
-    return node
+def _component(part: object) -> str:
+    if isinstance(part, str):
+        return part.replace("[", "*").replace("?", "*")
+    mixed = part[1:] if isinstance(part, tuple) and part[:1] == ("mixed",) else ()
+    return "".join(map(_component, mixed)) or "*"
+
+
+def _is_own_folder(part: object) -> bool:
+    """``os.path.dirname(os.path.abspath(__file__))``, ``Path(__file__).resolve().parent``."""
+    inner = part[1] if isinstance(part, tuple) and len(part) == 2 and part[0] == "parent" else None
+    only = inner[0] if isinstance(inner, tuple) and len(inner) == 1 else None
+    return isinstance(only, tuple) and only[:1] == ("__file__",)
 
 
 # So much of the name of a file must be fixed to speak of certain files.
 _FIXED = re.compile(r"[A-Za-z0-9_]{3,}[^/]*\.\w+$|\w{2,}/[^/]*\.\w+$")
 
 
-def _pattern(script: PyScript, node: ast.expr) -> str:
+def _pattern(text: str) -> str:
     """What is fixed in a computed path: ``f"configs/zero{stage}.json"`` -> ``configs/zero*.json``; else empty."""
-    text = re.sub(r"\*[*/]*\*|\*+", "*", _glob(script, node, 0))
+    text = re.sub(r"\*[*/]*\*|\*+", "*", text)
     return text if text.endswith(SUFFIXES) and _FIXED.search(text.replace("*", " ")) else ""
-
-
-def _glob(script: PyScript, node: ast.expr, depth: int) -> str:
-    node = script.resolved(node)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value.replace("[", "*").replace("?", "*")
-    if depth > 6:
-        return "*"
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_glob(script, part, depth + 1) for part in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _glob(script, node.left, depth + 1) + _glob(script, node.right, depth + 1)
-    parts: list[ast.expr] = []
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        parts = [node.left, node.right]
-    elif isinstance(node, ast.Call) and script.qualified(node.func) == "os.path.join":
-        parts = list(node.args)
-    elif isinstance(node, ast.Call) and script.qualified(node.func) in _SAME_FILE and len(node.args) == 1:
-        return _glob(script, node.args[0], depth + 1)
-    texts = [_glob(script, part, depth + 1) for part in parts if not _is_own_folder(script, part)]
-    return "/".join(texts) if texts else "*"
-
-
-def _is_own_folder(script: PyScript, node: ast.expr) -> bool:
-    """``os.path.dirname(os.path.abspath(__file__))``, ``Path(__file__).resolve().parent``."""
-    node = script.resolved(node)
-    try:
-        text = ast.unparse(node).replace(" ", "")
-    except (RecursionError, ValueError):
-        return False
-    for wrapper in ("os.path.abspath", "os.path.realpath", "pathlib.Path", "Path", "abspath", "realpath"):
-        text = text.replace(f"{wrapper}(__file__)", "__file__")
-    text = text.replace(".resolve()", "").replace(".absolute()", "")
-    return text in ("os.path.dirname(__file__)", "dirname(__file__)", "osp.dirname(__file__)", "__file__.parent")

@@ -125,7 +125,11 @@ def resolved_counts(
     ``plain`` is the script when Python itself starts it, ``stated`` what the user says of the commands of a file.
     """
     found = _run_counts(command, choice.accelerate, hostfile_counts(command, files))
-    spawn = files.workspace.memo("spawned", plain, spawned) if plain is not None else None
+    spawn = (
+        files.workspace.memo("spawned", plain, lambda source: spawned(source, files.workspace))
+        if plain is not None
+        else None
+    )
     if spawn is not None:
         found = spawn_world(command, spawn)
     # Plain Python is one process, unless something shows that DeepSpeed is at work.

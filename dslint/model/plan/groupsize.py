@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 from dslint.core.fact import Fact, absent, known
 from dslint.core.source import SourceFile
-from dslint.model.plan.pyscript import PyScript, read_script
+from dslint.model.plan.mainpath import certain_events
+from dslint.model.plan.questions import group_question
+from dslint.model.plan.scriptrun import constant_of, place_of, script_run
+from dslint.model.workspace import Workspace
 
-_WORTH_PARSING = re.compile(r"(?:init_process_group|init_distributed)\([^()]*world_size\s*=\s*\w")
-_MAKERS = ("torch.distributed.init_process_group", "deepspeed.init_distributed")
+_WORTH_READING = re.compile(r"(?:init_process_group|init_distributed)\([^()]*world_size\s*=\s*\w")
 
 
-def group_size(source: SourceFile) -> Fact[int]:
+def group_size(source: SourceFile, workspace: Workspace) -> Fact[int]:
     """``world_size=8`` of the one call that makes the group; absent where it is computed, conditional or not alone."""
-    if not _WORTH_PARSING.search(source.text):
+    run = script_run(source.path, workspace, group_question()) if _WORTH_READING.search(source.text) else None
+    if run is None:
         return absent()
-    script = read_script(source)
-    calls = [call for name, call in script.called if name in _MAKERS]
-    if len(calls) != 1 or script.tree is None:
+    makers = [e for e in run.all_events if run.takes(e, "world_size") and "default-group" in e.tags]
+    certain = {event.node for event in certain_events(run)}
+    if len({event.node for event in makers}) != 1 or makers[0].node not in certain:
         return absent()
-    value = next((k.value for k in calls[0].keywords if k.arg == "world_size"), None)
-    if value is None or not _is_certain(script, calls[0]):
-        return absent()
-    size = script.literal(value).get_or(None)
-    if isinstance(size, int) and not isinstance(size, bool) and size > 1:
-        return known(size, script.location(value))
+    event = makers[0]
+    size = constant_of(event.arguments.get("world_size"))
+    if type(size) is int and size > 1:
+        return known(size, place_of(event, "world_size"))
     return absent()
-
-
-def _is_certain(script: PyScript, call: ast.Call) -> bool:
-    """The call stands under no condition but ``if __name__ == "__main__"``."""
-    for node in ast.walk(script.tree) if script.tree is not None else ():
-        if isinstance(node, (ast.If, ast.For, ast.While, ast.Try, ast.IfExp)) and any(
-            n is call for n in ast.walk(node)
-        ):
-            if isinstance(node, ast.If) and "__main__" in ast.dump(node.test):
-                continue
-            return False
-    return True

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dslint.core.source import SourceFile
 from dslint.model.launch.command import Flag, LaunchCommand, Word
 from dslint.model.launch.launchers.base import flag_name
 from dslint.model.plan.appearing import may_appear
 from dslint.model.plan.config import Named
 from dslint.model.plan.files import Files
 from dslint.model.plan.leftbehind import left_behind
-from dslint.model.plan.pyscript import PyScript, read_script, text_of
 from dslint.model.plan.tree import files_by_name, files_like
+from dslint.parse.python import parse_ast
+from dslint.python.names import Names
+from dslint.python.passed import passed
 
 _CONFIG = re.compile(r"[\w./@+-]*[\w]\.(?:json|ya?ml|hjson|toml|py|cfg|ini)")
 # Options that name what the script writes, or something inside of a library or another machine.
@@ -83,7 +87,7 @@ def _of_hydra(command: LaunchCommand, files: Files) -> Iterator[Named]:
     source = files.workspace.read(files.script_path) if flag is not None and files.script_path else None
     if flag is None or flag.value is None or not flag.value.text or source is None:
         return
-    folder = _hydra_folder(read_script(source), command, files)
+    folder = _hydra_folder(source, command, files)
     if folder is None or not files.workspace.exists(folder):
         return
     text = flag.value.text
@@ -92,13 +96,19 @@ def _of_hydra(command: LaunchCommand, files: Files) -> Iterator[Named]:
         yield Named(posixpath.join(folder, name), flag.value.location, flag.value.raw)
 
 
-def _hydra_folder(script: PyScript, command: LaunchCommand, files: Files) -> str | None:
+def _hydra_folder(source: SourceFile, command: LaunchCommand, files: Files) -> str | None:
     """The one folder in which Hydra looks, relative to the script; ``None`` where several or unknown ones count."""
-    calls = [call for name, call in script.called if name == "hydra.main"]
-    if len(calls) != 1 or "hydra.searchpath" in script.source.text:
+    tree = parse_ast(source)
+    if not isinstance(tree, ast.Module) or "hydra.searchpath" in source.text:
+        return None
+    names = Names(tree)
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and names.qualified(n.func) == "hydra.main"]
+    if len(calls) != 1:
         return None
     given: Flag | None = command.script_flag(*_HYDRA_PATH)
-    text = text_of(next((k.value for k in calls[0].keywords if k.arg == "config_path"), None))
+    written = passed(names, calls[0]).argument("config_path", 0)
+    path = names.behind(written) if written is not None else None
+    text = path.value if isinstance(path, ast.Constant) and isinstance(path.value, str) else None
     if given is not None:
         is_path = given.name in ("--config-path", "--config_path", "-cp")
         text = given.value.text if is_path and given.value is not None else None

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location
-from dslint.model.plan.parser.modules import find_module, imported_sources, load
-from dslint.model.plan.pyscript import PyScript
+from dslint.model.plan.questions import ENGINE
+from dslint.model.plan.scriptrun import ScriptRun, imported_sources, place_of
 from dslint.model.workspace import Workspace
+from dslint.python.events import Event
+from dslint.python.values import Instance, Value
 
-# Positions in the signature, which no release has changed.
-_OPTIMIZER, _SCHEDULER = 2, 5
 # What follows moved by one place when `distributed_port` came before `mpu`.
 _FIXED_PLACES = 6
-_ENGINE = "deepspeed.initialize"
+_CONFIGURED = frozenset({"args", "config", "config_params"})
 # Modules of the project that a script imports, and those that they import.
 _MOST_MODULES, _MOST_STEPS = 60, 2
+# A call in such a module.
 _OWN_ENGINE = re.compile(
     r"deepspeed\.initialize\((?:[^()]|\([^()]*\))*?\bconfig(?:_params)?\s*=\s*[\w.]*args\.deepspeed\b"
 )
+_WITH_OPTIMIZER = re.compile(r"deepspeed\.initialize\((?:[^()]|\([^()]*\))*?(?:\boptimizer\s*=\s*(?!None\b)|\*)")
 _CLASSES = ("torch.optim.", "deepspeed.ops.", "apex.optimizers.", "bitsandbytes.optim.", "transformers.optimization.")
 
 
@@ -45,34 +47,37 @@ class Handover:
         return self.location.labelled("the call"), *(place.labelled("made here") for place in passed.origins)
 
 
-def read_handover(script: PyScript) -> Handover | None:
+def read_handover(run: ScriptRun) -> Handover | None:
     """The call, where there is one only: of several nobody knows which one a run makes."""
-    calls = [call for name, call in script.called if name == _ENGINE]
-    if len(calls) != 1 or script.tree is None:
+    calls = run.calls(ENGINE)
+    if len(calls) != 1:
         return None
-    (call,) = calls
+    (events,) = calls
+    first = events[0]
+    if first.module is not run.entry.module and not (first.open or first.arguments.keys() & _CONFIGURED):
+        return None  # an engine of a library of the project, which gets no config here: not the one that a run names
     return Handover(
-        script.location(call),
-        _passed(script, call, "optimizer", _OPTIMIZER),
-        _passed(script, call, "lr_scheduler", _SCHEDULER),
-        _groups(script, call),
+        events[0].module.location(events[0].node),
+        _agreed([_passed(run, event, "optimizer") for event in events]),
+        _agreed([_passed(run, event, "lr_scheduler") for event in events]),
+        _agreed([_groups(event) for event in events]),
     )
 
 
-def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
-    """The optimizer that a module which the script imports hands to `deepspeed.initialize`: unknown, or absent.
+def handed_by_several(run: ScriptRun) -> Fact[str]:
+    """The optimizer that one of the calls hands over: unknown, or absent."""
+    for event in (event for events in run.calls(ENGINE) for event in events):
+        fact = _passed(run, event, "optimizer")
+        if not fact.is_absent:
+            return unknown("one of its calls of `deepspeed.initialize` passes it", *fact.origins)
+    return absent()
 
-    For scripts that do not call it themselves. Only modules of the project are looked at, two imports deep.
-    """
-    for source in imported_sources(path, workspace, _MOST_STEPS, _MOST_MODULES):
-        is_asked = _ENGINE in source.text and source.path.endswith(".py")
-        module = load(source.path, workspace) if is_asked else None
-        if module is None:
-            continue
-        for name, call in module.script.called:
-            fact = _passed(module.script, call, "optimizer", _OPTIMIZER) if name == _ENGINE else absent()
-            if not fact.is_absent:
-                return unknown("a module that the script imports passes it", *fact.origins)
+
+def handed_elsewhere(path: str, workspace: Workspace) -> Fact[str]:
+    """The optimizer that a module which the script imports hands to `deepspeed.initialize`: unknown, or absent."""
+    sources = imported_sources(path, workspace, _MOST_STEPS, _MOST_MODULES)
+    if any(source.path != path and _WITH_OPTIMIZER.search(source.text) for source in sources):
+        return unknown("a module that the script imports passes it")
     return absent()
 
 
@@ -82,14 +87,9 @@ def engine_of_arguments(path: str, workspace: Workspace) -> Fact[str]:
     Else absent. Scripts with the Trainer's argument classes and a training loop of their own: nothing compares the
     config with the arguments then.
     """
-    module = load(path, workspace) if path.endswith(".py") else None
-    for origin in module.script.imports.values() if module is not None else ():
-        found = find_module(origin, path, workspace) or find_module(
-            origin.rpartition(".")[0] or origin, path, workspace
-        )
-        source = workspace.read(found) if found is not None else None
-        if source is not None and _ENGINE in source.text and _OWN_ENGINE.search(source.text):
-            return unknown("a module that the script imports hands the config to DeepSpeed itself")
+    sources = imported_sources(path, workspace, 1, _MOST_MODULES)
+    if any(source.path != path and _OWN_ENGINE.search(source.text) for source in sources):
+        return unknown("a module that the script imports hands the config to DeepSpeed itself")
     return absent()
 
 
@@ -98,67 +98,38 @@ def short(title: str) -> str:
     return title.rpartition(".")[2]
 
 
-def _passed(script: PyScript, call: ast.Call, name: str, position: int) -> Fact[str]:
-    if _unpacks(call):
-        return unknown("arguments are unpacked", script.location(call))
-    given = {k.arg: k.value for k in call.keywords}
-    node = given.get(name, call.args[position] if len(call.args) > position else None)
-    if node is None:
+def _agreed(facts: Sequence[Fact[str]]) -> Fact[str]:
+    """What all ways to the call say."""
+    first = facts[0]
+    if all((fact.state, fact.value) == (first.state, first.value) for fact in facts):
+        return first
+    return unknown("the script makes several engines by this call", *first.origins)
+
+
+def _passed(run: ScriptRun, event: Event, name: str) -> Fact[str]:
+    value = event.arguments.get(name)
+    if event.open:
+        return unknown("arguments are unpacked", event.module.location(event.node))
+    if value is None or value.constants == (None,):
         return absent()
-    value = _bound(script, call, node) if isinstance(node, ast.Name) else node
-    if isinstance(value, ast.Constant) and value.value is None:
-        return absent()
-    title = script.qualified(value.func) if isinstance(value, ast.Call) else ""
+    title = _class(value)
     if title.startswith(_CLASSES):
-        return known(title, script.location(node))
-    return unknown("the script computes it", script.location(node))
+        return known(title, run.made(value, event))
+    return unknown("the script computes it", place_of(event, name))
 
 
-def _groups(script: PyScript, call: ast.Call) -> Fact[str]:
-    if _unpacks(call) or len(call.args) > _FIXED_PLACES:
-        return unknown("arguments are unpacked, or passed by their place", script.location(call))
-    for keyword in call.keywords:
-        is_none = isinstance(keyword.value, ast.Constant) and keyword.value.value is None
-        if keyword.arg in ("mpu", "mesh_param") and not is_none:
-            return known(keyword.arg, script.location(keyword.value))
+def _class(value: Value) -> str:
+    """Return the class of a library of the one object that a value is."""
+    atom = value.single
+    return atom.cls if isinstance(atom, Instance) and isinstance(atom.cls, str) else ""
+
+
+def _groups(event: Event) -> Fact[str]:
+    by_place = len(event.node.args) if isinstance(event.node, ast.Call) else 0
+    if event.open or by_place > _FIXED_PLACES:
+        return unknown("arguments are unpacked, or passed by their place", event.module.location(event.node))
+    for name in ("mpu", "mesh_param"):
+        value = event.arguments.get(name)
+        if value is not None and value.constants != (None,):
+            return known(name, place_of(event, name))
     return absent()
-
-
-def _unpacks(call: ast.Call) -> bool:
-    return any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
-
-
-def _bound(script: PyScript, call: ast.Call, name: ast.Name) -> ast.expr | None:
-    """What a name stands for in the function of the call; what the call itself is unpacked into does not count."""
-    scope = _scope(script.tree, call) if script.tree is not None else None
-    if scope is None:
-        return None
-    values: list[ast.expr] = []
-    stores = 0
-    for node in _inside(scope):
-        if isinstance(node, ast.Assign) and node.value is call:
-            stores -= sum(isinstance(n, ast.Name) and n.id == name.id for t in node.targets for n in ast.walk(t))
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            values += [node.value] if node.targets[0].id == name.id else []
-        is_name = isinstance(node, ast.Name) and node.id == name.id and not isinstance(node.ctx, ast.Load)
-        stores += is_name or (isinstance(node, ast.arg) and node.arg == name.id)
-    return values[0] if len(values) == 1 == stores else None
-
-
-def _scope(tree: ast.Module, call: ast.Call) -> ast.AST:
-    """The innermost function around the call, else the module."""
-    found: ast.AST = tree
-    for node in ast.walk(tree):  # outer functions come before inner ones
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(n is call for n in ast.walk(node)):
-            found = node
-    return found
-
-
-def _inside(scope: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a function, without those of functions and classes in it."""
-    stack = list(ast.iter_child_nodes(scope))
-    while stack:
-        node = stack.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            stack += ast.iter_child_nodes(node)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from dslint.core.source import Location
 from dslint.model.plan.configarg import SUFFIXES
-from dslint.model.plan.scriptrun import interpreted
+from dslint.model.plan.questions import ENGINE
+from dslint.model.plan.scriptrun import imported_sources, interpreted
 from dslint.python.events import Event
 from dslint.python.values import Const, Instance, Value
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from dslint.python.launches import Launch
 
 _LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
-_STARTS = "deepspeed.initialize"
-_IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
+_MOST_MODULES = 60
 # A part of a config is written by the program: what the file says is not what DeepSpeed reads.
 _WRITES = re.compile(
     r"\[\s*[\"'](?:train_|gradient_|zero_opt|optimizer|scheduler|fp16|bf16)[^\n]*\]\s*=[^=]|\.update\("
@@ -32,9 +32,13 @@ def config_path(plan: RunPlan, workspace: Workspace) -> tuple[str, Location] | N
     `None` where the script does not lead to an engine soon, and where several files could be the config.
     """
     script = plan.script
+    if plan.profile is not None and plan.profile.opens_config is False:
+        return None
     if script is None or plan.command.launcher not in _LAUNCHERS or plan.command.in_docs:
         return None
-    if not any(_STARTS in text for text in _texts(script, workspace)):
+    folder = posixpath.dirname(script)
+    near = (s for s in imported_sources(script, workspace, 1, _MOST_MODULES) if s.path.startswith(folder))
+    if not any(ENGINE in source.text for source in near):
         return None
     from dslint.model.plan.launches import launches_of
 
@@ -42,25 +46,11 @@ def config_path(plan: RunPlan, workspace: Workspace) -> tuple[str, Location] | N
     return _opened(script, workspace, launches[0]) if launches else None
 
 
-def _texts(script: str, workspace: Workspace) -> list[str]:
-    """The text of a script and of the modules beside it that it imports."""
-    source = workspace.read(script)
-    if source is None:
-        return []
-    folder, found = posixpath.dirname(script), [source.text]
-    for match in _IMPORT.finditer(source.text):
-        path = workspace.at(folder, (match[1] or match[2]).strip(".").replace(".", "/"))
-        for name in (f"{path}.py", f"{path}/__init__.py"):
-            module = workspace.read(name) if workspace.is_file(name) else None
-            found += [module.text] if module is not None else []
-    return found
-
-
 def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Location] | None:
     run = interpreted(script, workspace, launch)
     found = run.events if run is not None else []
     engines = [event for event in found if "makes-engine" in event.tags and not event.may]
-    if len({id(event.node) for event in engines}) != 1 or not _is_read(engines[0].config):
+    if len({id(event.node) for event in engines}) != 1 or not is_read(engines[0].config):
         return None
     config = engines[0].config
     before = found[: found.index(engines[0])]
@@ -72,8 +62,8 @@ def _opened(script: str, workspace: Workspace, launch: Launch) -> tuple[str, Loc
     return text, engines[0].module.location(engines[0].node)
 
 
-def _is_read(config: Value | None) -> bool:
-    """A config is a path, or something of which nobody knows the content: no dictionary of the program."""
+def is_read(config: Value | None) -> bool:
+    """Return whether a config is a path, or something of which nobody knows the content: no dictionary of a program."""
     atom = config.single if config is not None else None
     return atom is not None and not (isinstance(atom, Instance) and atom.cls == "builtins.dict")
 

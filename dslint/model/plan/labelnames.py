@@ -39,7 +39,7 @@ def read_label_names(command: LaunchCommand, profile: ScriptProfile | None, work
     """
     words = _listed(command) if command.script_flag(FLAG) is not None else ()
     names = [word.text for word in words if word.text]
-    if not names or profile is None or profile.args.parser != "hf" or not profile.args.training_arguments:
+    if not names or profile is None or not profile.parsed.kind:
         return None
     # The look at the script costs a parse: only a name that is no label is worth it.
     from dslint.python.queries.labels import Evaluation, extra_names, judge
@@ -86,9 +86,8 @@ def _never_evaluates(command: LaunchCommand, profile: ScriptProfile) -> bool:
     """The training loop never evaluates: ``no`` is the default of ``eval_strategy``."""
     flag = command.script_flag(*_STRATEGIES)
     text = flag.value.text if flag is not None and flag.value is not None else None
-    args = profile.args
     if command.script_flag("--eval_on_start") or (flag is not None and text != "no"):
         return False
     own = {"eval_strategy", "evaluation_strategy", "eval_on_start"}
-    is_default = args.training_arguments == "exact" and not own & (args.declared.keys() | args.rewritten)
+    is_default = profile.parsed.kind == "exact" and not own & (profile.parsed.fields | profile.parsed.rewritten)
     return text == "no" or (is_default and not command.may_hide_flags())

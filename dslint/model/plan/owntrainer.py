@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dslint.core.source import Location
-from dslint.model.plan.parser.modules import imported_sources
-from dslint.model.plan.scriptrun import script_run
+from dslint.model.plan.scriptrun import imported_sources, script_run
 from dslint.python.attributes import lineage
 from dslint.python.values import ClassAtom, Const, Instance, Tuple
 

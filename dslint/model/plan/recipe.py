@@ -5,6 +5,7 @@ Such a file that names a DeepSpeed config is a run by itself, also where no laun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,16 @@ from dslint.core.source import Location
 from dslint.model.launch.command import Flag, LaunchCommand, Word, canonical
 from dslint.model.plan.files import Files
 from dslint.model.plan.hfargs import HF_DEFAULTS, HF_NAMES, is_flag, parse_value
-from dslint.model.plan.scriptprofile import ScriptProfile
+from dslint.model.plan.scriptprofile import ScriptProfile, profile_of
+from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 # What axolotl calls the arguments of the Trainer (axolotl/core/builders/base.py and causal.py).
 _AXOLOTL = {"per_device_train_batch_size": "micro_batch_size"}
 _TOOLS = ("llamafactory", "swift", "axolotl")
+# A script that hands a config to the arguments of a Trainer names the keyword, in a call or in a dictionary.
+_BY_HAND = re.compile(r"\bdeepspeed\\?[\"']?\s*[=:]")
 # The launcher of a run that no command of the project starts.
 NO_COMMAND = "recipe"
 
@@ -60,9 +64,13 @@ def standalone(found: Recipe) -> LaunchCommand:
     return LaunchCommand(NO_COMMAND, found.tool, found.doc.value("/deepspeed"), ())
 
 
-def started_by_hand(profile: ScriptProfile) -> LaunchCommand | None:
+def started_by_hand(path: str, workspace: Workspace) -> LaunchCommand | None:
     """The run of a script that no command names and that hands a config to ``TrainingArguments(...)`` itself."""
-    named = profile.training.get("deepspeed")
+    source = workspace.read(path)
+    profile = profile_of(path, workspace) if source is not None and _BY_HAND.search(source.text) else None
+    if profile is None:
+        return None
+    named = profile.constructed.values.get("deepspeed")
     if named is None or not isinstance(named.value, str) or not named.value.endswith(".json"):
         return None
     place = named.origins[-1]
@@ -80,7 +88,7 @@ def recipe(command: LaunchCommand, files: Files, profile: ScriptProfile | None =
         word = next((w for w in command.words if w.text is not None and w.text.endswith(_SUFFIXES)), None)
         if tool == "swift" and word not in command.script_args[:1]:
             word = None
-    elif profile is not None and profile.args.parser == "hf" and profile.args.training_arguments:
+    elif profile is not None and profile.parsed.kind:
         tool, word = "hf", _argument_file(command, profile)
     path = files.find(word.text) if word is not None and word.text is not None else None
     doc = files.data(path) if path is not None else None
@@ -104,11 +112,13 @@ def is_axolotl(command: LaunchCommand) -> bool:
 
 def _argument_file(command: LaunchCommand, profile: ScriptProfile) -> Word | None:
     """The only operand of a script that reads a file of arguments, or what ``--config`` of a TrlParser names."""
-    if profile.args.reads_config:
+    parser = profile.parser
+    if parser is not None and parser.kind == "trl":
         flag = command.script_flag("--config")
         return flag.value if flag is not None else None
     only = command.script_args[0] if len(command.script_args) == 1 else None
-    return only if profile.args.reads_files and only is not None and (only.text or "").endswith(_SUFFIXES) else None
+    reads_file = parser is not None and parser.reads_file
+    return only if reads_file and only is not None and (only.text or "").endswith(_SUFFIXES) else None
 
 
 def recipe_arguments(command: LaunchCommand, found: Recipe, defaults: Mapping[str, Fact[Any]]) -> dict[str, Fact[Any]]:

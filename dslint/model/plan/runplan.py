@@ -14,20 +14,28 @@ from dslint.model.launch.console import console_scripts
 from dslint.model.launch.launchers.adapters import TOOLS, program_name
 from dslint.model.launch.openmmlab import convention_of
 from dslint.model.plan.arguments import default_arguments, effective_arguments, passed_arguments, run_consumer
+from dslint.model.plan.asked import (
+    config_reader,
+    joined_group,
+    local_rank,
+    matters,
+    optimizer_elsewhere,
+    stated_group_size,
+    trained_model,
+    trainer_optimizer,
+)
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
-from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config, names_config
+from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, other_spelling
-from dslint.model.plan.groupmade import joins_group
-from dslint.model.plan.groupsize import group_size
 from dslint.model.plan.handedfiles import missing_files, similar
-from dslint.model.plan.handover import Handover, engine_of_arguments, handed_elsewhere
+from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
-from dslint.model.plan.labelnames import FLAG, LabelNames, read_label_names
-from dslint.model.plan.localrank import LocalRank, local_rank_of, read_local_rank
+from dslint.model.plan.labelnames import LabelNames, read_label_names
+from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.missing import missing_script
-from dslint.model.plan.owntrainer import OwnOptimizer, own_optimizer
+from dslint.model.plan.owntrainer import OwnOptimizer
 from dslint.model.plan.parser.accept import passed as given_words
 from dslint.model.plan.parser.options import Passed, Problem, ScriptParser
 from dslint.model.plan.parser.reader import script_parser
@@ -35,15 +43,15 @@ from dslint.model.plan.readsenv import named_variables
 from dslint.model.plan.recipe import (
     NO_COMMAND,
     Recipe,
-    names_recipe,
     recipe,
     recipe_arguments,
     standalone,
     started_by_hand,
 )
-from dslint.model.plan.scriptprofile import ScriptProfile, read_profile, script_profile
+from dslint.model.plan.scriptprofile import ScriptProfile, script_profile
 from dslint.model.plan.stagearg import run_stage
 from dslint.model.plan.stated import StatedCounts
+from dslint.model.plan.trainedmodel import TrainedModel
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
 
@@ -88,7 +96,8 @@ class RunPlan:
     ``meant`` is the file that a script which is nowhere would be if a module were a path, or a path a module.
     ``group_size``: the number of ranks that the script writes out for its process group. ``reads`` are the names of
     variables in the script. ``elsewhere`` is the optimizer that `deepspeed.initialize` gets in a module which the
-    script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config.
+    script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config,
+    ``trained`` the model of its one Trainer, where the config needs the hidden size of a model that has none.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -126,6 +135,7 @@ class RunPlan:
     elsewhere: Fact[str] = field(default_factory=absent)
     own_optimizer: OwnOptimizer | None = None
     convention: str = ""
+    trained: TrainedModel | None = None
 
     @property
     def handover(self) -> Handover | None:
@@ -181,8 +191,7 @@ def build_plans(
     plans += [_build(standalone(found), workspace, told, found) for found in alone]
     started = {path for plan in plans for path in (plan.script, plan.profile and plan.profile.args_path)}
     for path in scripts:
-        profile = workspace.memo("profile", path, read_profile) if path not in started else None
-        by_hand = started_by_hand(profile) if profile is not None else None
+        by_hand = started_by_hand(path, workspace) if path not in started else None
         if by_hand is not None:
             plans.append(_build(by_hand, workspace, told))
     users: dict[str, list[int]] = {}
@@ -233,22 +242,20 @@ def _planned(
 ) -> RunPlan:
     files = Files(command, workspace, written)
     script = _script_path(command, files)
-    matters = told.is_thorough or command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
-    matters = matters or command.script_flag(FLAG) is not None
-    profile = script_profile(script, workspace, matters) if script is not None else None
+    profile = script_profile(script, workspace, matters(command), told.is_thorough) if script is not None else None
     arguments_file = given or recipe(command, files, profile)
     around = files.beside(script) if script is not None else files
     choice = choose_config(command, profile, around, arguments_file) if named is None else named_config(*named, around)
     stated = told.reader(choice.path.get()) if told.reader is not None and choice.path.is_known else absent()
     if choice.doc is not None and choice.doc.consumer not in ("", "unknown"):
         stated = stated.or_else(known(choice.doc.consumer))
-    consumer = stated.or_else(_reader(script, workspace, run_consumer(command, profile, choice)))
+    consumer = stated.or_else(config_reader(script, workspace, run_consumer(command, profile, choice)))
     parser, given_to = _words(command, script, workspace)
     passed = passed_arguments(command)
     arguments = _arguments(command, profile, arguments_file, consumer, given_to, passed)
     plain = script if _is_plain(command) else None
     counts, ignored = resolved_counts(command, plain, choice, files, told.counts)
-    is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice)
+    is_rewritten = command.launcher_flag("--autotuning") is not None or _changes_config(profile, choice, named)
     return RunPlan(
         command,
         counts.nodes,
@@ -270,19 +277,20 @@ def _planned(
         is_rewritten,
         read_label_names(command, profile, workspace),
         recipe=arguments_file.doc if arguments_file is not None else None,
-        local_rank=_local_rank(command, script, parser, workspace),
+        local_rank=local_rank(command, script, parser, workspace),
         ignored=ignored,
         parser=parser,
         given=given_to,
         missing_script=missing_script(command, files) if script is None or command.cwd.is_known else None,
-        group=workspace.memo("group", plain, joins_group) if plain is not None else None,
+        group=joined_group(plain, workspace),
         hostfile=hostfile_problem(command, files.beside(script) if script is not None else files),
         meant=other_spelling(command, files),
-        group_size=(script and workspace.memo("group size", script, group_size)) or absent(),
+        group_size=stated_group_size(script, workspace),
         reads=(script and workspace.memo("variables", script, named_variables)) or frozenset(),
-        elsewhere=_elsewhere(script, choice, consumer, workspace),
-        own_optimizer=_own_optimizer(script, choice, consumer, workspace),
+        elsewhere=optimizer_elsewhere(profile, choice, consumer, workspace),
+        own_optimizer=trainer_optimizer(script, choice, consumer, workspace),
         convention=convention_of(command) if script is None else "",
+        trained=trained_model(profile, choice, consumer, workspace),
     )
 
 
@@ -291,26 +299,6 @@ def _missing(command: LaunchCommand, files: Files, choice: ConfigChoice) -> tupl
     told = tuple(similar(named, files) for named in choice.missing)
     known_names = frozenset(named.text for named in told)
     return told if command.launcher == NO_COMMAND else (*told, *missing_files(command, files, known_names))
-
-
-def _reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:
-    """Who reads the config, unless the script only looks like one of a Trainer."""
-    is_asked = script is not None and consumer.get_or("") == "hf"
-    return engine_of_arguments(script, workspace).or_else(consumer) if is_asked and script is not None else consumer
-
-
-def _elsewhere(script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace) -> Fact[str]:
-    """The optimizer that comes beside the one of the config; a Trainer passes none."""
-    is_asked = consumer.get_or("deepspeed") == "deepspeed" and choice.doc is not None and choice.doc.has("/optimizer")
-    return handed_elsewhere(script, workspace) if is_asked and script is not None else absent()
-
-
-def _own_optimizer(
-    script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
-) -> OwnOptimizer | None:
-    """What the Trainer of the script is given; the script is interpreted where its words speak of an optimizer."""
-    is_asked = script is not None and choice.doc is not None and consumer.get_or("") == "hf"
-    return own_optimizer(script, workspace) if is_asked and script is not None else None
 
 
 def _words(
@@ -332,28 +320,23 @@ def _arguments(
     if found is not None:
         return recipe_arguments(command, found, default_arguments(command, profile))
     own = given.values if given is not None and consumer.get_or("") != "hf" else {}
-    return {**own, **effective_arguments(command, profile, consumer, passed)}
+    effective = effective_arguments(command, profile, consumer, passed)
+    # What the parser makes of the words is better than a default, which an abbreviated option has replaced.
+    return {**own, **{name: fact for name, fact in effective.items() if name in passed or name not in own}}
 
 
 def _is_plain(command: LaunchCommand) -> bool:
     return command.launcher == "python" and not command.outer
 
 
-def _local_rank(
-    command: LaunchCommand, script: str | None, parser: ScriptParser | None, workspace: Workspace
-) -> LocalRank | None:
-    if script is None or command.launcher not in ("torchrun", "deepspeed", "accelerate"):
-        return None
-    found = workspace.memo("local rank", script, read_local_rank)
-    source = workspace.read(script) if found is None and parser is not None else None
-    return found if source is None or parser is None else local_rank_of(parser, source)
+def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice, named: tuple[str, Location] | None) -> bool:
+    """The script changes the config; what it does to a dict of its own is known.
 
-
-def _changes_config(profile: ScriptProfile | None, choice: ConfigChoice) -> bool:
-    """The script changes the config; what it does to a dict of its own is known."""
+    Whether another module writes into the config that its engine opens (``named``), `config_path` has looked at.
+    """
     if profile is None or (choice.doc is not None and choice.doc in profile.config_docs):
         return False
-    return profile.changes_config
+    return profile.changes_config and (named is None or named[1].path == profile.path)
 
 
 def _script_path(command: LaunchCommand, files: Files) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,18 +9,21 @@ from dataclasses import dataclass, field, replace
 from dslint.core.fact import Fact, absent, known, unknown
 from dslint.core.source import Location, SourceFile
 from dslint.model.firstlook import holds_config
-from dslint.model.plan.configarg import ConfigArgument, config_arguments, is_lightning_strategy, reader_of
+from dslint.model.plan.configarg import ConfigArgument, config_arguments
+from dslint.model.plan.configchanges import changes_config, sets_sizes
 from dslint.model.plan.enginemodel import EngineModel, engine_model
-from dslint.model.plan.handover import Handover, read_handover
-from dslint.model.plan.pyscript import PyScript, read_script
-from dslint.model.plan.scriptargs import Declared, ScriptArgs, read_script_args
-from dslint.model.plan.trainedmodel import TrainedModel, model_without_size
-from dslint.model.plan.trainerclass import trainer_class
+from dslint.model.plan.handover import Handover, handed_by_several, read_handover
+from dslint.model.plan.interpretedconfig import is_read
+from dslint.model.plan.openmmlab import openmmlab_launcher
+from dslint.model.plan.parser.options import Option, ScriptParser
+from dslint.model.plan.parser.reader import script_parser
+from dslint.model.plan.questions import ACCELERATOR, ENGINE, PIPELINE, profile_question
+from dslint.model.plan.scriptrun import ScriptRun, constant_of, place_of, script_run
+from dslint.model.plan.trainerarguments import Constructed, Parsed, constructed, constructions, kind_of, parsed_classes
 from dslint.model.workspace import Workspace
 from dslint.parse.data import DataDoc
-from dslint.parse.notebook import read_notebook
+from dslint.python.events import Event
 
-BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 # Groups of ranks that share a sample: the batch arithmetic then has a smaller world than the launcher starts. A key of
 # a config in the script is no such group: what DeepSpeed makes of it is known.
 _PARALLEL = re.compile(
@@ -30,17 +31,18 @@ _PARALLEL = re.compile(
     r"|sequence_parallel(?!_size[\"']\s*:)",
     re.I,
 )
-_WORTH_PARSING = re.compile(
-    r"ArgumentParser|TrlParser|TrainingArguments|[dD]eep[sS]peed|Accelerator|import click|typer|fire"
+# The calls about which the interpreter is asked.
+_WORTH_READING = re.compile(
+    r"\binitialize\b|HfArgumentParser|TrlParser|TrainingArguments|\btrl\b|\bAccelerator\b|PipelineModule"
+    r"|DeepSpeed(?:Plugin|Strategy|Config)"
 )
 # What a script must hold to matter for a command that names no config itself.
 _SELF_CONTAINED = re.compile(r"\.h?json[\"']|--launcher[\"']")
-# The config file may name the launcher as well.
-_FROM_CONFIG = re.compile(
-    r"get\(\s*[\"']launcher[\"']|[\"']launcher[\"']\s+(?:not\s+)?in\b|(?:is_none|hasattr)\(\w+, [\"']launcher"
-)
 _PRECISION = re.compile(r"\bmixed_precision\s*=")
-_RUNNERS = ("Runner.from_cfg", "FlexibleRunner.from_cfg", "RUNNERS.build", "init_dist")
+# What the code of a training script does and a script that only calls it does not.
+_BEGINS = frozenset({"parses-arguments", "training-arguments", "makes-engine"})
+# A script that is no longer than this may only call the `main` of another module.
+_SHORT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,93 +65,132 @@ class ScriptProfile:
     ``consumer``: ``hf`` | ``deepspeed`` | ``accelerate`` | ``lightning`` when the script shows who reads the config.
     ``readers``: who reads each config that it names, also where several do.
     ``config_paths``: DeepSpeed config files named by literals. ``config_dests``: the arguments that it hands over as
-    the path. ``training``: keywords of a ``TrainingArguments(...)`` call, ``training_dests`` those that are arguments
-    of the script, ``training_class`` whose defaults they have (``exact``: the ones of transformers).
+    the path. ``parser`` reads the command line, ``parsed``: classes that it fills. ``constructed``: the one call of a
+    ``TrainingArguments(...)``.
     ``changes_config``: the script computes the config or writes into it, so that the file is not what runs.
     ``is_parallel``: pipeline, tensor or sequence parallel groups may exist. ``pipeline_stages``: the ``num_stages`` of
     the one ``PipelineModule`` that the script makes, where there are no other groups.
     ``launcher``: the ``--launcher`` argument of an OpenMMLab script that builds a runner, else ``None``.
     ``handover``: what its one call of ``deepspeed.initialize`` gets beside the config.
     ``config_docs`` are the configs that it hands over as dicts. ``engine``: the model of its one DeepSpeed engine.
-    ``trained``: the model of its one Trainer, where that has no hidden size.
     ``sets_precision``: it hands a ``mixed_precision`` to something, which then wins over the launch command.
+    ``elsewhere``: an optimizer that one of several calls of ``deepspeed.initialize`` gets; ``calls_engine``: there is
+    such a call.
+    ``opens_config``: an engine gets a config that the script may read from a file; ``None``: nobody has looked.
     ``args_path`` is the file with the parser: another one when the script only calls its ``main``.
     """
 
     path: str
-    args: ScriptArgs = field(default_factory=ScriptArgs)
+    parser: ScriptParser | None = None
+    parsed: Parsed = field(default_factory=Parsed)
     consumer: Fact[str] = field(default_factory=absent)
     readers: tuple[Reader, ...] = ()
     config_paths: tuple[Fact[str], ...] = ()
     config_dests: tuple[str, ...] = ()
-    training: Mapping[str, Fact[object]] = field(default_factory=dict)
-    training_dests: Mapping[str, str] = field(default_factory=dict)
-    training_class: str = ""
+    constructed: Constructed = field(default_factory=Constructed)
     changes_config: bool = False
     is_parallel: bool = False
     pipeline_stages: Fact[int] = field(default_factory=absent)
-    launcher: Declared | None = None
+    launcher: Option | None = None
     args_path: str = ""
     config_docs: tuple[DataDoc, ...] = ()
     sets_precision: bool = False
     handover: Handover | None = None
     engine: EngineModel | None = None
-    trained: TrainedModel | None = None
+    elsewhere: Fact[str] = field(default_factory=absent)
+    opens_config: bool | None = None
+    calls_engine: bool = False
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """The options and operands of the command line by their destination, as far as they are in view."""
+        found = self.parser.options if self.parser is not None else ()
+        return {option.dest: option for option in found if option.action != "help"}
+
+    @property
+    def is_open(self) -> bool:
+        """More arguments may exist than ``options`` shows."""
+        return self.parser is None or not self.parser.is_closed or self.parsed.is_open
 
 
-def script_profile(path: str, workspace: Workspace, has_config: bool) -> ScriptProfile | None:
+def script_profile(
+    path: str, workspace: Workspace, has_config: bool, is_thorough: bool = False
+) -> ScriptProfile | None:
     """The profile of a script; ``None`` when it cannot be read, or when nothing of the run depends on it.
 
-    ``has_config``: the command names a config, or label names. A script that only calls the ``main`` of another
-    module of the project has the profile of that module.
+    ``has_config``: the command names a config, or label names. ``is_thorough``: of other scripts what their own
+    text shows, and the command line.
     """
     source = workspace.read(path)
-    if source is None or not (has_config or _SELF_CONTAINED.search(source.text) or holds_config(source.text)):
+    if source is None:
         return None
-    profile = workspace.memo("profile", path, read_profile)
-    if profile is None or profile.args.parser != "none" or not profile.consumer.is_absent:
-        return profile
-    if len(source.text) > 4000:
-        return profile
-    for target in _delegates(source, workspace):
-        found = workspace.memo("profile", target, read_profile)
-        if found is not None and found.args.parser != "none":
-            return replace(found, path=path)
-    return profile
+    if has_config or _SELF_CONTAINED.search(source.text) or holds_config(source.text):
+        return profile_of(path, workspace)
+    if not is_thorough:
+        return None
+    if _WORTH_READING.search(source.text):
+        return profile_of(path, workspace)
+    return _by_text(source, script_parser(path, workspace))
 
 
-def read_profile(source: SourceFile) -> ScriptProfile:
-    """The profile of one script or notebook, without its imports."""
-    if source.path.endswith(".ipynb"):
-        notebook = read_notebook(source.path, source.text)
-        source = notebook if isinstance(notebook, SourceFile) else SourceFile(source.path, "")
-    if not _WORTH_PARSING.search(source.text):
-        return ScriptProfile(source.path)
-    script = read_script(source)
-    args = read_script_args(script)
-    given = list(config_arguments(script))
-    training, dests, kind = _training(script)
+def profile_of(path: str, workspace: Workspace) -> ScriptProfile | None:
+    """The profile of one script, made once; ``None`` when the file cannot be read."""
+    return workspace.memo("profile", path, lambda source: _read(source, workspace))
+
+
+def _read(source: SourceFile, workspace: Workspace) -> ScriptProfile:
+    run = script_run(source.path, workspace, profile_question())  # the parser finds what it has read
+    parser = script_parser(source.path, workspace)
+    if run is None:
+        return _by_text(source, parser)
+    own = _main(source, run)
+    parser = parser or script_parser(own.path, workspace)
+    parsed, made = parsed_classes(run), constructions(run)
+    given = list(config_arguments(run, [*made, *(e for e in run.once if "training-arguments" not in e.tags)]))
+    consumer = _consumer(run, parsed, made, given)
+    engines = run.calls(ENGINE)
+    profile = ScriptProfile(source.path, parser, parsed, consumer)
     return ScriptProfile(
         source.path,
-        args,
-        consumer := _consumer(script, args, given),
-        tuple(_readers(script, args, given, consumer)),
-        tuple({a.path.get(): a.path for _, a in given if a.path is not None and not a.is_changed}.values()),
-        tuple(dict.fromkeys(a.dest for _, a in given if a.dest and not a.is_changed)),
-        training,
-        dests,
-        kind,
-        _changes_config(script, given, consumer),
-        bool(_PARALLEL.search(source.text)),
-        _pipeline_stages(script),
-        _openmmlab_launcher(script, args),
-        source.path,
-        _config_docs(source),
-        _PRECISION.search(source.text) is not None,
-        read_handover(script),
-        engine_model(script),
-        model_without_size(script),
+        parser,
+        parsed,
+        consumer,
+        tuple(_readers(profile, own, given)),
+        tuple({a.path.get(): a.path for a in given if a.path is not None and not a.is_changed}.values()),
+        tuple(dict.fromkeys(a.dest for a in given if a.dest and not a.is_changed)),
+        constructed(run),
+        changes_config(own, run, given, consumer),
+        bool(_PARALLEL.search(own.text)),
+        _pipeline_stages(run, own),
+        openmmlab_launcher(own, profile.options),
+        own.path,
+        _config_docs(own),
+        _sets_precision(run, own),
+        read_handover(run),
+        engine_model(run),
+        handed_by_several(run),
+        any(is_read(event.config) for events in engines for event in events),
+        bool(engines),
     )
+
+
+def _by_text(source: SourceFile, parser: ScriptParser | None) -> ScriptProfile:
+    """What the text of a script says that makes none of the calls in question, or that Python cannot read."""
+    plain = ScriptProfile(source.path, parser, args_path=source.path)
+    return replace(
+        plain,
+        is_parallel=bool(_PARALLEL.search(source.text)),
+        launcher=openmmlab_launcher(source, plain.options),
+        config_docs=_config_docs(source),
+        sets_precision=_PRECISION.search(source.text) is not None,
+    )
+
+
+def _main(source: SourceFile, run: ScriptRun) -> SourceFile:
+    """The file whose code the script is: another one where it is short and only calls the ``main`` there."""
+    if len(source.text) > _SHORT or _WORTH_READING.search(source.text):
+        return run.entry.module.source
+    return next((event.module.source for event in run.events if event.tags & _BEGINS), run.entry.module.source)
 
 
 def _config_docs(source: SourceFile) -> tuple[DataDoc, ...]:
@@ -160,22 +201,17 @@ def _config_docs(source: SourceFile) -> tuple[DataDoc, ...]:
     return configs_of_run(source)
 
 
-def _consumer(script: PyScript, args: ScriptArgs, given: Sequence[tuple[str, ConfigArgument]]) -> Fact[str]:
+def _consumer(run: ScriptRun, parsed: Parsed, made: Sequence[Event], given: Sequence[ConfigArgument]) -> Fact[str]:
     """Who hands the config to DeepSpeed. More than one candidate is unknown."""
     found: dict[str, None] = {}
-    names = {name for name, _ in script.called}
-    if "deepspeed.initialize" in names:
+    if run.calls(ENGINE):
         found["deepspeed"] = None
-    if (
-        args.training_arguments in ("exact", "foreign")
-        or any(trainer_class(script, n) == "exact" for n in names)
-        or any(n.startswith("trl.") and trainer_class(script, n) for n in names)
-        or any(trainer_class(script, name) for name, _ in given)
-    ):
+    is_trainer = any(kind_of(event) == "exact" or event.api.startswith("trl.") for event in made)
+    if is_trainer or parsed.kind in ("exact", "foreign") or any(a.reader == "hf" for a in given):
         found["hf"] = None
-    elif any(n.rpartition(".")[2] == "Accelerator" for n in names):
+    elif any(_is_own(run, events[0]) for events in run.calls(ACCELERATOR)):
         found["accelerate"] = None
-    if any(is_lightning_strategy(n) for n in names):
+    if any(event.api.endswith(".DeepSpeedStrategy") and "group-options" in event.tags for event in run.all_events):
         found["lightning"] = None
     if not found:
         return absent()
@@ -184,131 +220,51 @@ def _consumer(script: PyScript, args: ScriptArgs, given: Sequence[tuple[str, Con
     return known(next(iter(found)))
 
 
-def _readers(
-    script: PyScript, args: ScriptArgs, given: Sequence[tuple[str, ConfigArgument]], consumer: Fact[str]
-) -> Iterator[Reader]:
+def _is_own(run: ScriptRun, event: Event) -> bool:
+    """An Accelerator of the script itself, or one that gets a plugin: others may only count ranks."""
+    return event.module is run.entry.module or bool(event.arguments.keys() & {"deepspeed_plugin", "deepspeed_plugins"})
+
+
+def _readers(profile: ScriptProfile, own: SourceFile, given: Sequence[ConfigArgument]) -> Iterator[Reader]:
     """Who reads which config. Where a Trainer is used it fills what accelerate's plugin is handed as well."""
-    trains = consumer.get_or("") == "hf"
-    for name, argument in given:
-        reader = "hf" if trains else reader_of(script, name) or consumer.get_or("")
-        if not reader or argument.node is None:
+    consumer = profile.consumer.get_or("")
+    for argument in given:
+        reader = "hf" if consumer == "hf" else argument.reader or consumer
+        if not reader:
             continue
         path = argument.path.get() if argument.path is not None else ""
-        if reader == "deepspeed" and (argument.is_changed or _sets_sizes(script, consumer)):
+        if reader == "deepspeed" and (argument.is_changed or sets_sizes(own, profile.consumer)):
             reader = "unknown"  # what the file says is not what DeepSpeed reads
-        declared = args.declared.get(argument.dest)
-        if declared is not None and isinstance(declared.default.value, str):
-            path = declared.default.value
+        option = profile.options.get(argument.dest)
+        if option is not None and isinstance(option.default.value, str):
+            path = option.default.value
         if path or argument.pattern:
-            yield Reader(reader, script.location(argument.node), path, argument.pattern)
-    field_ = args.declared.get("deepspeed")
-    if trains and args.training_arguments and field_ is not None and isinstance(field_.default.value, str):
-        yield Reader("hf", field_.location, field_.default.value)
+            yield Reader(reader, argument.location, path, argument.pattern)
+    option = profile.options.get("deepspeed")
+    if consumer == "hf" and profile.parsed.kind and option is not None and isinstance(option.default.value, str):
+        yield Reader("hf", option.location, option.default.value)
 
 
-def _training(script: PyScript) -> tuple[dict[str, Fact[object]], dict[str, str], str]:
-    """Keywords of the one ``TrainingArguments(...)`` call: their values, and which arguments of the script they are."""
-    training: dict[str, Fact[object]] = {}
-    dests: dict[str, str] = {}
-    kind = ""
-    for name, call in script.called:
-        found = trainer_class(script, name)
-        if not found:
-            continue
-        if kind:  # Two of them: nobody knows which one trains.
-            return dict.fromkeys(training, unknown("the script makes several")), {}, "foreign"
-        kind = found
-        for keyword in call.keywords:
-            if keyword.arg is None:
-                training["**"] = unknown("keywords are unpacked")
-                continue
-            training[keyword.arg] = script.literal(keyword.value)
-            value = script.resolved(keyword.value)
-            if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name):
-                dests[keyword.arg] = value.attr
-    return training, dests, kind
-
-
-def _sets_sizes(script: PyScript, consumer: Fact[str]) -> bool:
-    """The script may give the config another path or other batch sizes."""
-    # ``args.train_batch_size = ...`` changes what a Trainer takes over; plain DeepSpeed reads the file.
-    sizes = () if consumer.get_or("") == "deepspeed" else BATCH_KEYS
-    if script.assigned_attributes & {"deepspeed_config", "deepspeed", *sizes}:
-        return True
-    quoted = [f"{quote}{key}{quote}" for key in BATCH_KEYS for quote in "\"'"]
-    return any(text in script.source.text for text in quoted) and _names_sizes(script)
-
-
-def _names_sizes(script: PyScript) -> bool:
-    """A batch size is named elsewhere than in ``config["train_batch_size"]`` or ``config.get(...)`` that is read."""
-    if script.tree is None:
-        return True
-    reads: set[int] = set()
-    named: set[int] = set()
-    for node in ast.walk(script.tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            reads.add(id(node.slice))
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "get"
-            and node.args
-        ):
-            reads.add(id(node.args[0]))
-        elif isinstance(node, ast.Constant) and node.value in BATCH_KEYS:
-            named.add(id(node))
-    return not named <= reads
-
-
-def _changes_config(script: PyScript, given: Sequence[tuple[str, ConfigArgument]], consumer: Fact[str]) -> bool:
-    if _sets_sizes(script, consumer):
-        return True
-    initialize = [call for name, call in script.called if name == "deepspeed.initialize"]
-    if any(keyword.arg is None for call in initialize for keyword in call.keywords):
-        return True
-    return any(name == "deepspeed.initialize" and not argument.is_known for name, argument in given)
-
-
-def _pipeline_stages(script: PyScript) -> Fact[int]:
+def _pipeline_stages(run: ScriptRun, own: SourceFile) -> Fact[int]:
     """The stages of the one pipeline, which then has a topology of its own (deepspeed/runtime/pipe/module.py)."""
-    calls = [call for name, call in script.called if name.rpartition(".")[2] == "PipelineModule"]
+    calls = run.calls(PIPELINE)
     if not calls:
         return absent()
-    keywords = {keyword.arg: keyword.value for keyword in calls[0].keywords}
-    others = _PARALLEL.search(script.source.text.replace("PipelineModule", ""))
-    if len(calls) > 1 or others or None in keywords or "topology" in keywords or "num_stages" not in keywords:
+    event = calls[0][0]
+    others = _PARALLEL.search(own.text.replace("PipelineModule", ""))
+    stages = event.arguments.get("num_stages")
+    if len(calls) > 1 or len(calls[0]) > 1 or others or event.open or "topology" in event.arguments or stages is None:
         return unknown("the groups of the pipeline are not visible")
-    found = script.literal(keywords["num_stages"])
-    value = found.get_or(None)
+    value = constant_of(stages)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         return unknown("the number of pipeline stages is not visible")
-    return known(value, *found.origins)
+    return known(value, place_of(event, "num_stages"))
 
 
-def _openmmlab_launcher(script: PyScript, args: ScriptArgs) -> Declared | None:
-    declared = args.declared.get("launcher")
-    if declared is None or not {"pytorch", "slurm"} <= set(declared.choices):
-        return None
-    if _FROM_CONFIG.search(script.source.text):
-        return None
-    # ``args.launcher = "pytorch"``: the script sees for itself who started it.
-    if any(
-        dotted.endswith(".launcher") and not dotted.startswith(("cfg.", "config.")) for dotted in script.assigned_dotted
-    ):
-        return None
-    names = {name for name, _ in script.called}
-    return declared if any(n.endswith(_RUNNERS) for n in names) else None
-
-
-def _delegates(source: SourceFile, workspace: Workspace) -> Iterator[str]:
-    """Files of the modules from which a short script imports the function that it calls."""
-    script = read_script(source)
-    called = {name for name, _ in script.called}
-    for origin in script.imports.values():
-        if origin not in called:
-            continue
-        module = origin.rpartition(".")[0]
-        relative = module.replace(".", "/").lstrip("/") + ".py"
-        found = workspace.resolve(relative, workspace.bases(posixpath.join(source.path)))
-        if found is not None and found != source.path:
-            yield found
+def _sets_precision(run: ScriptRun, own: SourceFile) -> bool:
+    """The script hands a precision to its Accelerator."""
+    made = [event for events in run.calls(ACCELERATOR) for event in events]
+    if not made:
+        return _PRECISION.search(own.text) is not None
+    given = (event.arguments.get("mixed_precision") for event in made)
+    return any(event.open for event in made) or any(v is not None and v.constants != (None,) for v in given)

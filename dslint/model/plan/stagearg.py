@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 from dslint.core.fact import Fact, absent, known, unknown
@@ -10,32 +9,37 @@ from dslint.core.source import SourceFile
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.plan.config import ConfigChoice
 from dslint.model.plan.parser.options import Passed, ScriptParser
-from dslint.model.plan.pyscript import read_script, text_of
+from dslint.model.plan.questions import profile_question
 from dslint.model.plan.scriptprofile import ScriptProfile
+from dslint.model.plan.scriptrun import option_of, script_run
 from dslint.model.workspace import Workspace
+from dslint.python.events import Event
 
 # ``--zero_stage``, ``--ds.zero_stage``: nothing else is called so.
 _NAMED = ("zero_stage", "ds.zero_stage", "zero_optimization_stage")
-_WORTH_PARSING = re.compile(r"stage[\"']?\s*[:=]\s*\w+\.\w*stage")
+_WORTH_READING = re.compile(r"\bstage|_stage")
+_STAGE = "/zero_optimization/stage"
+# What takes a stage beside a config: the plugin of accelerate, the strategy of Lightning.
+_TAKES = frozenset({"configures", "group-options"})
 
 
-def stage_argument(source: SourceFile) -> str:
-    """The destination that the script writes into ``{"stage": args.X}`` or hands on as ``stage=args.X``; else empty.
+def stage_argument(source: SourceFile, workspace: Workspace) -> str:
+    """The destination that the script writes into the config that it makes, or hands on with it; else empty.
 
     Two of them (one for each model) are none.
     """
-    if "deepspeed" not in source.text or not _WORTH_PARSING.search(source.text):
-        return ""
-    script = read_script(source)
-    found: set[str] = set()
-    for node in ast.walk(script.tree) if script.tree is not None else ():
-        values: list[ast.expr] = []
-        if isinstance(node, ast.Dict):
-            values = [v for k, v in zip(node.keys, node.values, strict=True) if text_of(k) == "stage"]
-        elif isinstance(node, ast.Call) and "config" in script.qualified(node.func).lower():
-            values = [k.value for k in node.keywords if k.arg in ("stage", "zero_stage")]
-        found |= {v.attr for v in values if isinstance(v, ast.Attribute) and isinstance(v.value, ast.Name)}
+    is_near = "deepspeed" in source.text and _WORTH_READING.search(source.text) is not None
+    run = script_run(source.path, workspace, profile_question()) if is_near else None
+    found = {option for event in run.all_events for option in _stages(event)} if run is not None else set()
     return found.pop() if len(found) == 1 else ""
+
+
+def _stages(event: Event) -> set[str]:
+    """Return the options that are the ZeRO stage of the config that a call gets."""
+    values = [event.settings.items.get(_STAGE)] if event.settings is not None else []
+    if event.tags & _TAKES:
+        values += [event.arguments.get(name) for name in ("stage", "zero_stage")]
+    return {option_of(value) for value in values} - {""}
 
 
 def stage_passed(parser: ScriptParser | None, given: Passed | None, argument: str) -> Fact[int]:
@@ -66,7 +70,7 @@ def run_stage(
     computed = choice.doc.is_embedded if choice.doc is not None else choice.named is None
     if computed and not choice.stage.is_known:
         path = profile.args_path if profile is not None else ""
-        argument = workspace.memo("stage argument", path, stage_argument) or "" if path else ""
+        argument = workspace.memo("stage argument", path, lambda s: stage_argument(s, workspace)) or "" if path else ""
         stage = stage_passed(*words, argument)
         if not stage.is_absent and (argument or _uses_deepspeed(profile, command)):
             return stage

@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
-from dslint.core.source import Location
-from dslint.model.plan.pyscript import PyScript
-from dslint.model.trlclasses import PLAIN_TRAINERS
+from dslint.core.source import Location, SourceFile
+from dslint.model.plan.questions import TRAINERS, trainer_question
+from dslint.model.plan.scriptrun import ScriptRun, script_run
+from dslint.model.workspace import Workspace
+from dslint.python.attributes import bases
+from dslint.python.values import ClassAtom, Instance
 
 # How the names of classes begin whose configs have none of them: transformers 5.23, each config class made and asked
 # (tests/model/test_trained_model.py).
@@ -26,7 +30,14 @@ _WHOLE = (
     *("SequenceForGeneration", "TokenForGeneration", "ForMaskedLM", "ForSequenceClassification"),
 )
 _CLASSES = frozenset(f"{name}{end}" for name in WITHOUT_SIZE for end in _WHOLE)
-_MAKES = frozenset({"from_pretrained", "from_config", "from_encoder_decoder_pretrained", "_from_config"})
+# Keys of a config that the Trainer fills in from the hidden size.
+SIZES = (
+    "/zero_optimization/reduce_bucket_size",
+    "/zero_optimization/stage3_prefetch_bucket_size",
+    "/zero_optimization/stage3_param_persistence_threshold",
+)
+_WORTH_READING = re.compile(rf"\bModule\b|\b(?:{'|'.join(WITHOUT_SIZE)})")
+_SETS_CONFIG = re.compile(r"\.config\s*=[^=]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +49,35 @@ class TrainedModel:
     location: Location
 
 
-def model_without_size(script: PyScript) -> TrainedModel | None:
-    """The model of the one Trainer of the script, when nothing in the script gives its config a hidden size."""
-    trainers = [call for name, call in script.called if name in PLAIN_TRAINERS]
-    if len(trainers) != 1 or "hidden_size" in script.source.text:
-        return None
-    node = next((k.value for k in trainers[0].keywords if k.arg == "model"), None)
-    node = node if node is not None or not trainers[0].args else trainers[0].args[0]
-    made = script.resolved(node) if node is not None else None
-    if not isinstance(made, ast.Call):
-        return None
-    first, _, rest = script.qualified(made.func).partition(".")
-    names = rest.split(".")
-    if first == "transformers":
-        name = names[-2] if names[-1] in _MAKES and len(names) > 1 else names[-1]
-        return TrainedModel(name, False, script.location(made, "the model")) if name in _CLASSES else None
-    own = script.classes.get(first) if not rest else None
-    return TrainedModel(first, True, script.location(made, "the model")) if own and _is_plain(script, own) else None
+def model_without_size(source: SourceFile, workspace: Workspace) -> TrainedModel | None:
+    """The model of the one Trainer of a script, when nothing in the script gives its config a hidden size."""
+    run = script_run(source.path, workspace, trainer_question()) if _WORTH_READING.search(source.text) else None
+    return _model(run) if run is not None else None
 
 
-def _is_plain(script: PyScript, owner: ast.ClassDef) -> bool:
+def _model(run: ScriptRun) -> TrainedModel | None:
+    trainers = [event for api in TRAINERS for events in run.calls(api) for event in events]
+    event = trainers[0] if len(trainers) == 1 else None
+    value = event.arguments.get("model") if event is not None else None
+    model = value.single if value is not None else None
+    if event is None or not isinstance(model, Instance) or "hidden_size" in event.module.source.text:
+        return None
+    place = run.made(value, event, "the model")
+    if isinstance(model.cls, ClassAtom):
+        return TrainedModel(model.cls.node.name, True, place) if _is_plain(run, model.cls) else None
+    library, _, rest = model.cls.partition(".")
+    name = rest.rpartition(".")[2]
+    return TrainedModel(name, False, place) if library == "transformers" and name in _CLASSES else None
+
+
+def _is_plain(run: ScriptRun, own: ClassAtom) -> bool:
     """A ``torch.nn.Module`` and nothing else, that sets no ``config`` and makes up no attributes."""
-    if not owner.bases or any(script.qualified(base) != "torch.nn.Module" for base in owner.bases) or owner.keywords:
+    texts = {event.module.source.text for event in run.all_events} | {own.module.source.text}
+    if bases(run.analysis.machine, own) != ["torch.nn.Module"] or own.node.keywords or own.node.decorator_list:
         return False
-    if owner.decorator_list or any(name.endswith(".config") for name in script.assigned_dotted):
+    if "hidden_size" in own.module.source.text or any(_SETS_CONFIG.search(text) for text in texts):
         return False
-    for node in ast.walk(owner):
+    for node in ast.walk(own.node):
         if isinstance(node, ast.Attribute) and node.attr == "config":
             return False
         if isinstance(node, ast.Name) and node.id in ("config", "setattr"):

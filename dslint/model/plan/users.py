@@ -38,12 +38,12 @@ def config_users(
 
     ``scripts`` are those that may name one (:func:`dslint.model.firstlook.may_name_config`).
     """
-    from dslint.model.plan.scriptprofile import read_profile
+    from dslint.model.plan.scriptprofile import profile_of
 
     users: dict[str, list[User]] = {}
     by_path = {workspace.normal(path): path for path in configs}
     for path in scripts:
-        profile = workspace.memo("profile", path, read_profile)
+        profile = profile_of(path, workspace)
         for reader in profile.readers if profile is not None else ():
             for config in _configs(reader, path, by_path, workspace):
                 users.setdefault(by_path[config], []).append(User(reader.consumer, reader.location))

@@ -48,6 +48,7 @@ import deepspeed
 import torch
 
 parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+parser.add_argument("--local_rank", type=int)
 args = parser.parse_args()
 model = torch.nn.Linear(8, 8)
 engine, _, _, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())

@@ -29,8 +29,8 @@ from dslint.core.fix import Edit, Fix
 from dslint.core.source import Span
 from dslint.model.context import Context
 from dslint.model.launch.command import Flag, LaunchCommand
+from dslint.model.plan.parser.options import Option
 from dslint.model.plan.runplan import RunPlan
-from dslint.model.plan.scriptargs import Declared
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -138,8 +138,7 @@ def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
         return
     flag = command.script_flag("--launcher")
     given = flag.value.text if flag is not None and flag.value is not None else None
-    options = profile.args.declared.values() if profile is not None else ()
-    operands = sum(not argument.flags[0].startswith("-") for argument in options) if profile is not None else 1
+    operands = sum(not option.flags for option in profile.options.values()) if profile is not None else 1
     if flag is None and not command.may_hide_flags(operands):
         yield _missing(plan, declared, needed, None)
     elif flag is not None and given == "none":
@@ -176,7 +175,7 @@ def _severity(plan: RunPlan) -> Severity | None:
     return None if is_sure else Severity.WARNING
 
 
-def _missing(plan: RunPlan, declared: Declared | None, needed: str, flag: Flag | None) -> Finding:
+def _missing(plan: RunPlan, declared: Option | None, needed: str, flag: Flag | None) -> Finding:
     command = plan.command
     stays = "stays `none`" if flag is None else "is `none`"
     hint = f"Append `--launcher {needed}` to the arguments of the script" if flag is None else None

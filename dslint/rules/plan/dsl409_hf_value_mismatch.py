@@ -173,7 +173,7 @@ def _lacks_steps(plan: RunPlan, doc: DataDoc) -> bool:
     """The plugin of accelerate adds 1 accumulation step to a file without the key, before the Trainer compares."""
     if plan.command.launcher != "accelerate" or plan.recipe is not None or doc.is_embedded or doc.has(_STEPS):
         return False
-    by_script = plan.profile is None or "deepspeed" in plan.profile.training or plan.profile.config_dests
+    by_script = plan.profile is None or "deepspeed" in plan.profile.constructed.values or plan.profile.config_dests
     if by_script or plan.command.script_flag("--deepspeed") is not None or plan.command.may_hide_flags():
         return False
     steps = plan.arguments.get("gradient_accumulation_steps", absent())

@@ -24,6 +24,7 @@ from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.plan.recipe import starts
 from dslint.model.plan.runplan import RunPlan
+from dslint.model.plan.trainedmodel import SIZES
 from dslint.parse.data import dotted_key
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -102,19 +103,13 @@ EXAMPLES = (
     good("a model from elsewhere", {**_FILES, "train.py": _OWN.replace("model = Net()", "model = build_model(Net)")}),
 )  # fmt: skip
 
-_POINTERS = (
-    "/zero_optimization/reduce_bucket_size",
-    "/zero_optimization/stage3_prefetch_bucket_size",
-    "/zero_optimization/stage3_param_persistence_threshold",
-)
-
 
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """Sizes that the Trainer cannot fill in."""
-    doc, model = plan.config, plan.profile.trained if plan.profile is not None else None
+    doc, model = plan.config, plan.trained
     if doc is None or model is None or plan.consumer.get_or("") != "hf" or plan.config_is_rewritten:
         return
-    left = [pointer for pointer in _POINTERS if doc.get(pointer) == "auto"]
+    left = [pointer for pointer in SIZES if doc.get(pointer) == "auto"]
     if not left:
         return
     keys = " and ".join(f"`{dotted_key(pointer)}`" for pointer in left)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from dslint.core.source import SourceFile
 from dslint.model.plan.handover import Handover, read_handover
-from dslint.model.plan.pyscript import read_script
+from dslint.model.plan.scriptrun import script_run
+from dslint.model.workspace import Workspace
 
 ADAMW = "torch.optim.AdamW"
 HEAD = "import deepspeed\nimport torch\nfrom torch.optim import AdamW\n"
 
 
 def handed(text: str) -> Handover | None:
-    return read_handover(read_script(SourceFile("train.py", HEAD + text)))
+    run = script_run("train.py", Workspace(Path("/nonexistent"), {"train.py": HEAD + text}))
+    return read_handover(run) if run is not None else None
 
 
 @pytest.mark.parametrize(
@@ -31,10 +34,13 @@ def handed(text: str) -> Handover | None:
         ("o = None\nif x:\n    o = AdamW(m)\ndeepspeed.initialize(model=m, optimizer=o)", "unknown"),
         ("def main(o):\n    deepspeed.initialize(model=m, optimizer=o)", "unknown"),
         ("o = make(m)\ndeepspeed.initialize(model=m, optimizer=o)", "unknown"),
-        ("o = AdamW(m)\ndef main():\n    deepspeed.initialize(model=m, optimizer=o)", "unknown"),
+        ("o = AdamW(m)\ndef main():\n    deepspeed.initialize(model=m, optimizer=o)", ADAMW),
         ("deepspeed.initialize(model=m, **more)", "unknown"),
         ("deepspeed.initialize(*more)", "unknown"),
-        ("for o in (AdamW(m),):\n    deepspeed.initialize(model=m, optimizer=o)", "unknown"),
+        ("for o in (AdamW(m),):\n    deepspeed.initialize(model=m, optimizer=o)", ADAMW),
+        ("def make(p):\n    return AdamW(p)\ndeepspeed.initialize(model=m, optimizer=make(m))", ADAMW),
+        ("def start(o):\n    deepspeed.initialize(model=m, optimizer=o)\nstart(AdamW(m))", ADAMW),
+        ("def start(o):\n    deepspeed.initialize(model=m, optimizer=o)\nstart(AdamW(m))\nstart(None)", "unknown"),
         ("deepspeed.initialize(model=m, optimizer=lambda p: AdamW(p))", "unknown"),
         ("deepspeed.initialize(model=m, optimizer=AdamW if x else None)", "unknown"),
     ],

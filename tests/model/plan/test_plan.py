@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from plan_helpers import PLAIN, STAGE_2, TRAINER, plans_of
 
 from dslint.core.fact import known
-from dslint.core.source import SourceFile
 from dslint.model.context import Context
 from dslint.model.plan.arguments import default_arguments
 from dslint.model.plan.contexts import contexts_for as contexts_of
 from dslint.model.plan.hfargs import EXACT_DEFAULTS
-from dslint.model.plan.pyscript import read_script
 from dslint.model.plan.runplan import RunPlan
-from dslint.model.plan.scriptargs import ScriptArgs, read_script_args
-from dslint.model.plan.scriptprofile import read_profile
+from dslint.model.plan.scriptprofile import ScriptProfile, profile_of
 from dslint.model.workspace import Workspace
 
 INTEGERS_AND_WORDS = ("max_steps", "fsdp", "lr_scheduler_type", "optim")
@@ -35,8 +32,10 @@ def plan_of(files: dict[str, str], launch: str = "run.sh") -> RunPlan:
     return plan
 
 
-def args_of(text: str) -> ScriptArgs:
-    return read_script_args(read_script(SourceFile("train.py", text)))
+def profile(text: str) -> ScriptProfile:
+    found = profile_of("train.py", Workspace(Path("/nonexistent"), {"train.py": text}))
+    assert found is not None
+    return found
 
 
 # Workspace
@@ -90,12 +89,13 @@ def test_overrides_win_over_the_disk(tmp_path: Path) -> None:
 
 
 def test_argparse_arguments_have_destination_default_type_and_place() -> None:
-    args = args_of(PLAIN)
-    assert args.parser == "argparse"
-    assert not args.is_open
-    assert args.declared["lr"].default.get() == 1e-4
-    assert str(args.declared["lr"].default.origins[0]) == "train.py:6"
-    assert args.declared["steps"].type == "int"
+    found = profile(PLAIN)
+    assert found.parser is not None
+    assert found.parser.kind == "argparse"
+    assert not found.is_open
+    assert found.options["lr"].default.get() == 1e-4
+    assert str(found.options["lr"].default.origins[0]) == "train.py:6"
+    assert found.options["steps"].type == "int"
 
 
 @pytest.mark.parametrize(
@@ -104,23 +104,22 @@ def test_argparse_arguments_have_destination_default_type_and_place() -> None:
         (("parse_args()", "parse_known_args()[0]"), "unknown arguments are accepted"),
         (("deepspeed.add_config_arguments(parser)", "add_model_args(parser)"), "a helper adds arguments"),
         (("ArgumentParser()", "ArgumentParser(parents=[base])"), "a parent parser"),
-        (("args = parser", "parser.set_defaults(**config)\nargs = parser"), "defaults come from a file"),
         (('"--lr", type', "*names, type"), "the name is computed"),
     ],
 )
 def test_a_parser_that_may_have_more_arguments_is_open(change: tuple[str, str], why: str) -> None:
-    assert args_of(PLAIN.replace(*change)).is_open, why
+    assert profile(PLAIN.replace(*change)).is_open, why
 
 
 def test_a_helper_of_the_same_file_keeps_the_parser_closed() -> None:
     text = PLAIN.replace("deepspeed.add_config_arguments(parser)", "extend(parser)")
-    args = args_of("def extend(parser):\n    parser.add_argument('--more', default='x')\n\n\n" + text)
-    assert not args.is_open
-    assert args.declared["more"].default.get() == "x"
+    found = profile("def extend(parser):\n    parser.add_argument('--more', default='x')\n\n\n" + text)
+    assert not found.is_open
+    assert found.options["more"].default.get() == "x"
 
 
 def test_dataclass_fields_are_arguments_and_a_subclass_may_change_defaults() -> None:
-    args = args_of(
+    found = profile(
         "from dataclasses import dataclass, field\n"
         "import transformers\n\n"
         "@dataclass\nclass Data:\n    path: str = field(default='d', metadata={})\n\n"
@@ -128,32 +127,36 @@ def test_dataclass_fields_are_arguments_and_a_subclass_may_change_defaults() -> 
         "    def __post_init__(self):\n        self.bf16 = True\n\n"
         "transformers.HfArgumentParser((Data, Mine)).parse_args_into_dataclasses()\n"
     )
-    assert args.parser == "hf"
-    assert args.training_arguments == "exact"
-    assert args.declared["path"].default.get() == "d"
-    assert args.declared["learning_rate"].default.get() == 1e-3
-    assert args.rewritten == {"bf16"}
+    assert found.parser is not None
+    assert found.parser.kind == "hf"
+    assert found.parsed.kind == "exact"
+    assert found.options["path"].default.get() == "d"
+    assert found.options["learning_rate"].default.get() == 1e-3
+    assert found.parsed.rewritten == {"bf16"}
 
 
 def test_a_class_from_elsewhere_makes_defaults_uncertain() -> None:
-    args = args_of(TRAINER.replace("from transformers", "from trl"))
-    assert args.training_arguments == "foreign"
-    assert args.is_open
+    found = profile(
+        TRAINER.replace("TrainingArguments", "SFTConfig").replace("from ", "from trl import SFTConfig\nfrom ", 1)
+    )
+    assert found.parsed.kind == "foreign"
+    assert found.is_open
 
 
 @pytest.mark.parametrize("module", ["click", "typer", "fire", "hydra"])
 def test_other_parsers_are_open(module: str) -> None:
-    args = args_of(f"import {module}\n")
-    assert (args.parser, args.is_open) == ("other", True)
+    found = profile(f"import {module}\n")
+    assert found.is_open
+    assert not found.options
 
 
 def test_a_script_with_a_syntax_error_has_no_arguments() -> None:
-    assert args_of("import argparse\nparser = argparse.ArgumentParser(\n") == ScriptArgs()
+    assert profile("import argparse\nparser = argparse.ArgumentParser(\n").options == {}
 
 
 def test_positions_count_code_points() -> None:
-    profile = read_profile(SourceFile("t.py", 'import deepspeed\nx = "é"; deepspeed.initialize(config="ds.json")\n'))
-    assert profile.config_paths[0].origins[0].region.column == 38
+    found = profile('import deepspeed\nx = "é"; deepspeed.initialize(config="ds.json")\n')
+    assert found.config_paths[0].origins[0].region.column == 38
 
 
 # Joining

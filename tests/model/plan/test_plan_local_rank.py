@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dslint.core.fix import apply_edits
 from dslint.core.source import SourceFile
-from dslint.model.plan.localrank import LocalRank, read_local_rank
+from dslint.model.plan.localrank import LocalRank, local_rank_of
+from dslint.model.plan.parser.reader import script_parser
+from dslint.model.workspace import Workspace
 
 _HEAD = "import argparse\nparser = argparse.ArgumentParser()\n"
 _LR = "parser.add_argument('--lr')\n"
 
 
 def _read(text: str) -> LocalRank | None:
-    return read_local_rank(SourceFile("train.py", text))
+    parser = script_parser("train.py", Workspace(Path("/nonexistent"), {"train.py": text}))
+    return local_rank_of(parser, SourceFile("train.py", text)) if parser is not None else None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ def test_parsers_that_are_not_in_full_view(text: str) -> None:
 
 def test_the_argument_is_added_in_front_of_the_others() -> None:
     text = "import argparse\n\ndef read():\n    p = argparse.ArgumentParser()\n    p.add_argument('--lr')\n"
-    text += "    return p.parse_args()\n"
+    text += "    return p.parse_args()\n\nread()\n"
     found = _read(text)
     fixed = apply_edits(text, [found.insertion])
     assert (

@@ -1,0 +1,84 @@
+"""What a plan asks of its script beside the profile: each only where command, config and reader make it matter."""
+
+from __future__ import annotations
+
+from dslint.core.fact import Fact, absent
+from dslint.core.source import Location
+from dslint.model.launch.command import LaunchCommand
+from dslint.model.plan.config import ConfigChoice, names_config
+from dslint.model.plan.groupmade import joins_group
+from dslint.model.plan.groupsize import group_size
+from dslint.model.plan.handover import engine_of_arguments, handed_elsewhere
+from dslint.model.plan.labelnames import FLAG
+from dslint.model.plan.localrank import LocalRank, local_rank_of
+from dslint.model.plan.owntrainer import OwnOptimizer, own_optimizer
+from dslint.model.plan.parser.options import ScriptParser
+from dslint.model.plan.recipe import NO_COMMAND, names_recipe
+from dslint.model.plan.scriptprofile import ScriptProfile
+from dslint.model.plan.trainedmodel import SIZES, TrainedModel, model_without_size
+from dslint.model.workspace import Workspace
+
+
+def matters(command: LaunchCommand) -> bool:
+    """Whether something of the run depends on what the script does, by the words of the command alone."""
+    named = command.launcher == NO_COMMAND or names_config(command) or names_recipe(command)
+    return named or command.script_flag(FLAG) is not None
+
+
+def joined_group(plain: str | None, workspace: Workspace) -> Location | None:
+    """Where a script that no launcher starts joins a process group."""
+    if plain is None:
+        return None
+    return workspace.memo("group", plain, lambda source: joins_group(source, workspace))
+
+
+def stated_group_size(script: str | None, workspace: Workspace) -> Fact[int]:
+    """The number of ranks that the script writes out for its process group."""
+    if script is None:
+        return absent()
+    return workspace.memo("group size", script, lambda source: group_size(source, workspace)) or absent()
+
+
+def config_reader(script: str | None, workspace: Workspace, consumer: Fact[str]) -> Fact[str]:
+    """Who reads the config, unless the script only looks like one of a Trainer."""
+    is_asked = script is not None and consumer.get_or("") == "hf"
+    return engine_of_arguments(script, workspace).or_else(consumer) if is_asked and script is not None else consumer
+
+
+def optimizer_elsewhere(
+    profile: ScriptProfile | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
+) -> Fact[str]:
+    """The optimizer that comes beside the one of the config; a Trainer passes none."""
+    is_asked = consumer.get_or("deepspeed") == "deepspeed" and choice.doc is not None and choice.doc.has("/optimizer")
+    if not is_asked or profile is None:
+        return absent()
+    return profile.elsewhere if profile.calls_engine else handed_elsewhere(profile.path, workspace)
+
+
+def trainer_optimizer(
+    script: str | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
+) -> OwnOptimizer | None:
+    """What the Trainer of the script is given; the script is interpreted where its words speak of an optimizer."""
+    is_asked = script is not None and choice.doc is not None and consumer.get_or("") == "hf"
+    return own_optimizer(script, workspace) if is_asked and script is not None else None
+
+
+def trained_model(
+    profile: ScriptProfile | None, choice: ConfigChoice, consumer: Fact[str], workspace: Workspace
+) -> TrainedModel | None:
+    """The model without a hidden size; the script is interpreted where the config needs one."""
+    doc = choice.doc
+    if profile is None or doc is None or consumer.get_or("") != "hf" or all(doc.get(key) != "auto" for key in SIZES):
+        return None
+    return workspace.memo("trained", profile.args_path, lambda source: model_without_size(source, workspace))
+
+
+def local_rank(
+    command: LaunchCommand, script: str | None, parser: ScriptParser | None, workspace: Workspace
+) -> LocalRank | None:
+    """The local rank that a launcher passes, and what the script's parser does with it."""
+    if script is None or command.launcher not in ("torchrun", "deepspeed", "accelerate"):
+        return None
+    if parser is None:
+        return None
+    return workspace.memo("local rank", script, lambda source: local_rank_of(parser, source))
