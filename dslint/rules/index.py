@@ -4219,6 +4219,7 @@ RULES: tuple[RuleInfo, ...] = (
         ),
         fix="none",
         since="0.1.0",
+        depends_on_run=True,
         asks_runs=True,
     ),
     RuleInfo(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from dslint.python import entries
 from dslint.python.entries import Analysis
 from dslint.python.events import Context, Event, Loop, Lost, Node, children, walk
 from dslint.python.files import Texts
+from dslint.python.questions import Effort
 
 SCRIPT = """\
 import torch
@@ -29,9 +27,10 @@ train(make(), [])
 """
 
 
-def tree(limit: int, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(entries, "SCRIPT", limit)
-    entry = Analysis(Texts({"main.py": SCRIPT})).script("main.py")
+def tree(limit: int) -> Node:
+    analysis = Analysis(Texts({"main.py": SCRIPT}))
+    analysis.program.effort = Effort(script=limit)
+    entry = analysis.script("main.py")
     assert entry is not None
     return entry.tree
 
@@ -43,24 +42,24 @@ def paths(node: Node, *around: type) -> list[tuple[str, tuple[type, ...]]]:
     return here + [found for child in children(node) for found in paths(child, *inner)]
 
 
-def test_what_a_block_has_done_stays_in_its_loop_and_context(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_block_has_done_stays_in_its_loop_and_context() -> None:
     """At every limit the events that are found have the blocks around them that they have in the whole tree."""
-    whole = set(paths(tree(100_000, monkeypatch)))
+    whole = set(paths(tree(100_000)))
     assert ("barrier", (Loop, Loop, Context)) in whole
     seen = 0
     for limit in range(20, 400, 7):
-        left = tree(limit, monkeypatch)
+        left = tree(limit)
         assert set(paths(left)) <= whole
         if paths(left) and any(isinstance(node, Lost) for node in walk(left)):
             seen += 1
     assert seen >= 3
 
 
-def test_a_whole_turn_of_a_loop_says_more_than_a_part_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_turn_of_a_loop_says_more_than_a_part_of_the_next() -> None:
     """Once the end of the body was seen, no larger limit loses it."""
     known = False
     for limit in range(20, 400, 3):
-        names = [name for name, _ in paths(tree(limit, monkeypatch))]
+        names = [name for name, _ in paths(tree(limit))]
         assert not known or "all_reduce" in names, limit
         known = known or "all_reduce" in names
     assert known

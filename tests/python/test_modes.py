@@ -8,7 +8,7 @@ import pytest
 
 from dslint.python.entries import Analysis
 from dslint.python.events import Event, events
-from dslint.python.program import Texts
+from dslint.python.files import Texts
 
 _MODEL = """\
 import torch

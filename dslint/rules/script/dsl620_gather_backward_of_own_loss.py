@@ -38,6 +38,7 @@ META = RuleMeta(
         "https://github.com/lightly-ai/lightly/issues/1528",
         "https://pytorch.org/docs/stable/distributed.html#autograd-enabled-communication-primitives",
     ),
+    depends_on_run=True,
 )
 
 

@@ -402,6 +402,9 @@ class EngineBelief:
         if path == "torch.nn.Module.forward":  # the forward of a class of the program is a function of the program
             return False
         row = self.rows.function(path)
+        if row is not None and row.tags and all(tag.startswith("makes-leaf-if ") for tag in row.tags):
+            # An event where the new tensor gets a gradient.
+            return (event.line, event.col, event.api.rpartition(".")[2]) in self.places
         if row is not None:
             return bool(row.tags - _QUIET)
         cls = self.rows.class_(path)
