@@ -31,7 +31,6 @@ ZeRO-3 example skips batches whose mask is empty in this way.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,7 @@ from dslint.python.queries.parting import Parting
 from dslint.python.varies import HOST, MISSING, RANKED
 from dslint.rules import parted
 from dslint.rules.base import RuleMeta, bad, good
+from dslint.rules.batchsizes import counts_batch_sizes, is_batch_size
 from dslint.rules.loneflags import lone_flags
 from dslint.rules.markers import OWN_DATA, WAITS
 from dslint.rules.rankscripts import (
@@ -63,6 +63,7 @@ from dslint.rules.rankscripts import (
     SUMMED,
 )
 from dslint.rules.snippets import (
+    COUNTS_SIZES,
     DDP_LOOP,
     HF_CALLBACK,
     LIGHTNING_CALLBACK,
@@ -99,9 +100,6 @@ META = RuleMeta(
 )
 
 
-_BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")
-
-
 def query(run: RunQuery) -> Iterator[Finding]:
     """Yield tests of what one rank has for itself that decide over collectives, and flags that it sets alone."""
     yield from _tests(run)
@@ -112,7 +110,9 @@ def _tests(run: RunQuery) -> Iterator[Finding]:
     """Yield the tests of own data that decide over collectives."""
     for parting in parted.partings(run):
         test = parted.test_node(parting)
-        if not parted.is_about_data(parting) or parting.order or any(map(_is_batch_size, _expressions(parting))):
+        if not parted.is_about_data(parting) or parting.order or any(map(is_batch_size, _expressions(parting))):
+            continue
+        if counts_batch_sizes(parting.test.node):
             continue
         module = parting.test.module
         cause, label = parted.cause(parting)
@@ -165,14 +165,6 @@ def _expressions(parting: Parting) -> Iterator[ast.AST]:
     yield parted.test_node(parting)
     if isinstance(parting.test, Alt):
         yield from expressions_of(parting.test)
-
-
-def _is_batch_size(test: ast.AST) -> bool:
-    """`if x.shape[0] < 4:`. Samplers give all ranks as many items, so that their last batches are shorter alike."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-        return False
-    sides = [ast.unparse(side) for side in (test.left, test.comparators[0])]
-    return any(_BATCH_SIZE.search(side) for side in sides) and "0" not in sides
 
 
 def _is_guess(parting: Parting, test: ast.AST) -> bool:
@@ -387,4 +379,5 @@ EXAMPLES = (
 """)
         },
     ),
+    good("a loop that counts the sizes of its batches", {"train.py": COUNTS_SIZES}),
 )

@@ -1,0 +1,30 @@
+"""Sizes of batches. Samplers give all ranks as many items, so that their last batches are shorter alike."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+_BATCH_SIZE = re.compile(r"\.shape\[0\]$|\.size\((?:dim=)?0\)$|\.size\(\)\[0\]$")
+
+
+def is_batch_size(test: ast.AST) -> bool:
+    """Return whether a test asks for the size of a batch: `if x.shape[0] < 4:`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    sides = [ast.unparse(side) for side in (test.left, test.comparators[0])]
+    return any(_BATCH_SIZE.search(side) for side in sides) and "0" not in sides
+
+
+def counts_batch_sizes(loop: ast.AST) -> bool:
+    """Return whether what a loop asks for grows by batch sizes alone: `while done < n: ...; done += x.shape[0]`."""
+    if not isinstance(loop, ast.While):
+        return False
+    names = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}
+    added = [
+        node.value
+        for node in ast.walk(loop)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id in names
+    ]
+    parts = [[ast.unparse(n) for n in ast.walk(value) if isinstance(n, ast.expr)] for value in added]
+    return bool(parts) and all(any(map(_BATCH_SIZE.search, texts)) for texts in parts)
