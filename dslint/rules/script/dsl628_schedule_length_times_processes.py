@@ -11,8 +11,8 @@ short of its steps, the learning rate never comes down: on 8 GPUs a cosine ends 
 `math.ceil(len(loader) / accelerator.num_processes)`, or drop the factor.
 
 **When it stays quiet.** A division by the number of processes takes part; the loader was prepared before the schedule
-was made; the schedule is not prepared, or the Accelerator does not step it once for each process (`split_batches`,
-`step_scheduler_with_optimizer=False`, DeepSpeed); one process.
+was made, or nobody reads the loader that `prepare` gives back; the schedule is not prepared, or the Accelerator does
+not step it once for each process (`split_batches`, `step_scheduler_with_optimizer=False`, DeepSpeed); one process.
 
 **Evidence.** Two gloo ranks, accelerate 1.15: a linear schedule to zero over `len(loader) * num_processes` steps has
 half of the learning rate left when the loader ends.
@@ -58,7 +58,7 @@ def query(run: RunQuery) -> Iterator[Finding]:
     for found in run.happenings("prepares"):
         given = prepared_by(found.event) or []
         schedules = [part.was for part in given if part.cls == SCHEDULE]
-        if not schedules or not _divides_now(found) or not multiplying(run, [found.event]):
+        if not schedules or not _divides_now(found) or not multiplying(run, [found.event]) or _is_dropped(found):
             continue
         derived = derived or Derived(run.machine.program.modules(), (tree for _, tree in run.trees()), OTHERS)
         for atom in (atom for value in schedules for atom in instances(value)):
@@ -76,6 +76,18 @@ def _divides_now(found: Happening) -> bool:
     given = prepared_by(found.event) or []
     has_loader = any(part.cls == LOADER for part in given)
     return has_loader and not any(True for _ in earlier_prepares(found))
+
+
+def _is_dropped(found: Happening) -> bool:
+    """Return whether nobody reads the loader that the call gives back: training runs over the one that it got."""
+    module, call = found.event.module, found.event.node
+    kinds = [part.cls for part in prepared_by(found.event) or []]
+    target = next((n.targets[0] for n in ast.walk(module.tree) if isinstance(n, ast.Assign) and n.value is call), None)
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(kinds):
+        return False
+    kept = [into for into, cls in zip(target.elts, kinds, strict=True) if cls == LOADER]
+    read = {n.id for n in ast.walk(module.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return all(isinstance(into, ast.Name) and into.id not in read for into in kept)
 
 
 def _numbers(maker: Event) -> list[ast.expr]:
@@ -191,6 +203,11 @@ def warmup_cosine(optimizer, steps, accelerator):
 
 EXAMPLES = (
     bad("Epochs times updates times processes", _train(), "train.py:21"),
+    bad(
+        "A schedule of diffusers",
+        {k: v.replace("from transformers", "from diffusers.optimization") for k, v in _train().items()},
+        "train.py:21",
+    ),
     bad("In two files", {"schedules.py": _BUILD, "train.py": _CLASS}, "schedules.py:5"),
     good("The undivided length as it is", _train("")),
     good("Divided and multiplied", _train(length="math.ceil(len(loader) / accelerator.num_processes)")),
@@ -206,6 +223,13 @@ EXAMPLES = (
             .replace("num_warmup_steps=args.warmup * accelerator.num_processes", "num_warmup_steps=warm")
             .replace("num_training_steps=total", "num_training_steps=total - warm")
             for k, v in _train("").items()
+        },
+    ),
+    good(
+        "Training runs over the loader that nobody divided",
+        {
+            k: v.replace("optimizer, loader, schedule = acc", "optimizer, _, schedule = acc")
+            for k, v in _train().items()
         },
     ),
     good("One process", _train(), world_size=1),
