@@ -191,6 +191,11 @@ def warmup_cosine(optimizer, steps, accelerator):
 
 EXAMPLES = (
     bad("Epochs times updates times processes", _train(), "train.py:21"),
+    bad(
+        "A schedule of diffusers",
+        {k: v.replace("from transformers", "from diffusers.optimization") for k, v in _train().items()},
+        "train.py:21",
+    ),
     bad("In two files", {"schedules.py": _BUILD, "train.py": _CLASS}, "schedules.py:5"),
     good("The undivided length as it is", _train("")),
     good("Divided and multiplied", _train(length="math.ceil(len(loader) / accelerator.num_processes)")),
