@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dslint.python.events import Event
+from dslint.python.events import Event, Loop, events
 from dslint.python.program import Program
 from dslint.python.queries.reach import reached
 from dslint.python.sources import Source
@@ -69,12 +69,31 @@ def undivided(run: RunQuery) -> Iterator[Undivided]:
     for happening, adds_sampler in trained_loaders(run):
         event = happening.event
         sources = event.sources
-        if event.open or not sources or event.lanes != run.machine.worlds.full:
+        if event.open or not sources or event.lanes != run.machine.worlds.full or _samples(run, event):
             continue
         # A helper makes the loaders for training and for evaluation: which one it is, its node does not say.
         alike = [other.event for other in run.occurrences("makes-loader") if other.event.node is event.node]
         if all(_is_undivided(run, other, adds_sampler) for other in alike):
             yield Undivided(happening, sources[0], run.machine.program)
+
+
+def _samples(run: RunQuery, made: Event) -> bool:
+    """Return whether the loop over a loader trains on what a model samples: equal prompts become other samples."""
+    for step in run.occurrences("backward", "engine-backward"):
+        for loop in (node for node in step.around if isinstance(node, Loop) and made.node in node.items):
+            done = list(events(loop.body))
+            before = done[: next((at for at, event in enumerate(done) if event is step.event), 0)]
+            if any("generate" in event.tags and _draws_tokens(event) for event in before):
+                return True
+    return False
+
+
+def _draws_tokens(event: Event) -> bool:
+    """Return whether what a model generates is drawn, as far as the call says so or may say so."""
+    asked = event.arguments.get("do_sample")
+    if asked is not None:
+        return asked.constants != (False,)
+    return event.open or "generation_config" in event.arguments
 
 
 def _is_undivided(run: RunQuery, event: Event, adds_sampler: bool) -> bool:

@@ -14,7 +14,8 @@ them gains nothing at all.
 **When it stays quiet.** Evaluation; iterable data sets and loaders that some code gives a sampler (DSL281); a data set
 that nobody knows, or that the rank, the world size or a random generator takes part in; a loader that code which nobody
 can read gets hold of; model, tensor or sequence parallel scripts, whose ranks must see the same batch; scripts that
-never train over several ranks; one process.
+never train over several ranks; a loop that trains on what the model samples for each prompt: the ranks share one group
+of samples among them; one process.
 
 **Evidence.** Two gloo ranks, 8 items: each rank sees all 8, with a `DistributedSampler` or a prepared loader 4 each.
 """
@@ -107,6 +108,32 @@ _LOOP = """\
         loss.backward()
         optimizer.step()
 """
+_ROLLOUT = """\
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+def sample(model, tokenizer, prompts, count):
+    inputs = tokenizer(prompts, return_tensors="pt", padding=True)
+    return model.generate(**inputs, do_sample=True, num_return_sequences=count)
+
+
+def main(path, score):
+    accelerator = Accelerator()
+    tokenizer = AutoTokenizer.from_pretrained("gpt2")
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer = accelerator.prepare(model, optimizer)
+    prompts = [line.strip() for line in open(path)]
+    for batch in DataLoader(prompts, batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(1)):
+        tokens = sample(accelerator.unwrap_model(model), tokenizer, batch, 2)
+        loss = -(score(tokens) * model(tokens).logits.log_softmax(-1).amax(-1).mean(1)).mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
 
 EXAMPLES = (
     bad(
@@ -187,6 +214,12 @@ EXAMPLES = (
             + _LOOP.replace("loss.backward()", "accelerator.backward(loss)")
         },
     ),
+    bad(
+        "greedy answers, which are the same on every rank",
+        {"train.py": _ROLLOUT.replace("do_sample=True, num_return_sequences=count", "do_sample=False")},
+        at="train.py:19",
+    ),
+    good("every rank samples answers to the same prompts", {"train.py": _ROLLOUT}),
     good(
         "a data set from another file, and an iterable one",
         {
