@@ -28,12 +28,13 @@ class PlanJudge:
         self._rules = PlanRules(rules)
         self._surroundings = surroundings
         self._profile = profile
-        self._early: dict[int, list[Finding]] = {}
+        # By identity, with the plan: one that is replaced later must not leave its number to another.
+        self._early: dict[int, tuple[RunPlan, list[Finding]]] = {}
 
     def built(self, plan: RunPlan) -> None:
         """Use the time until the next launch file is read. Plans with a config wait for other users of it."""
         if plan.config is None:
-            self._early[id(plan)] = self._judged(plan)
+            self._early[id(plan)] = (plan, self._judged(plan))
 
     def findings(self, plans: Sequence[RunPlan], given: Collection[str]) -> Iterable[Finding]:
         """What the rules say about all plans of a run over the ``given`` files."""
@@ -47,7 +48,7 @@ class PlanJudge:
             place, conditions = plan.command.location, plan.command.conditions
             alternatives.setdefault(place, []).append(conditions)
             judged = self._early.get(id(plan))
-            for finding in self._judged(plan) if judged is None else judged:
+            for finding in self._judged(plan) if judged is None else judged[1]:
                 # A hook passes only what changed: report when one end of the edge is among it.
                 if finding.location.path in given or any(r.path in given for r in finding.related):
                     found.append((_with_text(finding, plan), place, conditions))

@@ -169,12 +169,13 @@ class TextReader:
     def call(self, call: Shell, invocation: Invocation, directives: Mapping[str, Fact[str]], depth: int) -> None:
         """Read the script with its arguments and the variables that it inherits; what it starts is ``called``.
 
-        By itself the script is read with its own file: a call that hands nothing over adds nothing to that.
+        By itself the script is read with its own file: a call that hands nothing over adds nothing to that. What Slurm
+        gives a job and ``srun`` a step is handed over, too.
         """
         name, *arguments = call.words
         names = {variable for variable, fact in invocation.env.items() if fact.is_known}
-        hands_over = any(w.text is not None for w in arguments) or names
-        if not hands_over or len(self.chain) > DEPTH:
+        is_in_job = bool(directives or call.directives or call.outer.name)
+        if not (is_in_job or names or any(w.text is not None for w in arguments)) or len(self.chain) > DEPTH:
             return
         source = self.locate(name.text or "", invocation.scope, self.chain[-1])
         if source is None or source.path in self.chain or len(source.text) > LONGEST or source.text.count("\0"):
@@ -182,7 +183,7 @@ class TextReader:
         if self.in_vain.get(source.path, 0) >= _MOST_IN_VAIN:
             return
         raw = source.text.encode("utf-8", "surrogatepass")
-        if not (may_launch(raw) or may_call(raw)) or not _takes(source.text, arguments, names):
+        if not (may_launch(raw) or may_call(raw)) or not (is_in_job or _takes(source.text, arguments, names)):
             return
         if len(self.called) >= MOST_CALLED:
             self.left_out.append(name.location)

@@ -24,6 +24,11 @@ def _srun_flags(command: LaunchCommand) -> tuple[Flag, ...]:
     return command.launcher_flags if command.launcher == "srun" else ()
 
 
+def job_nodes(command: LaunchCommand) -> Fact[int]:
+    """The nodes that the batch job asks for."""
+    return env_count(command.env, "SBATCH_NODES")
+
+
 def srun_says_tasks(command: LaunchCommand) -> bool:
     """Options of ``srun`` itself say how many tasks there are."""
     names = {"-n", "--ntasks", "--ntasks_per_node", "--tasks_per_node", "--ntasks_per_gpu"}

@@ -23,15 +23,18 @@ Hosts = dict[str, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class HostfileProblem:
-    """Why DeepSpeed does not take a hostfile: ``kind`` is ``missing`` | ``empty`` | ``line`` | ``twice``.
+    """Why DeepSpeed does not take a hostfile: ``kind`` is ``missing`` | ``empty`` | ``line`` | ``twice``; or what the
+    command asks of it and it does not have: ``nodes`` | ``slots``.
 
-    ``location`` is the line of the file, or the word that names it; ``first`` where a host stands already.
+    ``location`` is the line of the file, or the word that names it or asks too much; ``first`` where a host stands
+    already, or where the file says less: ``count`` hosts, or slots of a host.
     """
 
     kind: str
     text: str
     location: Location
     first: Location | None = None
+    count: int = 0
 
 
 def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | None:
@@ -47,7 +50,26 @@ def hostfile_problem(command: LaunchCommand, files: Files) -> HostfileProblem | 
         return HostfileProblem("missing", text, flag.value.location) if gone else None
     if is_written(files, text, raw) or is_mentioned(files, text, raw):
         return None
-    return _problem(source, text, flag.value.location)
+    return _problem(source, text, flag.value.location) or _too_few(command, source)
+
+
+def _too_few(command: LaunchCommand, source: SourceFile) -> HostfileProblem | None:
+    """``--num_nodes`` or ``--num_gpus`` asks for more than the file has: DeepSpeed says nothing about it."""
+    hosts = _hosts(source)
+    if hosts is None or any(command.launcher_flag(*names) for names in (("-i", "--include"), ("-e", "--exclude"))):
+        return None
+    nodes, gpus = _number(command, "--num_nodes"), _number(command, "--num_gpus", "--num_accelerators")
+    if nodes.get_or(0) > len(hosts):
+        return HostfileProblem("nodes", str(nodes.get()), nodes.origins[0], _first(source, hosts), len(hosts))
+    chosen = dict(list(hosts.items())[: nodes.get_or(None)])
+    host, slots = min(chosen.items(), key=lambda item: len(item[1]))
+    if gpus.get_or(0) > len(slots):
+        return HostfileProblem("slots", str(gpus.get()), gpus.origins[0], _first(source, {host: slots}), len(slots))
+    return None
+
+
+def _first(source: SourceFile, hosts: Hosts) -> Location | None:
+    return next(iter(_places(source, hosts)), None)
 
 
 def _problem(source: SourceFile, text: str, named: Location) -> HostfileProblem | None:
@@ -145,7 +167,7 @@ def _number(command: LaunchCommand, *names: str) -> Fact[int]:
         return absent()
     text = flag.value.text if flag.value is not None else None
     is_number = text is not None and text.isdecimal() and 0 < int(text) < 100_000
-    return known(int(text or 0)) if is_number else unknown("not a number")
+    return known(int(text or 0), flag.location) if is_number else unknown("not a number")
 
 
 def _places(source: SourceFile, hosts: Hosts) -> list[Location]:

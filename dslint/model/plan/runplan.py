@@ -32,6 +32,7 @@ from dslint.model.plan.handedfiles import missing_files, similar
 from dslint.model.plan.handover import Handover
 from dslint.model.plan.hostfile import HostfileProblem, hostfile_problem
 from dslint.model.plan.interpretedconfig import config_path
+from dslint.model.plan.jobnodes import NodeDifference, node_differences
 from dslint.model.plan.labelnames import LabelNames, read_label_names
 from dslint.model.plan.localrank import LocalRank
 from dslint.model.plan.missing import missing_script
@@ -98,6 +99,7 @@ class RunPlan:
     variables in the script. ``elsewhere`` is the optimizer that `deepspeed.initialize` gets in a module which the
     script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config,
     ``trained`` the model of its one Trainer, where the config needs the hidden size of a model that has none.
+    ``differs``: what this node of a job says differently from the first node, whose command stands elsewhere.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -136,6 +138,7 @@ class RunPlan:
     own_optimizer: OwnOptimizer | None = None
     convention: str = ""
     trained: TrainedModel | None = None
+    differs: tuple[NodeDifference, ...] = ()
 
     @property
     def handover(self) -> Handover | None:
@@ -202,6 +205,8 @@ def build_plans(
         for index in indexes:
             peers = tuple(_peer(plans[i], i < index) for i in indexes if i != index)
             plans[index] = replace(plans[index], peers=peers)
+    for index, differences in node_differences(plans).items():
+        plans[index] = replace(plans[index], differs=differences)
     return plans
 
 

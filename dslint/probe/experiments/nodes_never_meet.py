@@ -17,6 +17,7 @@ from dslint.probe.outcome import Kind, Verdict
 _WAITS = Expect((Kind.STALL,), r"next_rendezvous|_create_tcp_store|rendezvous")
 _GIVES_UP = Expect((Kind.RAISE,), r"[Tt]imed out after|client socket has timed out")
 _ALONE = Expect((Kind.WRONG,), r"node 0 trains alone, in a world of 1")
+_EACH_ALONE = Expect((Kind.WRONG,), r"each node trains alone, in a world of 1")
 _ROOT = Needs(root=True, programs=("ip",), why="each node gets a network namespace, a loopback of its own")
 
 EXPERIMENT = Experiment(
@@ -25,7 +26,7 @@ EXPERIMENT = Experiment(
     one_host=True,
     expect=_WAITS,
     cases=(
-        Case("different-ports", {"how": "ports"}, rules=("DSL349",)),
+        Case("different-ports", {"how": "ports"}, rules=("DSL349", "DSL494")),
         Case("different-ports-time-out", {"how": "ports", "timeout": 1}, _GIVES_UP, rules=("DSL349",)),
         Case("master-is-localhost", {"how": "localhost", "hosts": True}, rules=("DSL349", "DSL312"), needs=_ROOT),
         Case("port-and-address-unset", {"how": "xtuner", "hosts": True}, rules=("DSL349",), needs=_ROOT),
@@ -33,8 +34,11 @@ EXPERIMENT = Experiment(
         Case("nnodes-alone-on-two-hosts", {"how": "alone", "hosts": True}, rules=("DSL311",), needs=_ROOT),
         Case("c10d-without-endpoint", {"how": "c10d", "hosts": True}, rules=("DSL311",), needs=_ROOT),
         Case("standalone", {"how": "standalone"}, rules=("DSL313",)),
-        Case("node-missing", {"how": "missing"}, rules=("DSL356",)),
+        Case("node-missing", {"how": "missing"}, rules=("DSL356", "DSL367")),
         Case("node-missing-time-out", {"how": "missing", "timeout": 1}, _GIVES_UP, rules=("DSL356",)),
+        Case("each-node-alone", {"how": "each-alone", "timeout": 1}, _EACH_ALONE, rules=("DSL367",)),
+        Case("nodes-differ", {"how": "more-nodes"}, rules=("DSL494",)),
+        Case("node-rank-of-no-node", {"how": "rank-2"}, rules=("DSL368",)),
         Case("same-node-rank", {"how": "same-rank", "hosts": True}, rules=("DSL314", "DSL316"), needs=_ROOT),
         Case(
             "two-agents-on-a-node",
@@ -77,8 +81,9 @@ def _run(rank: RankApi, how: str) -> Json:
         # XTuner: ``ADDR`` is 127.0.0.1 and ``PORT`` is drawn by each node, unless they are set.
         "xtuner": ("127.0.0.1", 20000 + (port + 7 * node) % 10000),
     }.get(how, (address, port))
+    nodes = "3" if how == "more-nodes" and not node else "2"
     own_rank = 2 if how == "rank-2" and node else node
-    words = ["--nnodes", "2", "--node_rank", str(own_rank), "--master_addr", where[0], "--master_port", str(where[1])]
+    words = ["--nnodes", nodes, "--node_rank", str(own_rank), "--master_addr", where[0], "--master_port", str(where[1])]
     words = _without(how, words, node, port if rank.params.get("hosts") else own)
     timeout = rank.params.get("timeout", 0)
     if timeout:
@@ -106,6 +111,8 @@ def _without(how: str, words: list[str], node: int, port: int) -> list[str]:
         return ["--nnodes", "2", "--rdzv_backend", "c10d"]
     if how == "twice":
         return ["--nnodes", "1", "--node_rank", "0", *words[4:]]
+    if how == "each-alone":
+        return ["--nnodes", "1", "--master_port", str(port)]
     if how == "same-rank":
         words[3] = "0"
     elif how == "disagree" and node == 0:
@@ -114,9 +121,11 @@ def _without(how: str, words: list[str], node: int, port: int) -> list[str]:
 
 
 def wrong(values: list[Json], reference: list[Json]) -> str | None:
-    """A node whose processes are alone."""
+    """A node whose processes are alone, or both."""
     if values == reference or values[0].get("worlds") != [1]:
         return None
+    if values[1].get("worlds") == [1]:
+        return "each node trains alone, in a world of 1"
     return f"node 0 trains alone, in a world of 1, and node 1 ends with {values[1].get('error', 'nothing')}"
 
 
@@ -127,6 +136,14 @@ def parameters(subject: Subject, case: Case) -> dict[str, Json] | None:
     if subject.finding.code in ("DSL311", "DSL312", "DSL313", "DSL314", "DSL319", "DSL310"):
         without = "c10d" if subject.finding.fact("missing") == "--rdzv_endpoint" else "alone"
         return {} if subject.finding.code != "DSL311" or case.params["how"] == without else None
+    if subject.finding.code == "DSL367":
+        is_alone = subject.finding.fact("told") == 1
+        return {} if is_alone == (case.params["how"] == "each-alone") else None
+    if subject.finding.code == "DSL494":
+        of = {"port": "ports", "nodes": "more-nodes"}.get(str(subject.finding.fact("what")))
+        return {"how": of} if case.params["how"] == of else None
+    if subject.finding.code == "DSL368":
+        return {}
     if subject.finding.code != "DSL349":
         return {"how": case.params["how"]} if case.name == subject.finding.name else None
     wanted = "master-is-localhost" if subject.finding.fact("missing") == "ADDR" else "different-ports"

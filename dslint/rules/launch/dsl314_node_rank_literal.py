@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.document import LaunchDoc
+from dslint.model.launch.fornode import is_for_one_node
 from dslint.model.launch.rendezvous import places, rendezvous
 from dslint.rules.base import RuleMeta, bad, good
 
@@ -34,8 +35,8 @@ META = RuleMeta(
 
 _SCRIPT = {"train.py": "print()\n"}
 _RUN = "torchrun --nnodes 2 --node_rank %s --master_addr 10.0.0.1 --nproc_per_node 8 train.py\n"
-# ``train_node1.sh``, ``run_master.sh``, ``worker-0.sh``.
-_FOR_ONE = re.compile(r"(?:node|rank|worker|host|machine|master|head|main|slave|client)s?[-_]?\d*(?:[-_.]|$)", re.I)
+# The file starts other nodes, too: in another service of a compose file, in another step.
+_RANKS = re.compile(r"--node[-_]rank[=\s\"',]+(\d+)")
 
 EXAMPLES = (
     bad("every node that runs it is node 0", {"run.sh": _RUN % 0, **_SCRIPT}, "run.sh:1 info"),
@@ -50,7 +51,7 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Numbers as node ranks in a script that several nodes share."""
     del context
-    if doc.in_docs or _FOR_ONE.search(doc.source.path.rpartition("/")[2]):
+    if doc.in_docs or is_for_one_node(doc.source.path) or len(set(_RANKS.findall(doc.source.text))) > 1:
         return
     ranks = {how.node_rank.get_or(None) for command in doc.commands if (how := rendezvous(command)) is not None}
     if len(ranks - {None}) != 1:

@@ -1,5 +1,6 @@
 """**What.** A launcher starts another number of processes on a node than Slurm gives the job GPUs there
-(`--gres=gpu:N`, `--gpus-per-node`, `--gpus-per-task` with one task).
+(`--gres=gpu:N`, `--gpus-per-node`, `--gpus-per-task` with one task). The launcher may be in a script that the job
+calls.
 
 **Why it hurts.** With more processes than GPUs the last ones stop with `invalid device ordinal`; with fewer, GPUs that
 were waited for in the queue stay idle for the whole run.
@@ -60,6 +61,15 @@ EXAMPLES = (
          **_SCRIPT},
         "job.sbatch:4 warning",
     ),
+    bad(
+        "the launcher is in the script that srun calls",
+        {
+            "job.sbatch": _HEAD % 4 + "srun bash node.sh\n",
+            "node.sh": "torchrun --nproc_per_node 8 train.py\n",
+            **_SCRIPT,
+        },
+        "job.sbatch:4 warning",
+    ),
     good("the same number", {"job.sbatch": _HEAD % 8 + "srun torchrun --nproc_per_node 8 train.py\n", **_SCRIPT}),
     good(
         "the variable of Slurm",
@@ -87,7 +97,7 @@ EXAMPLES = (
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Processes of a node beside its GPUs."""
     del context
-    launches = [c for c in doc.commands if c.launcher in (*PER_NODE, "srun")]
+    launches = [c for c in _commands(doc) if c.launcher in (*PER_NODE, "srun")]
     for command in launches:
         gpus, count = gpus_per_node(command), _processes(command)
         if not gpus.is_known or count is None or count in (1, gpus.get()) or VISIBLE in command.env or not gpus.get():
@@ -96,14 +106,25 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
         if not more and (len(launches) > 1 or command.launcher == "srun"):
             continue
         effect = "the last ones have no device" if more else f"{gpus.get() - count} of them stay idle"
+        call = command.called_from[:1]
         yield META.finding(
-            command.location,
+            call[0] if call else command.location,
             f"{count} processes on a node for {gpus.get()} GPUs of Slurm: {effect}",
             hint="Make both numbers agree",
-            related=(*gpus.origins, *command.processes_per_node.origins),
+            related=(
+                *gpus.origins,
+                *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
+                *command.processes_per_node.origins,
+            ),
             severity=Severity.INFO if doc.in_docs else Severity.WARNING,
             facts={"processes": count, "gpus": gpus.get()},
         )
+
+
+def _commands(doc: LaunchDoc) -> Iterator[LaunchCommand]:
+    """The commands of the text, and those of the scripts that it calls."""
+    yield from doc.commands
+    yield from (command for command in doc.called if not command.conditions)
 
 
 def _processes(command: LaunchCommand) -> int | None:

@@ -17,16 +17,15 @@ reaches no node); for one node, for numbers that are not known, and when options
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from dslint.core.fact import Fact
 from dslint.core.finding import Finding, Severity
 from dslint.model.context import Context
 from dslint.model.launch.command import LaunchCommand
 from dslint.model.launch.document import LaunchDoc
-from dslint.model.launch.launchers.base import env_count
+from dslint.model.launch.otherhosts import reaches_other_hosts
 from dslint.model.launch.rendezvous import places
+from dslint.model.launch.slurmjob import job_nodes
 from dslint.rules.base import RuleMeta, bad, good
 
 META = RuleMeta(
@@ -85,7 +84,7 @@ EXAMPLES = (
         "RANK=0\nfor host in $(scontrol show hostnames $SLURM_JOB_NODELIST); do\n"
         f'  ssh $host "cd $PWD; {(_STATIC % ("$RANK", "")).strip()}" &\n  RANK=$((RANK + 1))\ndone\nwait\n',
     )),
-    good("one node", _job(_RUN.replace("$SLURM_NNODES", "1"))),
+    good("one node", _job(_RUN.replace("$SLURM_NNODES", "1"), _HEAD.replace("=2", "=1") + _HOST)),
     good("one node of the job", _job(_RUN, _HEAD.replace("=2", "=1") + _HOST)),
     good("nobody says how many nodes", _job(_RUN, "#!/bin/bash\n" + _HOST)),
     good("the script starts itself on every node", _job(
@@ -99,28 +98,12 @@ EXAMPLES = (
     good("two nodes on one machine", _job(_STATIC % (0, " &") + _STATIC % (1, ""))),
 )  # fmt: skip
 
-# What `xargs` calls without leaving the machine.
-_LOCAL = (
-    r"(?:/(?:usr/)?bin/)?(?:kill|rm|mv|cp|ls|cat|echo|printf|mkdir|touch|chmod|grep|sed|awk|cut|wc|basename|dirname)"
-)
-# What starts a program on other nodes, or hands the script to the queue once more.
-_REACHES = re.compile(
-    r"(?<![\w-])(?:srun|sbatch|ssh|pdsh|pssh|parallel-ssh|clush|mpirun|mpiexec(?:\.\w+)?|orterun|prun|ibrun|jsrun|aprun|blaunch"
-    r"|pbsdsh|flux)(?![\w-])"
-    # These do so only with certain words behind them; a file may be called like them.
-    r"|(?<![\w./-])ray[ \t]+(?:start|up|exec|attach|submit|job)(?![\w-])"
-    r"|(?<![\w./-])parallel[ \t][^\n]*(?::::|-S|--sshlogin|--slf|--onall|--nonall)"
-    rf"|(?<![\w./-])xargs(?=[ \t])(?![^\n|;&]*[ \t](?:{_LOCAL})(?:[ \t;|&)]|$))(?![ \t]*(?:$|[|;&)]))",
-    re.MULTILINE,
-)
-_ASKS = re.compile(r"\$\([^()]*(?:\([^()]*\)[^()]*)*\)|`[^`]*`")
-
 
 def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     """Launchers for several nodes that one node starts."""
     del context
     found = [c for c in (*doc.commands, *doc.called) if _waits_for_others(c, doc)]
-    if not found or _reaches_others(doc):
+    if not found or reaches_other_hosts(doc.shell):
         return
     ranks = {
         flag.value.text for c in found if (flag := c.launcher_flag("--node_rank", "--machine_rank")) and flag.value
@@ -128,7 +111,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
     if len(ranks - {None}) > 1:
         return
     for command in found:
-        job = _job_nodes(command).get()
+        job = job_nodes(command).get()
         call = command.called_from[:1]
         yield META.finding(
             call[0] if call else (command.argv or command.words)[0].location,
@@ -137,7 +120,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
             hint=f"Start it on every node: `srun --ntasks-per-node=1 {command.launcher} ...`, with the rank of the node"
             " read on the node",
             related=(
-                *_job_nodes(command).origins[:1],
+                *job_nodes(command).origins[:1],
                 *((command.location.labelled("the launcher, in the script that is called"),) if call else ()),
                 *places(command, "--nnodes", "--num_machines", "--no_ssh"),
             ),
@@ -148,7 +131,7 @@ def check(doc: LaunchDoc, context: Context) -> Iterator[Finding]:
 
 def _waits_for_others(command: LaunchCommand, doc: LaunchDoc) -> bool:
     """The command is one of several that must be started, each on its node."""
-    job = _job_nodes(command)
+    job = job_nodes(command)
     if command.outer or command.conditions or command.may_hide_launcher_flags() or job.get_or(1) < 2:
         return False
     if not any(place.path == doc.source.path for place in job.origins):
@@ -163,19 +146,6 @@ def _waits_for_others(command: LaunchCommand, doc: LaunchDoc) -> bool:
     return command.launcher == "xtuner" or (
         command.launcher == "torchrun" and command.launcher_flag("--standalone") is None
     )
-
-
-def _job_nodes(command: LaunchCommand) -> Fact[int]:
-    return env_count(command.env, "SBATCH_NODES")
-
-
-def _reaches_others(doc: LaunchDoc) -> bool:
-    """The text starts something on other nodes; what it only asks for, inside ``$( )``, does not count."""
-    shell = doc.shell
-    text = shell.text
-    for comment in reversed(shell.comments):
-        text = text[: comment.start - shell.base] + text[comment.end - shell.base :]
-    return _REACHES.search(_ASKS.sub("", text)) is not None
 
 
 def _partners(command: LaunchCommand) -> str:

@@ -60,7 +60,7 @@ EXAMPLES = (
 def check(plan: RunPlan, _context: Context) -> Iterator[Finding]:
     """What DeepSpeed says about the hostfile."""
     problem, command = plan.hostfile, plan.command
-    if problem is None:
+    if problem is None or problem.kind not in ("missing", *_MESSAGES):
         return
     if problem.kind == "missing":
         yield META.finding(
