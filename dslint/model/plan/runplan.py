@@ -26,6 +26,7 @@ from dslint.model.plan.asked import (
 )
 from dslint.model.plan.batch import batch_of, batch_world, precision_of
 from dslint.model.plan.config import ConfigChoice, Named, choose_config, named_config
+from dslint.model.plan.continued import Elsewhere, misspelt_continuations
 from dslint.model.plan.counts import resolved_counts
 from dslint.model.plan.files import Files, other_spelling
 from dslint.model.plan.handedfiles import missing_files, similar
@@ -100,6 +101,7 @@ class RunPlan:
     script imports, or in one of several calls. ``own_optimizer`` is what the script gives its Trainer beside a config,
     ``trained`` the model of its one Trainer, where the config needs the hidden size of a model that has none.
     ``differs``: what this node of a job says differently from the first node, whose command stands elsewhere.
+    ``continues``: paths that it reads and that another run writes under another spelling.
     ``convention`` is the family of a script that is not in the project, whose command line is known by its name.
     """
 
@@ -139,6 +141,7 @@ class RunPlan:
     convention: str = ""
     trained: TrainedModel | None = None
     differs: tuple[NodeDifference, ...] = ()
+    continues: tuple[Elsewhere, ...] = ()
 
     @property
     def handover(self) -> Handover | None:
@@ -207,6 +210,8 @@ def build_plans(
             plans[index] = replace(plans[index], peers=peers)
     for index, differences in node_differences(plans).items():
         plans[index] = replace(plans[index], differs=differences)
+    for index, mistakes in misspelt_continuations(plans, workspace).items():
+        plans[index] = replace(plans[index], continues=mistakes)
     return plans
 
 
