@@ -23,6 +23,7 @@ STEPS = (
     "triage_docs",
     "interpreter_docs",
     "assumptions_docs",
+    "mechanisms",
 )
 
 
