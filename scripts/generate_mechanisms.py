@@ -31,13 +31,14 @@ facts for each; docs/mechanisms.toml has all of them with their addresses. They 
 symptoms, texts of errors, libraries and features, so that the counts show what is common, and not how common it is.
 
 {{users}} threads are about projects of users, the others about libraries. The cause is shown or likely in
-{{settled:,}}. {{twice}} threads were read by two readers who did not see each other's answers: they agree on the mechanism in
-{{agreed}} ({{agreed_share}} %).
+{{settled:,}}. {{twice}} threads were read by two readers who did not see each other's answers:
+they agree on the mechanism in {{agreed}} ({{agreed_share}} %).
 
 **Visible before the run** in the files of the project, with a cause that is shown or likely: {{visible:,}} threads.
-For {{covered:,}} of them ({{covered_share}} %) there is a rule about the mechanism, or a check of `dslint doctor`. That says
-less than it seems: a rule may not see the form that a thread shows. So a third reader, who knows the rules, read
-{{judged}} of these threads once more and found {{not_visible}} not to be visible after all. Of the other {{asked}}:
+For {{covered:,}} of them ({{covered_share}} %) there is a rule about the mechanism, or a check of
+`dslint doctor`. That says less than it seems: a rule may not see the form that a thread shows. So a third reader, who
+knows the rules, read {{judged}} of these threads once more and found {{not_visible}} not to be visible after all.
+Of the other {{asked}}:
 
 | | threads | |
 | --- | ---: | --- |
