@@ -42,13 +42,14 @@ _CALL_BYTES = re.compile(CALL.encode())
 _CALL_WORDS = (b"sh ", b"sh\t", b"sbatch", b".sh")
 _DEEPSPEED = (b"deepspeed", b"deepSpeed", b"Deepspeed", b"DeepSpeed")
 _COMMAND_KEYS = re.compile(
-    rb"^[ \t-]*[\"']?(?:run|script|command|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
+    rb"^[ \t-]*[\"']?(?:run|script|bash|commands?|cmds|args|entrypoint)[\"']?[ \t]*:(?:[ \t\r]*$|[ \t]+[^\s#])", re.M
 )
-_STARTERS = (b"subprocess.", b"os.system(", b"os.popen(", b"sp.run(")
+_STARTERS = (b"subprocess.", b"os.system(", b"os.popen(", b"sp.run(", b"session.run(")
 _LAUNCHERS_IN_PYTHON = re.compile(
     rb"[\"' ](?:torchrun|deepspeed|srun|mpirun|xtuner|accelerate[\"', ]+launch|torch\.distributed\.(?:run|launch))"
     rb"[\"' ,]"
 )
+_SHELL_CELLS = re.compile(rb"(?:\"|\\n)[ \t]*(?:![^=]|%%(?:bash|sh|script)|%sh)")
 _NAMES_CONFIG = re.compile(
     rb"(?:^|[{,])[ \t]*[\"']?deepspeed[\"']?[ \t]*:[ \t]*[\"']?[^\s\"'{},]+\.(?:json|hjson)\b", re.M
 )
@@ -114,6 +115,16 @@ def may_hold_commands(raw: bytes) -> bool:
 def may_start_processes(raw: bytes) -> bool:
     """Whether a Python file may start a launcher with a command line of its own."""
     return any(word in raw for word in _STARTERS) and _LAUNCHERS_IN_PYTHON.search(raw) is not None
+
+
+def may_run_shell(raw: bytes) -> bool:
+    """Whether a notebook may hand lines or cells to a shell."""
+    return _SHELL_CELLS.search(raw) is not None
+
+
+def may_be_vscode(raw: bytes) -> bool:
+    """Whether a JSON file holds what VS Code starts."""
+    return b'"configurations"' in raw or b'"tasks"' in raw
 
 
 def may_name_config(raw: bytes) -> bool:
