@@ -255,6 +255,7 @@ screen -r torchrun
 ray start --head --num-gpus 8
 sky launch task.yaml torchrun
 coverage run -m pytest tests
+uv run https://example.org/train.py
 xargs torchrun
 """.splitlines()
 

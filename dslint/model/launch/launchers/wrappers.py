@@ -189,7 +189,7 @@ class _Reader:
             self.out.line = row
             return rest
         if row.runs in (PYTHON, EITHER):
-            rest = _interpreted(rest, is_python=row.runs == PYTHON or first.endswith(".py"))
+            rest = _interpreted(rest, is_python=row.runs == PYTHON or (first.endswith(".py") and "://" not in first))
         elif row.has_prefix and (found := _ENVIRONMENT.match(first)):
             rest = (replace(rest[0], text=first[found.end() :]), *rest[1:])
         elif row.runs == LINE:
